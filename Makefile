@@ -1,0 +1,71 @@
+# `make demo` and `make test` set up everything they need. Nothing but python3 (3.11 or later, with venv) and make is asked for.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := demo
+
+# Real data sets, where they are there: tests that need them are skipped elsewhere.
+export DISSENSUS_DATA ?= $(abspath ../shared/data)
+
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed clean
+
+help:
+	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
+	@echo "make test            all tests"
+	@echo "make lint            ruff and mypy --strict"
+	@echo "make format          rewrite the sources as ruff likes them"
+	@echo "make docs            rewrite the generated tables in README.md and docs/"
+	@echo "make wheel           build dist/*.whl"
+	@echo "make bench-accuracy  accuracy and log loss beside other libraries (makes their environments)"
+	@echo "make bench-speed     time and memory beside other libraries"
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"dissensus needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
+	@echo "Setting up $(VENV), once …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "Adding what the tests need, once …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.core
+	@rm -rf $(DEMO)
+	$(BIN)/dissensus datasets digits-crowd -o $(DEMO)/data
+	$(BIN)/dissensus describe $(DEMO)/data/annotations.csv
+	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --method majority-vote --gold $(DEMO)/data/gold.csv -o $(DEMO)/majority-vote
+	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --method dawid-skene --gold $(DEMO)/data/gold.csv -o $(DEMO)/dawid-skene
+	@echo "Look into $(DEMO)/: data/ is what went in, dawid-skene/ and majority-vote/ what came out."
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+
+wheel: $(VENV)/.dev
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+bench-accuracy: $(VENV)/.dev
+	$(BIN)/python benchmarks/accuracy/run.py
+
+bench-speed: $(VENV)/.dev
+	$(BIN)/python benchmarks/speed/run.py
+	$(BIN)/python benchmarks/speed/squarem.py
+	$(BIN)/python benchmarks/speed/read.py
+
+clean:
+	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

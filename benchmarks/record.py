@@ -1,0 +1,72 @@
+"""How a run is kept: where it was made, a dated JSON, and tables written into a README between two marks."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+BUSY = 0.5  # load before a run from which its times are called preliminary
+
+
+def provenance() -> dict[str, Any]:
+    """Date, commit, machine and how busy it is. Call it before the run."""
+
+    def git(*words: str) -> str | None:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": git("rev-parse", "--short", "HEAD"),
+        "changed_since_commit": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "cpu": models[0] if models else platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def sentence(made: dict[str, Any], versions: dict[str, dict[str, str]]) -> str:
+    """The line above a table: when, on what, with which versions."""
+    commit = f"commit {made['commit']}" if made["commit"] else "before the first commit"
+    if made["commit"] and made["changed_since_commit"]:
+        commit += " with changes"
+    busy = f", load before the run {made['load_before']}"
+    if made["load_before"] >= BUSY:
+        busy += " (**other work was running: times are preliminary**)"
+    with_versions = "; ".join(
+        f"{name}: " + ", ".join(f"{package} {number}" for package, number in packages.items())
+        for name, packages in versions.items()
+    )
+    machine = f"{made['cpu']}, {made['cores']} cores, {made['memory_gb']} GB"
+    return f"{made['date']}, {commit}; {machine}{busy}. {with_versions}."
+
+
+def save(folder: Path, name: str, made: dict[str, Any], content: dict[str, Any]) -> Path:
+    """`<folder>/results/<date>-<name>.json`; a later run of the same day replaces it."""
+    path = folder / "results" / f"{made['date'][:10]}-{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"made": made} | content, indent=1) + "\n")
+    return path
+
+
+def splice(readme: Path, name: str, text: str) -> None:
+    """Put text between `<!-- name: begin -->` and `<!-- name: end -->`."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    before, rest = readme.read_text().split(begin)
+    after = rest.split(end)[1]
+    readme.write_text(f"{before}{begin}{text.rstrip()}\n{end}{after}")
+
+
+def table(head: list[str], rows: list[list[str]], left: int = 1) -> str:
+    """A Markdown table; the first `left` columns are text, the others figures."""
+    rule = ["---"] * left + ["---:"] * (len(head) - left)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [head, rule, *rows])

@@ -1,0 +1,22 @@
+"""Labels you can trust, honest uncertainty and better models from disagreeing labels."""
+
+from dissensus import aggregation, simulate
+from dissensus.annotations import Annotations, Questions
+from dissensus.base import methods
+from dissensus.datasets import list_datasets, load_dataset
+from dissensus.io import read
+from dissensus.persistence import load, save
+
+__version__ = "0.1.0"
+__all__ = [
+    "Annotations",
+    "Questions",
+    "aggregation",
+    "list_datasets",
+    "load",
+    "load_dataset",
+    "methods",
+    "read",
+    "save",
+    "simulate",
+]

@@ -1,0 +1,18 @@
+"""The array types that every module speaks of. Axes: N annotations, I items, A annotators, K classes, D features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
+BoolArray: TypeAlias = NDArray[np.bool_]
+Names: TypeAlias = NDArray[Any]
+"""Names of items, annotators or classes: int64, float64, bool, or object holding str."""
+
+OnStep: TypeAlias = Callable[[int, float], None]
+"""Called after every pass over the data with (pass number, objective)."""

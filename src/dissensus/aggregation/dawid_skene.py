@@ -1,0 +1,268 @@
+"""Dawid & Skene (1979): every annotator has a confusion matrix; truth and matrices are learnt together by EM.
+
+    z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])      Θ_j[c, :] ~ Dirichlet(1 + a[c, :])      π ~ Dirichlet(1 + b)
+
+E step (Eq. 2.5, Dawid & Skene 1979):
+    q_i(c) ∝ π_c Π_{j∈M_i} Θ_j[c, y_ij]
+M step (Eqs. 2.3 and 2.4, ibid., with pseudo-counts):
+    Θ_j[c, l] ∝ a[c, l] + Σ_{i: y_ij = l} q_i(c)        π_c ∝ b + Σ_i q_i(c)
+
+| symbol | name | shape |
+|---|---|---|
+| q | posterior | (I, K) |
+| π | prior | (K,) |
+| Θ | confusion | (A, K, K) [annotator, given, true] inside, for contiguous reads; `confusion_` has [a, true, given] |
+| a | pseudo | (K, K) |
+
+Without pseudo-counts an annotator with three labels is trusted as one with three hundred, and the posterior is far too
+sure of itself. Here the wrong labels of a row share W = `smoothing`·√K pseudo-counts and the right one gets
+`margin` + W/2: an unknown annotator is thought to be right about half of the time, whatever the number of classes. A
+flat prior would call it a guesser, and on rare classes it would stay one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.annotations import Annotations
+from dissensus.base import methods, reliability
+from dissensus.em import Accelerate, EMAggregator
+from dissensus.engines.local import Threads, balanced, even, thread_count
+from dissensus.exceptions import BadParameter
+from dissensus.kernels import confusion as kernels
+
+SMALLEST = 1e-9  # smallest pseudo-count: keeps Θ above 1e-18, where products of 16 cannot underflow
+
+
+@dataclass(frozen=True)
+class Confusions:
+    """The parameters: π (K,) and Θ (A, K, K) [annotator, given, true]."""
+
+    prior: FloatArray
+    confusion: FloatArray
+
+    def to_vector(self) -> FloatArray:
+        """Square roots: probabilities become points of a sphere; in logs, tiny ones would drown the rest."""
+        return np.asarray(np.sqrt(np.concatenate([self.prior, self.confusion.reshape(-1)])))
+
+    def from_vector(self, vector: FloatArray) -> Self:
+        """Squares, normalised again."""
+        K = self.prior.size
+        squares = np.maximum(vector**2, SMALLEST**2)
+        confusion = squares[K:].reshape(self.confusion.shape)
+        return type(self)(squares[:K] / squares[:K].sum(), confusion / confusion.sum(axis=1, keepdims=True))
+
+
+@methods.register(
+    "dawid-skene", summary="a confusion matrix per annotator, learnt with the truth by EM", cite="Dawid & Skene 1979"
+)
+class DawidSkene(EMAggregator[Confusions]):
+    """MAP Dawid-Skene.
+
+    Parameters
+    ----------
+    smoothing, margin : float
+        Pseudo-counts of each row of a confusion matrix: W = smoothing·√K shared by the wrong labels, margin + W/2 for
+        the right one.
+    class_count : float
+        Pseudo-count of every class in the prior.
+    max_iter, tol, accelerate, restarts
+        Passes over the data at most; stop when a pass gains less than `tol` of the objective; "squarem" or None;
+        number of starts (the first is majority vote, the others near it), of which the best objective is kept.
+    threads : int, optional
+        Threads for the passes; None for all cores.
+    precision : "float64" or "float32"
+        Of the confusion tables inside a pass; single precision halves them.
+    seed : int or None
+    """
+
+    def __init__(
+        self,
+        *,
+        smoothing: float = 0.7,
+        margin: float = 1.0,
+        class_count: float = 1.0,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        accelerate: Accelerate = "squarem",
+        restarts: int = 1,
+        threads: int | None = None,
+        precision: Literal["float64", "float32"] = "float64",
+        seed: int | None = 0,
+    ):
+        self.smoothing = smoothing
+        self.margin = margin
+        self.class_count = class_count
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.restarts = restarts
+        self.threads = threads
+        self.precision = precision
+        self.seed = seed
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for keyword, least in (("smoothing", SMALLEST), ("margin", 0), ("class_count", SMALLEST)):
+            if not least <= getattr(self, keyword) < np.inf:
+                raise BadParameter(f"{keyword} must be at least {least:g}, got {getattr(self, keyword)}.")
+        if self.precision not in ("float64", "float32"):
+            raise BadParameter(f"precision must be 'float64' or 'float32', got {self.precision!r}.")
+
+    def pseudo(self, n_classes: int) -> FloatArray:
+        """(K, K) pseudo-counts a; symmetric, so [given, true] and [true, given] alike."""
+        wrong = self.smoothing * np.sqrt(n_classes)
+        each = max(wrong / max(n_classes - 1, 1), SMALLEST)
+        return np.asarray(np.where(np.eye(n_classes, dtype=bool), self.margin + wrong / 2, each))
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        rows = hard_rows(table)
+        threads = thread_count(self.threads, rows.annotator.size)
+        with Threads(threads) as pool:
+            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, self.precision, gold)
+            pseudo = self.pseudo(table.n_classes)
+
+            def em_pass(params: Confusions) -> tuple[float, Confusions]:
+                evidence = sweep(params, pseudo)
+                objective = evidence + self.class_count * float(np.log(params.prior).sum())
+                prior = sweep.prior_counts + self.class_count
+                return objective, Confusions(prior / prior.sum(), sweep.maximise(pseudo))
+
+            params = self.run(em_pass, table, gold, on_step)
+            self.posterior_ = np.empty((table.n_items, table.n_classes))
+            evidence = sweep(params, pseudo, self.posterior_)
+            final = evidence + self.class_count * float(np.log(params.prior).sum())
+            self.trace_ = np.append(self.trace_, final)  # the objective of what is returned
+            counts = sweep.counts()
+        population = counts.sum(axis=0) + pseudo
+        self.prior_ = params.prior
+        self.confusion_ = np.ascontiguousarray(params.confusion.transpose(0, 2, 1))
+        self.population_confusion_ = (population / population.sum(axis=0)).T
+        self.reliability_ = reliability(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        everyone = np.concatenate([self.confusion_, self.population_confusion_[None]])  # −1, unseen, takes the last
+        params = Confusions(self.prior_, np.ascontiguousarray(everyone[known].transpose(0, 2, 1)))
+        rows = hard_rows(table)
+        posterior = np.empty((table.n_items, table.n_classes))
+        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
+            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, self.precision, None)
+            sweep(params, self.pseudo(table.n_classes), posterior)
+        return posterior
+
+    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Confusions:
+        """One M step from the shares of the votes; a random start draws the shares from Dirichlet(1 + votes)."""
+        rows = hard_rows(table)
+        arrays = (rows.item_ptr, rows.annotator, rows.label, rows.weight)
+        if rng is None:
+            return self._maximise(*kernels.vote_counts(*arrays, gold, table.n_annotators, table.n_classes))
+        posterior = rng.standard_gamma(table.votes() + 1)
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        if gold is not None:
+            posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        return self.m_step(table, posterior)
+
+    def _maximise(self, counts: FloatArray, prior_counts: FloatArray) -> Confusions:
+        """Eqs. 2.3 and 2.4, Dawid & Skene 1979, with pseudo-counts; changes `counts`."""
+        counts += self.pseudo(prior_counts.size)
+        counts /= counts.sum(axis=1, keepdims=True)
+        prior = prior_counts + self.class_count
+        return Confusions(prior / prior.sum(), counts)
+
+    # The readable form ------------------------------------------------------------------------------------------------
+
+    def m_step(self, table: Annotations, posterior: FloatArray) -> Confusions:
+        """The M step from a posterior (I, K)."""
+        rows = hard_rows(table)
+        counts = kernels.soft_counts(
+            rows.item_ptr, rows.annotator, rows.label, rows.weight, posterior, table.n_annotators
+        )
+        return self._maximise(counts, posterior.sum(axis=0))
+
+    def log_votes(self, table: Annotations, params: Confusions) -> FloatArray:
+        """(N, K) log Θ_j[c, y]; of a probabilistic row, its mean under the row's distribution."""
+        log_confusion = np.log(params.confusion)  # (A, K, K) [annotator, given, true]
+        if table.proba is not None:
+            votes = np.einsum("ny,nyk->nk", table.proba, log_confusion[table.annotator])
+        else:
+            votes = log_confusion[table.annotator, table.label]
+        return np.asarray(votes if table.weight is None else votes * table.weight[:, None])
+
+    def log_prior(self, params: Confusions) -> FloatArray:
+        """(K,) log π."""
+        return np.asarray(np.log(params.prior))
+
+    def log_penalty(self, params: Confusions) -> float:
+        """Dirichlet log densities of all rows of Θ and of π, up to a constant."""
+        K = params.prior.size
+        return float((self.pseudo(K) * np.log(params.confusion)).sum() + self.class_count * np.log(params.prior).sum())
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Annotations as the kernels take them: hard labels, perhaps weighted."""
+
+    item_ptr: IntArray
+    annotator: IntArray
+    label: IntArray
+    weight: FloatArray | None
+
+
+def hard_rows(table: Annotations) -> Rows:
+    """The rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
+    if table.proba is None:
+        return Rows(table.item_ptr, table.annotator, table.label, table.weight)
+    row, label = np.nonzero(table.proba)
+    weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
+    ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
+    return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
+
+
+class Sweep:
+    """One fused pass over the rows, in threads; keeps the buffers between passes."""
+
+    def __init__(
+        self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, precision: str, gold: IntArray | None
+    ):
+        self.rows, self.pool, self.gold = rows, pool, gold
+        self.items = balanced(rows.item_ptr, pool.threads)
+        self.annotators = even(n_annotators, pool.threads)
+        self.cells = np.zeros((pool.threads, n_annotators, n_classes, 2, n_classes), precision)
+        self.prior_counts = np.zeros(n_classes)
+        self.logs = rows.weight is not None or n_classes > kernels.MAX_VECTOR
+
+    def __call__(self, params: Confusions, pseudo: FloatArray, posterior: FloatArray | None = None) -> float:
+        """Log evidence plus log prior density of Θ at `params`; leaves the soft counts in the buffers."""
+        rows, K = self.rows, params.prior.size
+        penalty = self.pool.map(
+            lambda _, start, stop: kernels.load(start, stop, params.confusion, pseudo, self.cells, self.logs),
+            self.annotators,
+        )
+        prior_counts = np.zeros((self.pool.threads, K))
+
+        def work(number: int, start: int, stop: int) -> float:
+            table = (start, stop, rows.item_ptr, rows.annotator, rows.label)
+            rest = (self.cells[number], params.prior, prior_counts[number], self.gold, posterior)
+            if self.logs:
+                return kernels.sweep_logs(*table, rows.weight, *rest)
+            return float(kernels.sweep(K)(*table, *rest))
+
+        evidence = self.pool.map(work, self.items)
+        self.prior_counts = prior_counts.sum(axis=0)
+        return sum(evidence) + sum(penalty)
+
+    def counts(self) -> FloatArray:
+        """(A, K, K) [annotator, given, true] soft counts of the last pass."""
+        return np.asarray(self.cells[:, :, :, 1].sum(axis=0, dtype=np.float64))
+
+    def maximise(self, pseudo: FloatArray) -> FloatArray:
+        """Θ of the next pass from the counts of the last."""
+        confusion = np.empty((self.cells.shape[1], *pseudo.shape))
+        self.pool.map(
+            lambda _, start, stop: kernels.maximise(start, stop, self.cells, pseudo, confusion), self.annotators
+        )
+        return confusion

@@ -1,0 +1,53 @@
+"""Majority vote: the share of the votes that a class got is its probability.
+
+    p_i(c) = n_i(c) / Σ_c n_i(c)
+
+Annotators all count the same; `reliability_` says how often each agrees with the vote.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator, methods, reliability
+from dissensus.kernels import table as kernels
+
+
+@methods.register(
+    "majority-vote", summary="each label is one vote; shares of the votes are the probabilities", cite="—"
+)
+class MajorityVote(Aggregator):
+    """Shares of the votes; ties are broken by a draw keyed on seed and item name.
+
+    >>> from dissensus import Annotations
+    >>> table = Annotations.from_arrays(["a", "a", "a", "b"], [1, 2, 3, 1], ["cat", "cat", "dog", "dog"])
+    >>> MajorityVote().fit(table).predict()
+    array(['cat', 'dog'], dtype=object)
+    """
+
+    def __init__(self, *, seed: int | None = 0):
+        self.seed = seed
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        votes = table.votes()
+        self.prior_ = (
+            votes.sum(axis=0) / votes.sum() if votes.sum() > 0 else np.full(table.n_classes, 1 / table.n_classes)
+        )
+        self.posterior_ = self._shares(votes)
+        if gold is not None:
+            self.posterior_[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        hits, total = kernels.agreement(
+            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
+        )
+        self.reliability_ = reliability(hits, total)
+        self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
+        on_step(1, float("nan"))
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        return self._shares(table.votes())
+
+    def _shares(self, votes: FloatArray) -> FloatArray:
+        total = votes.sum(axis=1, keepdims=True)
+        return np.where(total > 0, votes / np.where(total > 0, total, 1), self.prior_)

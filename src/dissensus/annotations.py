@@ -1,0 +1,858 @@
+"""The one table: who gave which label to what.
+
+Names become integer codes once, here; every method works on the codes. Rows are sorted by (item, annotator, label), so
+that the order of a file never changes a result. Two indexes make both directions fast: `item_ptr` (rows by item) and
+`annotator_ptr` with `by_annotator` (rows by annotator, built when first asked for).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus import names as naming
+from dissensus._types import BoolArray, FloatArray, IntArray, Names
+from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
+from dissensus.kernels import table as kernels
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "item": ("task", "example", "id", "instance", "unit"),
+    "annotator": ("worker", "rater", "performer", "judge"),
+    "label": ("answer", "annotation"),
+    "question": (),
+    "weight": (),
+    "gold": ("label", "truth", "true_label", "answer"),  # the column of a gold file
+}
+"""Column names taken for one of ours, in any case and with or without `_id`; our own name wins over its synonyms."""
+
+ANONYMOUS = "anonymous"
+"""The one annotator of a table made from counts: votes without ids share one confusion matrix."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Annotations:
+    """Who gave which label to what. Rows sorted by (item, annotator, label); every array read-only.
+
+    Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
+    """
+
+    annotator: IntArray  # (N,) code into annotators
+    label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
+    item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
+    items: Names  # (I,) sorted; may hold items that nobody has labelled
+    annotators: Names  # (A,) sorted; may hold annotators without a label
+    classes: Names  # (K,) sorted, or in the order that the caller declares
+    weight: FloatArray | None = None  # (N,) how much a row counts
+    proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            array = getattr(self, field.name)
+            if array is not None and array.flags.writeable:
+                view = array.view()  # the caller's own array stays as it was
+                view.flags.writeable = False
+                object.__setattr__(self, field.name, view)
+
+    # Making one -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_arrays(
+        cls,
+        item: Any,
+        annotator: Any,
+        label: Any = None,
+        classes: Iterable[Any] | int | None = None,
+        *,
+        weight: Any = None,
+        proba: Any = None,
+        abstain: Any = (),
+        items: Any = None,
+        annotators: Any = None,
+    ) -> Annotations:
+        """A table from three columns of names or codes, one entry per annotation.
+
+        Parameters
+        ----------
+        item, annotator, label : arrays of length N
+            Integers, text, or (labels) truth values. `label` may be left out where `proba` is given.
+        classes : list of names, or their number, optional
+            The classes, in this order. Integer labels beside declared text classes are codes into them. Left out, the
+            classes are the distinct labels, sorted.
+        weight : (N,), optional
+            How much each row counts; not negative.
+        proba : (N, K), optional
+            A distribution over the classes instead of one label; rows sum to one.
+        abstain : a label or a list of labels, optional
+            Answers such as "can't say", which are no class. `None` in the list stands for a missing label. Their rows
+            are left out; their items and annotators stay.
+        items, annotators : lists of names, optional
+            All items or annotators, when some have no annotation.
+
+        >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
+        >>> table
+        Annotations: 3 annotations of 2 items by 2 annotators, 2 classes (0, 1), 1.5 per item
+        >>> table.votes()
+        array([[1., 1.],
+               [0., 1.]])
+        """
+        columns = {"item": naming.to_column(item, "item"), "annotator": naming.to_column(annotator, "annotator")}
+        if classes is not None and not isinstance(classes, Integral):
+            classes = list(classes)  # type: ignore[arg-type]  # read more than once below
+        if label is None and proba is None:
+            raise DataError("neither label nor proba is given; a table needs one of them.")
+        if label is not None:
+            columns["label"] = naming.to_column(label, "label")
+        n = len(columns["item"])
+        for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
+            if other is not None and len(other) != n:
+                raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
+
+        item_names, item_code = _encode(columns["item"], "item", items)
+        annotator_names, annotator_code = _encode(columns["annotator"], "annotator", annotators)
+        keep: BoolArray | None = None
+        if proba is not None:
+            proba = _check_proba(proba, classes)
+            class_names = (
+                np.arange(proba.shape[1]) if classes is None else naming.declared(classes, np.empty(0), "classes")
+            )
+            label_code = proba.argmax(axis=1)
+        else:
+            class_names, label_code, keep = _encode_labels(columns["label"], classes, abstain)
+        weight = None if weight is None else _check_weight(weight)
+        if keep is not None:
+            item_code, annotator_code = item_code[keep], annotator_code[keep]
+            weight = weight if weight is None else weight[keep]
+        return cls.from_codes(
+            item_code, annotator_code, label_code, item_names, annotator_names, class_names, weight=weight, proba=proba
+        )
+
+    @classmethod
+    def from_codes(
+        cls,
+        item: IntArray,
+        annotator: IntArray,
+        label: IntArray,
+        items: Names,
+        annotators: Names,
+        classes: Names,
+        *,
+        weight: FloatArray | None = None,
+        proba: FloatArray | None = None,
+    ) -> Annotations:
+        """A table from codes that are known to be valid, in any row order; names sorted already."""
+        item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
+        label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
+        ptr = kernels.offsets(item, len(items))
+        if weight is None and proba is None:
+            if kernels.is_sorted(item, annotator, label):
+                annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
+            else:
+                annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
+        else:  # rows that agree in all codes are put in order by what they weigh, so that no sum depends on row order
+            keys = [] if proba is None else list(proba.T)
+            order = np.lexsort((*keys, *([] if weight is None else [weight]), label, annotator, item))
+            annotator, label = annotator[order], label[order]
+            weight = None if weight is None else weight[order]
+            proba = None if proba is None else np.ascontiguousarray(proba[order])
+        return cls(annotator, label, ptr, items, annotators, classes, weight, proba)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        item: str | None = None,
+        annotator: str | None = None,
+        label: str | None = None,
+        *,
+        weight: str | None = None,
+        proba: Mapping[Any, str] | Sequence[str] | None = None,
+        classes: Iterable[Any] | int | None = None,
+        abstain: Any = (),
+    ) -> Annotations:
+        """A table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
+
+        Columns are found by name, or by the usual other names (task, worker, answer, …); name them where they are
+        called something else. `proba` names the columns that hold each class's probability (class → column, or a list
+        of columns `p_<class>`); a frame without a label column and with columns `p_…` is read so by itself.
+        """
+        columns = find_columns(frame, item=item, annotator=annotator, label=label, weight=weight, proba=proba)
+        if "question" in columns:
+            raise DataError(
+                f"column '{columns['question']}' holds several questions, a table each; use dissensus.read or drop it."
+            )
+        data = to_arrow(
+            frame, [c for c in columns.values() if isinstance(c, str)] + list(columns.get("proba", {}).values())
+        )
+        by_class = columns.get("proba")
+        if by_class:
+            classes = (
+                list(range(classes)) if isinstance(classes, int) else list(by_class if classes is None else classes)
+            )
+            try:
+                matrix = np.column_stack([_floats(data[by_class[c]], by_class[c]) for c in classes])
+            except KeyError as error:
+                raise MissingColumn(
+                    f"no column of probabilities for class {error}; there are {sorted(map(str, by_class))}."
+                ) from None
+        return cls.from_arrays(
+            data[columns["item"]],
+            data[columns["annotator"]],
+            None if by_class else data[columns["label"]],
+            classes,
+            weight=data[columns["weight"]] if "weight" in columns else None,
+            proba=matrix if by_class else None,
+            abstain=abstain,
+        )
+
+    @classmethod
+    def from_matrix(
+        cls,
+        matrix: Any,
+        *,
+        missing: Any = -1,
+        items: Any = None,
+        annotators: Any = None,
+        classes: Iterable[Any] | int | None = None,
+    ) -> Annotations:
+        """A table from a dense items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
+        matrix = np.asarray(matrix)
+        if matrix.ndim != 2:
+            raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
+        empty = matrix == missing
+        if matrix.dtype.kind == "f":
+            empty = empty | np.isnan(matrix)
+        elif matrix.dtype == object:
+            empty = empty | (matrix == np.array(None)) | (matrix != matrix)  # NaN differs from itself
+        item, annotator = np.nonzero(~np.asarray(empty, bool))
+        item_names = np.arange(matrix.shape[0]) if items is None else np.asarray(items)
+        annotator_names = np.arange(matrix.shape[1]) if annotators is None else np.asarray(annotators)
+        for what, given, n in (
+            ("items", item_names, matrix.shape[0]),
+            ("annotators", annotator_names, matrix.shape[1]),
+        ):
+            if len(given) != n:
+                raise DataError(f"{len(given):,} names of {what} for a matrix of shape {matrix.shape}.")
+        return cls.from_arrays(
+            item_names[item], annotator_names[annotator], matrix[item, annotator], classes,
+            items=item_names, annotators=annotator_names,
+        )  # fmt: skip
+
+    @classmethod
+    def from_counts(
+        cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
+    ) -> Annotations:
+        """A table from vote counts without annotator ids: `count` rows each, by one annotator called "anonymous"."""
+        counts = _floats(count, "count")
+        if not len(counts) == len(item) == len(label):
+            raise DataError(
+                f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
+            )
+        bad = np.flatnonzero((counts < 0) | (counts != np.floor(counts)))
+        if bad.size:
+            raise DataError(
+                f"column 'count': row {bad[0]} (from 0) holds {counts[bad[0]]}; counts are whole and not negative."
+            )
+        times = counts.astype(np.int64)
+        item_names, item_code = _encode(naming.to_column(item, "item"), "item", items)
+        class_names, label_code, _ = _encode_labels(naming.to_column(label, "label"), classes, ())
+        return cls.from_codes(
+            np.repeat(item_code, times), np.zeros(times.sum(), np.int32), np.repeat(label_code, times),
+            item_names, np.array([ANONYMOUS], object), class_names,
+        )  # fmt: skip
+
+    # Looking into it --------------------------------------------------------------------------------------------------
+
+    @property
+    def n_annotations(self) -> int:
+        """N, the number of rows."""
+        return int(self.annotator.size)
+
+    @property
+    def n_items(self) -> int:
+        """I."""
+        return int(self.items.size)
+
+    @property
+    def n_annotators(self) -> int:
+        """A."""
+        return int(self.annotators.size)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.classes.size)
+
+    def __len__(self) -> int:
+        return self.n_annotations
+
+    @cached_property
+    def item(self) -> IntArray:
+        """(N,) code into items."""
+        return _frozen(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
+
+    @cached_property
+    def annotator_ptr(self) -> IntArray:
+        """(A+1,) the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
+        return _frozen(kernels.offsets(self.annotator, self.n_annotators))
+
+    @cached_property
+    def by_annotator(self) -> IntArray:
+        """(N,) row numbers in annotator order."""
+        return _frozen(kernels.group(self.annotator, self.annotator_ptr))
+
+    def votes(self) -> FloatArray:
+        """(I, K) how often (by weight) each item was given each class."""
+        return kernels.votes(self.item_ptr, self.label, self.weight, self.proba, self.n_classes)
+
+    def soft_labels(
+        self,
+        kind: Literal["normalized", "softmax", "smoothed"] = "normalized",
+        *,
+        temperature: float = 1.0,
+        pseudocount: float = 1.0,
+    ) -> FloatArray:
+        """(I, K) the votes as a distribution (SPEC section 1).
+
+        `normalized`: shares of the votes. `softmax`: softmax(votes / temperature) of the raw counts, which leaves no
+        class at zero (Fornaciari et al. 2021). `smoothed`: shares after adding `pseudocount` to every class. An item
+        without votes is uniform.
+        """
+        votes = self.votes()
+        if kind == "softmax":
+            if not temperature > 0:
+                raise BadParameter(f"temperature must be above 0, got {temperature}.")
+            votes = np.exp((votes - votes.max(axis=1, keepdims=True, initial=0)) / temperature)
+        elif kind == "smoothed":
+            if not pseudocount > 0:
+                raise BadParameter(f"pseudocount must be above 0, got {pseudocount}.")
+            votes = votes + pseudocount
+        elif kind != "normalized":
+            raise BadParameter(f"kind must be 'normalized', 'softmax' or 'smoothed', got {kind!r}.")
+        total = votes.sum(axis=1, keepdims=True)
+        return np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / max(self.n_classes, 1))
+
+    def describe(self) -> dict[str, Any]:
+        """Counts, balance, redundancy and raw agreement, as plain values for a table or JSON."""
+        per_item, per_annotator = np.diff(self.item_ptr), np.diff(self.annotator_ptr)
+        votes = self.votes()
+        total = votes.sum(axis=1)
+        pairs = float((total * (total - 1)).sum()) if self.weight is None and self.proba is None else 0.0
+        same_pair = (np.diff(self.item) == 0) & (np.diff(self.annotator) == 0) if len(self) else np.empty(0, bool)
+        shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
+        return {
+            "annotations": self.n_annotations,
+            "items": self.n_items,
+            "annotators": self.n_annotators,
+            "classes": self.n_classes,
+            "class_shares": dict(zip(map(str, self.classes), shares.tolist(), strict=True)),
+            "annotations_per_item": _spread(per_item),
+            "annotations_per_annotator": _spread(per_annotator),
+            "items_without_annotation": int((per_item == 0).sum()),
+            "annotators_without_annotation": int((per_annotator == 0).sum()),
+            "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
+            "repeated_pairs": int(same_pair.sum()),
+            "unanimous_items": float((votes.max(axis=1)[total > 0] == total[total > 0]).mean())
+            if (total > 0).any()
+            else None,
+            # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
+            "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
+            "weighted": self.weight is not None,
+            "probabilistic": self.proba is not None,
+        }
+
+    def to_arrow(self) -> Any:
+        """An Arrow table with the columns item, annotator, label (and weight, p_<class>), names instead of codes."""
+        columns = {
+            "item": self.items[self.item],
+            "annotator": self.annotators[self.annotator],
+            "label": self.classes[self.label],
+        }
+        if self.weight is not None:
+            columns["weight"] = self.weight
+        if self.proba is not None:
+            columns |= {f"p_{name}": self.proba[:, k] for k, name in enumerate(self.classes)}
+        return pa.table(columns)
+
+    def gold_codes(self, item: Any, label: Any) -> IntArray:
+        """(I,) class codes of known labels, aligned with `items`; −1 where no label is known.
+
+        Rows without a label and items that are not in the table are ignored.
+        """
+        item, label = _take_able(naming.to_column(item, "item")), _take_able(naming.to_column(label, "label"))
+        rows = np.flatnonzero(~naming.missing_rows(label))
+        item_names, item_code = naming.encode(item.take(rows), "item")
+        label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
+        known = naming.match(label_names, self.classes, "gold labels")
+        if (known < 0).any():
+            row = int(np.flatnonzero(known[label_code] < 0)[0])
+            count, name = int((known[label_code] < 0).sum()), label_names[label_code[row]]
+            raise UnknownClass(
+                f"gold: {count:,} of {label_code.size:,} labels are none of the table's {self.n_classes} classes; "
+                f"first at row {rows[row]} (from 0): {naming.shown(name)}. Declare all classes in making the table: "
+                "classes=[…]."
+            )
+        at = naming.match(item_names, self.items, "items of the gold labels")[item_code]
+        gold = np.full(self.n_items, -1, np.int32)
+        here = at >= 0
+        gold[at[here]] = known[label_code[here]]
+        if (gold[at[here]] != known[label_code[here]]).any():
+            row = int(np.flatnonzero(here)[np.flatnonzero(gold[at[here]] != known[label_code[here]])[0]])
+            raise DataError(
+                f"gold: item {naming.shown(item_names[item_code[row]])} (row {rows[row]}, from 0) has two different "
+                "labels; keep one."
+            )
+        return gold
+
+    # Making another from it -------------------------------------------------------------------------------------------
+
+    def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
+        """The part with these items and annotators (names, or a mask over all) and these rows (a mask or row numbers).
+
+        Items and annotators that are asked for stay, with or without rows; the classes always stay.
+        """
+        keep = np.ones(self.n_annotations, np.bool_)
+        if rows is not None:
+            rows = np.asarray(rows)
+            if rows.dtype == np.bool_ and len(rows) != self.n_annotations:
+                raise DataError(
+                    f"rows: a mask of {len(rows):,} for {self.n_annotations:,} annotations; they must be equally many."
+                )
+            keep = rows if rows.dtype == np.bool_ else np.isin(np.arange(self.n_annotations), rows)
+        item_keep = self._mask(items, self.items, "items")
+        annotator_keep = self._mask(annotators, self.annotators, "annotators")
+        keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
+        new_item = np.cumsum(item_keep, dtype=np.int32) - np.int32(1)
+        new_annotator = np.cumsum(annotator_keep, dtype=np.int32) - np.int32(1)
+        return Annotations(
+            new_annotator[self.annotator[keep]],
+            self.label[keep],
+            kernels.offsets(new_item[self.item[keep]], int(item_keep.sum())),
+            self.items[item_keep],
+            self.annotators[annotator_keep],
+            self.classes,
+            None if self.weight is None else self.weight[keep],
+            None if self.proba is None else self.proba[keep],
+        )
+
+    def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
+        """At most `redundancy` annotations of each item, drawn at random."""
+        if redundancy < 1:
+            raise BadParameter(f"redundancy must be at least 1, got {redundancy}.")
+        draw = np.random.default_rng(seed).random(self.n_annotations)
+        order = np.lexsort((draw, self.item))
+        rank = np.empty(self.n_annotations, np.int64)
+        rank[order] = np.arange(self.n_annotations) - self.item_ptr[self.item]  # order keeps items together
+        return self.select(rows=rank < redundancy)
+
+    def split(
+        self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
+    ) -> tuple[Annotations, Annotations]:
+        """Two tables: a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
+        if not 0 < share < 1:
+            raise BadParameter(f"share must be between 0 and 1, got {share}.")
+        if by not in ("item", "annotation"):
+            raise BadParameter(f"by must be 'item' or 'annotation', got {by!r}.")
+        n = self.n_items if by == "item" else self.n_annotations
+        first = np.zeros(n, np.bool_)
+        first[np.random.default_rng(seed).permutation(n)[: round(share * n)]] = True
+        if by == "item":
+            return self.select(items=first), self.select(items=~first)
+        return self.select(rows=first), self.select(rows=~first)
+
+    @staticmethod
+    def concat(tables: Iterable[Annotations]) -> Annotations:
+        """All rows of several tables; names are united, classes keep their order where all tables declare the same."""
+        tables = list(tables)
+        if not tables:
+            raise DataError("concat needs at least one table.")
+        items = _union([t.items for t in tables], "items")
+        annotators = _union([t.annotators for t in tables], "annotators")
+        same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
+        classes = tables[0].classes if same else _union([t.classes for t in tables], "classes")
+        weighted, probabilistic = any(t.weight is not None for t in tables), any(t.proba is not None for t in tables)
+        parts = [t.to_classes(classes) for t in tables]
+        return Annotations.from_codes(
+            np.concatenate([naming.recode(t.item, t.items, items, "items") for t in parts]),
+            np.concatenate([naming.recode(t.annotator, t.annotators, annotators, "annotators") for t in parts]),
+            np.concatenate([t.label for t in parts]),
+            items,
+            annotators,
+            classes,
+            weight=np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in parts])
+            if weighted
+            else None,
+            proba=np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
+            if probabilistic
+            else None,
+        )
+
+    def to_classes(self, classes: Names) -> Annotations:
+        """The same rows with their labels as codes into `classes`; a label outside them is an error."""
+        if classes is self.classes or classes.tolist() == self.classes.tolist():
+            return self
+        at = naming.match(self.classes, classes, "classes")
+        unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
+        if unknown.any():
+            row = int(np.flatnonzero(unknown)[0])
+            raise naming.unknown_label(
+                "label", int(unknown.sum()), len(self), row, self.classes[self.label[row]], len(classes)
+            )
+        proba = None
+        if self.proba is not None:
+            proba = np.zeros((len(self), len(classes)))
+            proba[:, at[at >= 0]] = self.proba[:, at >= 0]
+        return Annotations.from_codes(
+            self.item,
+            self.annotator,
+            at[self.label],
+            self.items,
+            self.annotators,
+            classes,
+            weight=self.weight,
+            proba=proba,
+        )
+
+    def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
+        if chosen is None:
+            return np.ones(len(among), np.bool_)
+        if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_ and len(chosen) == len(among):
+            return chosen
+        wanted, _ = naming.encode(naming.to_column(chosen, what), what)
+        at = naming.match(wanted, among, what)
+        if (at < 0).any():
+            missing = wanted[at < 0]
+            raise DataError(
+                f"{what}: {missing.size} of {wanted.size} names are not in the table, as {naming.shown(missing[0])}."
+            )
+        mask = np.zeros(len(among), np.bool_)
+        mask[at] = True
+        return mask
+
+    # Showing it -------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(name)[:40] for name in self.classes[:5]) + (", …" if self.n_classes > 5 else "")
+        kind = " probabilistic" if self.proba is not None else " weighted" if self.weight is not None else ""
+        return (
+            f"Annotations: {self.n_annotations:,}{kind} annotations of {self.n_items:,} items by {self.n_annotators:,} "
+            f"annotators, {self.n_classes} classes ({shown}), {self.n_annotations / max(self.n_items, 1):.1f} per item"
+        )
+
+    def _repr_html_(self) -> str:
+        head = self.select(rows=np.arange(min(5, len(self)))) if len(self) else self
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
+            for row in zip(
+                head.items[head.item], head.annotators[head.annotator], head.classes[head.label], strict=True
+            )
+        )
+        return (
+            f"<p>{escape(repr(self))}</p><table><thead><tr><th>item</th><th>annotator</th><th>label</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+
+class Questions(Mapping[str, Annotations]):
+    """Several questions about the same items by the same annotators: a mapping from question to its table."""
+
+    def __init__(self, tables: Mapping[str, Annotations]):
+        self._tables = dict(tables)
+
+    def __getitem__(self, question: str) -> Annotations:
+        return self._tables[question]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __repr__(self) -> str:
+        rows = "".join(f"\n  {name}: {table!r}" for name, table in self.items())
+        return f"Questions: {len(self)}{rows}"
+
+    @classmethod
+    def from_arrays(
+        cls,
+        question: Any,
+        item: Any,
+        annotator: Any,
+        label: Any,
+        classes: Iterable[Any] | int | None = None,
+        *,
+        weight: Any = None,
+        abstain: Any = (),
+    ) -> Questions:
+        """One table per distinct value of `question`, over the same items and annotators.
+
+        Each has its own classes, those of its labels, unless `classes` declares the same ones for all.
+        """
+        classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
+        weight = None if weight is None else _check_weight(weight)
+        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
+        item, annotator, label = (
+            _take_able(naming.to_column(c, n)) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
+        )
+        items, annotators = naming.encode(item, "item")[0], naming.encode(annotator, "annotator")[0]
+        tables = {}
+        for code, name in enumerate(question_names):
+            rows = np.flatnonzero(question_code == code)
+            tables[str(name)] = Annotations.from_arrays(
+                item.take(rows), annotator.take(rows), label.take(rows), classes,
+                weight=None if weight is None else weight[rows], abstain=abstain, items=items, annotators=annotators,
+            )  # fmt: skip
+        return cls(tables)
+
+    @classmethod
+    def from_ticks(cls, question: Any, item: Any, annotator: Any) -> Questions:
+        """One yes/no table ("0", "1") per question from the ticked boxes alone.
+
+        Every (item, annotator) pair that occurs anywhere answered every question: "1" where ticked, "0" elsewhere.
+        """
+        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
+        items, item_code = naming.encode(naming.to_column(item, "item"), "item")
+        annotators, annotator_code = naming.encode(naming.to_column(annotator, "annotator"), "annotator")
+        pairs, pair_code = np.unique(item_code.astype(np.int64) * len(annotators) + annotator_code, return_inverse=True)
+        classes = np.array(["0", "1"], object)
+        tables = {}
+        for code, name in enumerate(question_names):
+            ticked = np.zeros(pairs.size, np.int8)
+            ticked[pair_code[question_code == code]] = 1
+            tables[str(name)] = Annotations.from_codes(
+                pairs // len(annotators), pairs % len(annotators), ticked, items, annotators, classes
+            )
+        return cls(tables)
+
+
+def find_columns(
+    frame: Any,
+    *,
+    item: str | None = None,
+    annotator: str | None = None,
+    label: str | None = None,
+    weight: str | None = None,
+    question: str | None = None,
+    proba: Mapping[Any, str] | Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Which column of a frame holds what: our names → its names, `proba` → {class: column}. A missing one raises."""
+    import narwhals as nw
+
+    there = list(nw.from_native(frame).collect_schema().names())
+    given = {"item": item, "annotator": annotator, "label": label, "weight": weight, "question": question}
+    found: dict[str, Any] = {}
+    free = [column for column in there if column not in given.values()]  # what is named for one role is no other's
+    for role, name in given.items():
+        column = name if name is not None else guess_column(role, free)
+        if column is not None and column not in there:
+            raise no_column(role, there, column)
+        if column is not None:
+            found[role] = column
+    if proba is None and "label" not in found:
+        proba = [c for c in there if c.startswith("p_")]
+    if proba:
+        found["proba"] = dict(proba) if isinstance(proba, Mapping) else {c.removeprefix("p_"): c for c in proba}
+        for column in found["proba"].values():
+            if column not in there:
+                raise MissingColumn(f"no column '{column}' for proba; the columns are {_listed(there)}.")
+        found.pop("label", None)
+    for role in ("item", "annotator", "label"):
+        if role not in found and not (role == "label" and "proba" in found):
+            raise no_column(role, there)
+    return found
+
+
+def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
+    """The named columns of any frame as Arrow arrays."""
+    import narwhals as nw
+
+    if isinstance(frame, pa.Table):  # narwhals would join the chunks, which costs a copy
+        return {column: frame[column] for column in columns}
+    native = nw.from_native(frame)
+    if isinstance(native, nw.LazyFrame):  # DuckDB, polars' lazy frames
+        native = native.select(list(dict.fromkeys(columns))).collect(backend="pyarrow")
+    result = {}
+    for column in columns:
+        try:
+            result[column] = native[column].to_arrow()
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a pandas column of mixed kinds
+            result[column] = naming.to_column(native[column].to_list(), column)
+    return result
+
+
+def no_column(role: str, there: Sequence[str], name: str | None = None) -> MissingColumn:
+    """The error for a table in which no column plays a role, or not the one that was named."""
+    if name is not None:
+        return MissingColumn(f"no column '{name}' for {role}; the columns are {_listed(there)}.")
+    other = ", ".join(SYNONYMS[role])
+    return MissingColumn(
+        f"no column '{role}' (nor {other}); the columns are {_listed(there)}. Name it: {role}=<column>."
+    )
+
+
+def guess_column(role: str, there: Sequence[str]) -> str | None:
+    """The column whose name is a role's own or one of its synonyms; None where there is none."""
+
+    def plain(name: str) -> str:
+        name = name.strip().lower()
+        # an "annotation_id" numbers the rows; it is no label
+        return name.removesuffix("_id") if role in ("item", "annotator", "question") and name != "_id" else name
+
+    own = [c for c in there if c == role] or [c for c in there if plain(c) == role]
+    if own:
+        return own[0]
+    others = [c for c in there if plain(c) in SYNONYMS[role]]
+    if len(others) > 1:
+        raise DataError(f"columns {_listed(others)} could each be {role}; say which: {role}=<column>.")
+    return others[0] if others else None
+
+
+def _encode(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
+    found, codes = naming.encode(column, what)
+    if all_names is None:
+        return found, codes
+    everything, _ = naming.encode(naming.to_column(all_names, f"{what}s"), f"{what}s")
+    place = naming.match(found, everything, f"{what}s")
+    if (place < 0).any():
+        raise DataError(
+            f"{what} {naming.shown(found[place < 0][0])} has annotations and is not in the list of {what}s given."
+        )
+    return everything, np.append(place, -1).astype(np.int32)[codes]
+
+
+def as_list(answers: Any) -> list[Any]:
+    """One answer, or several, as a list."""
+    return [answers] if answers is None or isinstance(answers, str | bytes | int | float) else list(answers)
+
+
+def _encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntArray, BoolArray | None]:
+    """Class names, label codes of the rows that stay, and which rows stay (None: all)."""
+    keep: BoolArray | None = None
+    answers = as_list(abstain)
+    if answers:
+        column = _take_able(column)
+        gone = np.zeros(len(column), np.bool_)
+        if any(answer is None or answer != answer for answer in answers):  # NaN differs from itself
+            gone |= naming.missing_rows(column)
+        named = [answer for answer in answers if answer is not None and answer == answer]
+        if named:
+            values = naming.declared(named, column, "abstain")
+            labels = pa.array(column) if isinstance(column, np.ndarray) else column
+            with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs
+                gone |= np.asarray(pc.is_in(labels, value_set=pa.array(values, labels.type)))
+        keep = ~gone
+        column = column.take(np.flatnonzero(keep))
+        if not isinstance(column, np.ndarray):
+            column = naming.to_column(column, "label")  # integers again, once the missing ones are gone
+    found, codes = naming.encode(column, "label")
+    if classes is None:
+        return found, codes, keep
+    names = naming.declared(classes, column, "classes")
+    if found.dtype.kind in "iu" and names.dtype == object:  # integer labels are codes into declared text classes
+        place = np.where((found >= 0) & (found < names.size), found, -1)
+    else:
+        place = naming.match(found, names, "classes")
+    if (place < 0).any():
+        row = int(np.flatnonzero(place[codes] < 0)[0])
+        at = row if keep is None else int(np.flatnonzero(keep)[row])
+        raise naming.unknown_label(
+            "label", int((place[codes] < 0).sum()), codes.size, at, found[codes[row]], names.size
+        )
+    return names, place[codes] if codes.size else codes, keep
+
+
+def _check_proba(proba: Any, classes: Any) -> FloatArray:
+    proba = np.array(proba, np.float64)
+    if proba.ndim != 2:
+        raise DataError(f"proba must have one row per annotation and one column per class, got shape {proba.shape}.")
+    if classes is not None:
+        k = classes if isinstance(classes, Integral) else len(classes)
+        if k != proba.shape[1]:
+            raise DataError(f"proba has {proba.shape[1]} columns for {k} classes.")
+    bad = np.flatnonzero(~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1))
+    if bad.size:
+        raise DataError(
+            f"proba: {bad.size:,} of {len(proba):,} rows hold a negative or missing probability; first at row {bad[0]} "
+            f"(from 0): {proba[bad[0]].tolist()}."
+        )
+    total = proba.sum(axis=1)
+    bad = np.flatnonzero(np.abs(total - 1) > 1e-4)
+    if bad.size:
+        raise DataError(
+            f"proba: {bad.size:,} of {len(proba):,} rows do not sum to one; first at row {bad[0]} (from 0): "
+            f"{proba[bad[0]].tolist()} sums to {total[bad[0]]:.6g}. Divide each row by its sum."
+        )
+    return np.asarray(proba / total[:, None])
+
+
+def _check_weight(values: Any) -> FloatArray:
+    weight = _floats(values, "weight")
+    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
+    if bad.size:
+        raise DataError(
+            f"weight: {bad.size:,} of {weight.size:,} rows are negative or missing; first at row {bad[0]} (from 0): "
+            f"{weight[bad[0]]}."
+        )
+    return weight
+
+
+def _floats(values: Any, column: str) -> FloatArray:
+    """A column of numbers, or of text that spells numbers, as files without types give it; missing is NaN."""
+    if hasattr(values, "to_numpy"):  # Arrow, pandas, polars
+        values = values.to_numpy()
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        for row, value in enumerate(values):
+            try:
+                np.float64(value)
+            except (TypeError, ValueError):
+                raise DataError(
+                    f"column '{column}': row {row} (from 0) holds {naming.shown(value)}, which is no number."
+                ) from None
+        raise
+
+
+def _union(parts: Sequence[Names], what: str) -> Names:
+    kept = [part for part in parts if part.size]
+    for part in kept[1:]:
+        naming.match(part[:1], kept[0][:1], what)  # an error where the kinds differ
+    if not kept:
+        return parts[0]
+    joined = np.concatenate(kept)
+    return np.array(sorted(set(joined.tolist())), dtype=joined.dtype)
+
+
+def _take_able(column: Any) -> Any:
+    return (
+        column if isinstance(column, np.ndarray) or not hasattr(column, "combine_chunks") else column.combine_chunks()
+    )
+
+
+def _spread(values: IntArray) -> dict[str, float]:
+    if values.size == 0:
+        return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
+    return {
+        "min": int(values.min()),
+        "median": float(np.median(values)),
+        "mean": float(values.mean()),
+        "max": int(values.max()),
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:12])) + (", …" if len(names) > 12 else "")
+
+
+def _frozen(array: IntArray) -> IntArray:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,203 @@
+"""The contract that every aggregation method keeps: scikit-learn's manners over one table.
+
+`__init__` stores its keywords, `fit` checks them and learns, results end in `_`. After `fit` there are always
+`classes_`, `items_`, `annotators_`, `posterior_` (I, K), `reliability_` (A,), `trace_`, `n_iter_`, `converged_`;
+where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator, true, given], `difficulty_` (I,).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus.annotations import Annotations
+from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.parameters import Parameters
+from dissensus.registry import Registry
+
+FrameKind = Literal["items", "annotators", "confusions"]
+
+TIE = 1e-9  # probabilities closer than this to the largest are tied with it
+CROWD_LABELS = 5  # see `reliability`
+
+
+class Aggregator(Parameters, ABC):
+    """Answers about the items of a table: what is the label, how sure are we, how good is each annotator."""
+
+    seed: int | None
+
+    classes_: Names
+    items_: Names
+    annotators_: Names
+    posterior_: FloatArray
+    reliability_: FloatArray
+    n_annotations_: IntArray  # (A,) rows of each annotator
+    trace_: FloatArray
+    n_iter_: int
+    converged_: bool
+
+    def fit(self, table: Annotations, *, gold: IntArray | None = None, on_step: OnStep | None = None) -> Self:
+        """Learn from a table.
+
+        Parameters
+        ----------
+        table : Annotations
+        gold : (I,) int, optional
+            Known classes of some items, as codes into `table.classes`; −1 where unknown.
+        on_step : callable, optional
+            Called after every pass over the data with (pass number, objective).
+        """
+        if table.n_annotations == 0:
+            raise DataError("the table has no annotations; there is nothing to learn from.")
+        if self.seed is not None and self.seed < 0:
+            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
+        self._check_parameters()
+        self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
+        self.n_annotations_ = np.diff(table.annotator_ptr)
+        # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
+        self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
+        self._fit(table, check_gold(gold, table), on_step or (lambda step, objective: None))
+        return self
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """(I, K) P(class of item | its annotations), columns in the order of `classes_`.
+
+        Without a table: the posterior of the fitted items. With one: known annotators keep what was learnt about
+        them, unseen ones get the population's, an item without annotations gets the prior; a class that was not
+        fitted is an error.
+        """
+        self._check_fitted()
+        if table is None:
+            return self.posterior_
+        table = table.to_classes(self.classes_)
+        return self._score(table, naming.match(table.annotators, self.annotators_, "annotators"))
+
+    def predict(self, table: Annotations | None = None) -> Names:
+        """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
+        posterior = self.predict_proba(table)
+        items = self.items_ if table is None else table.items
+        return self.classes_[arg_max(posterior, items, self.classes_, self.tie_seed_)]
+
+    def to_frame(self, kind: FrameKind = "items", backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
+        """Results with names.
+
+        `items`: item, label, confidence, p_<class> …; `annotators`: annotator, annotations, reliability; `confusions`:
+        annotator, true, given, probability. A pandas frame where pandas is installed, else an Arrow table; or say
+        which.
+        """
+        import pyarrow as pa
+
+        self._check_fitted()
+        if kind == "items":
+            label = self.predict()
+            columns: dict[str, Any] = {
+                "item": self.items_,
+                "label": label,
+                "confidence": self.posterior_.max(axis=1, initial=0),
+            }
+            if hasattr(self, "difficulty_"):
+                columns["difficulty"] = self.difficulty_
+            columns |= {f"p_{name}": self.posterior_[:, k] for k, name in enumerate(self.classes_)}
+        elif kind == "annotators":
+            columns = {
+                "annotator": self.annotators_,
+                "annotations": self.n_annotations_,
+                "reliability": self.reliability_,
+            }
+        elif kind == "confusions":
+            if not hasattr(self, "confusion_"):
+                raise BadParameter(
+                    f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'."
+                )
+            A, K = self.annotators_.size, self.classes_.size
+            columns = {
+                "annotator": np.repeat(self.annotators_, K * K),
+                "true": np.tile(np.repeat(self.classes_, K), A),
+                "given": np.tile(self.classes_, A * K),
+                "probability": self.confusion_.reshape(-1),
+            }
+        else:
+            raise BadParameter(f"kind must be 'items', 'annotators' or 'confusions', got {kind!r}.")
+        frame = pa.table(columns)
+        if backend is None:
+            try:
+                return frame.to_pandas()
+            except ImportError:
+                return frame
+        if backend == "pyarrow":
+            return frame
+        if backend == "pandas":
+            return frame.to_pandas()
+        if backend == "polars":
+            import polars as pl
+
+            return pl.from_arrow(frame)
+        raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
+
+    # What a method writes ---------------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Raise BadParameter where a keyword of `__init__` is out of range."""
+
+    @abstractmethod
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        """Set everything that the contract promises beyond the names."""
+
+    @abstractmethod
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        """(I, K) posterior of a new table over the same classes; `known` (A,) codes into `annotators_`, −1 unseen."""
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
+
+
+methods: Registry[type[Aggregator]] = Registry("method", "methods")
+"""Name → aggregation method."""
+
+
+def check_gold(gold: IntArray | None, table: Annotations) -> IntArray | None:
+    """`gold` as int32 (I,), checked; None where nothing is known."""
+    if gold is None:
+        return None
+    gold = np.asarray(gold)
+    if gold.shape != (table.n_items,) or gold.dtype.kind not in "iu":
+        raise DataError(
+            f"gold must hold one integer code per item, {table.n_items} in all, −1 where unknown; got {gold.dtype} of "
+            f"shape {gold.shape}. `table.gold_codes(item, label)` makes it from names."
+        )
+    bad = np.flatnonzero((gold < -1) | (gold >= table.n_classes))
+    if bad.size:
+        raise DataError(f"gold: item {bad[0]} has code {gold[bad[0]]}; codes run from −1 to {table.n_classes - 1}.")
+    return np.ascontiguousarray(gold, np.int32) if (gold >= 0).any() else None
+
+
+def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:
+    """(I,) the largest column of each row. Tied columns: a draw keyed on seed, item name and class name.
+
+    Neither the order of rows nor that of classes decides: the lowest class would be favoured otherwise.
+    """
+    best = posterior.max(axis=1, keepdims=True, initial=0)
+    tied = posterior >= best * (1 - TIE)
+    winner: IntArray = tied.argmax(axis=1)
+    rows = np.flatnonzero(tied.sum(axis=1) > 1)
+    if rows.size:
+        of_item = naming.mix(naming.hashes(items[rows]) ^ np.uint64(seed))
+        draw = naming.mix(of_item[:, None] ^ naming.hashes(classes)[None, :])  # (ties, K)
+        winner[rows] = np.where(tied[rows], draw, np.uint64(0)).argmax(axis=1)
+    return winner
+
+
+def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
+    """(A,) how often an annotator is right: the share of its labels that the posterior calls right, shrunk.
+
+    `CROWD_LABELS` labels of average quality are added to everyone's own: three lucky labels make nobody the best.
+    Against the truth of simulated crowds (2 to 20 classes) this was closer than the diagonal of a smoothed confusion
+    matrix and than the bare share, for annotators with few labels and with many.
+    """
+    average = hits.sum() / max(total.sum(), np.finfo(float).tiny)
+    return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))

@@ -1,0 +1,183 @@
+"""`dissensus aggregate`: one label per item, how sure it is, and how good each annotator is."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissensus.cli import folder, keywords, results, show
+from dissensus.cli.errors import about
+from dissensus.cli.source import Source, takes_table
+from dissensus.exceptions import BadParameter, DissensusError, UnknownClass
+
+if TYPE_CHECKING:
+    from dissensus._types import IntArray
+    from dissensus.annotations import Annotations
+    from dissensus.base import Aggregator
+
+DEFAULT = "dawid-skene"
+
+
+@takes_table()
+def aggregate(
+    source: Source,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Write the results here; left out, the first rows are shown."
+        ),
+    ] = None,
+    format_: Annotated[results.Output, typer.Option("--format", help="Of the result tables.")] = results.Output.csv,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", "-m", metavar="NAME", show_default=DEFAULT, help="`dissensus methods` lists them."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any keyword of the method, such as smoothing=0.5; repeatable."
+        ),
+    ] = None,
+    max_iter: Annotated[int | None, typer.Option("--max-iter", help="Passes over the data at most.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random; 0 where left out.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Where the method uses several; all cores where left out.")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            metavar="FOLDER",
+            help="Score FILE with the model of an earlier run's folder instead of fitting one.",
+        ),
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option("--gold", metavar="GOLD", help="Known labels, to measure accuracy; the method never sees them."),
+    ] = None,
+    gold_item: Annotated[
+        str | None, typer.Option("--gold-item", metavar="COLUMN", help="GOLD's column of items.")
+    ] = None,
+    gold_label: Annotated[
+        str | None, typer.Option("--gold-label", metavar="COLUMN", help="GOLD's column of labels.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object instead.")] = False,
+) -> None:
+    """Turn many labels per item into one, with how sure it is and how good each annotator is.
+
+    FOLDER gets items.csv (item, label, confidence, p_CLASS …), annotators.csv (annotator, annotations, reliability),
+    confusions.csv where the method models them, model.npz for --model, and summary.json, or all of these in one
+    sub-folder per question. Nothing is written unless everything is; the result tables of an earlier run are replaced.
+
+    Example: dissensus aggregate labels.csv --method dawid-skene --gold gold.csv -o results
+
+    Example: dissensus aggregate new.csv --model results -o new-results
+    """
+    from dissensus.annotations import Questions
+
+    if output is not None:
+        folder.check(output)
+    shortcuts = {"max_iter": max_iter, "seed": seed}
+    settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
+    if model is None:
+        make = partial(_new_model, method or DEFAULT, settings)
+        make()  # a wrong name or keyword should not wait for the file
+    else:
+        for option, given in (("--method", method), ("--set, --max-iter and --seed", settings)):
+            if given:
+                raise BadParameter(f"--model scores with what was learnt before; leave out {option}.")
+        if output is not None and output.resolve() == model.resolve():
+            raise BadParameter(f"-o {output} is the model's own folder, whose results would be lost; name another.")
+        make = partial(results.load_model, model)
+
+    def answer(table: Annotations, question: str | None = None) -> results.Result:
+        one = make(question)
+        if threads is not None and "threads" in one.get_params():
+            one.set_params(threads=threads)
+        if model is not None:
+            table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
+        known = None if gold is None else _read_gold(gold, table, gold_item, gold_label)
+        what = f"question {question}" if question else str(source.file)
+        if model is None:
+            return results.fit(one, table, known, f"fitting {what}")
+        return results.score(one, table, known, f"scoring {what}")
+
+    began = time.perf_counter()
+    tables = source.read()
+    summary = _head(source, time.perf_counter() - began, model, gold)
+    if isinstance(tables, Questions):
+        if gold is not None:
+            raise BadParameter("--gold is for a file of one question; evaluate each question by itself.")
+        answers = {}
+        for question, table in tables.items():
+            with about(f"question {show.name(question)!r}"):
+                answers[question] = answer(table, question)
+        folders = results.safe_names(answers)
+        summary["questions"] = {q: {"folder": folders[q]} | result.summary for q, result in answers.items()}
+    else:
+        answers, folders = {"": answer(tables)}, {"": ""}
+        summary |= answers[""].summary
+
+    if output is not None:
+        from dissensus.io import write_json
+
+        with show.waiting(f"writing {output}"), folder.whole(output, results.earlier(output)) as part:
+            for question, result in answers.items():
+                results.write(result, part / folders[question], format_.value)
+            write_json(summary, part / folder.SUMMARY)
+    if json:
+        show.json(summary | ({} if output is None else {"folder": show.path(output)}))
+        return
+    for question, result in answers.items():
+        title = f"{source.file}, question {question}" if question else str(source.file)
+        results.print_result(result, title, preview=output is None)
+    out = show.console()
+    if output is None:
+        out.print("Nothing was written; add -o FOLDER to keep the results.")
+    else:
+        out.print(f"Results are in {show.clean(output)}", soft_wrap=True)
+
+
+def _new_model(method: str, settings: list[str], question: str | None = None) -> Aggregator:
+    import dissensus.aggregation  # noqa: F401 - registers the methods
+    from dissensus.base import methods
+
+    return methods[method](**keywords.parse(settings, methods[method], method))
+
+
+def _read_gold(path: Path, table: Annotations, item: str | None, label: str | None) -> IntArray:
+    from dissensus.io import read_gold
+
+    try:
+        with show.waiting(f"reading {path}"):
+            return read_gold(path, table, item, label)
+    except DissensusError as error:  # its columns have options of their own
+        advice = (
+            str(error).replace("item=<column>", "--gold-item COLUMN").replace("label=<column>", "--gold-label COLUMN")
+        )
+        raise type(error)(advice) from error.__cause__
+
+
+def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotations:
+    try:
+        return table.to_classes(model.classes_)
+    except UnknownClass as error:
+        new = sorted(set(map(str, table.classes)) - set(map(str, model.classes_)))
+        raise UnknownClass(
+            f"{what} does not know {len(new):,} of the labels, such as {new[0]!r}; fit a model that does, or "
+            "declare them with --abstain."
+        ) from error
+
+
+def _head(source: Source, seconds: float, model: Path | None, gold: Path | None) -> dict[str, Any]:
+    """What a summary says about the run."""
+    from dissensus import __version__
+
+    files = {"input": source.file, "model": model, "gold_file": gold}
+    given = {key: show.path(path) for key, path in files.items() if path is not None}
+    return {"version": __version__} | given | {"seconds_reading": seconds}

@@ -1,0 +1,95 @@
+"""`dissensus describe`: what is in a table, and what looks doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from dissensus.cli import show
+from dissensus.cli.source import Source, takes_table
+
+MOST = 20  # classes that are shown
+
+
+@takes_table("--format")
+def describe(
+    source: Source,
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Say what is in a table: counts, classes, agreement, and what looks doubtful.
+
+    Example: dissensus describe labels.csv --item task --abstain "can't say"
+    """
+    from dissensus.annotations import Questions
+
+    tables = source.read()
+    if isinstance(tables, Questions):
+        facts = {question: table.describe() for question, table in tables.items()}
+        if json:
+            show.json({"file": show.path(source.file), "questions": facts})
+            return
+        for question, about in facts.items():
+            _show(f"{source.file}, question {show.name(question)}", about)
+    elif json:
+        show.json({"file": show.path(source.file)} | tables.describe())
+    else:
+        _show(str(source.file), tables.describe())
+
+
+def _show(title: str, about: dict[str, Any]) -> None:
+    out = show.console()
+    counts = show.grid(show.clean(title))
+    kind = "probabilistic" if about["probabilistic"] else "weighted" if about["weighted"] else ""
+    counts.add_row("annotations", f"{about['annotations']:,}", kind)
+    counts.add_row("items", f"{about['items']:,}", f"{_spread(about['annotations_per_item'])} annotations each")
+    counts.add_row(
+        "annotators", f"{about['annotators']:,}", f"{_spread(about['annotations_per_annotator'])} labels each"
+    )
+    counts.add_row("classes", f"{about['classes']:,}")
+    counts.columns[1].justify = "right"
+    out.print(counts)
+
+    shares = sorted(about["class_shares"].items(), key=lambda pair: -pair[1])
+    classes = show.grid(None, "class", "share", "", numbers=("share",))
+    for label, share in shares[:MOST]:
+        classes.add_row(show.name(label), show.percent(share), show.bar(share))
+    if len(shares) > MOST:
+        rest = sum(share for _, share in shares[MOST:])
+        classes.add_row(f"… {len(shares) - MOST:,} more", show.percent(rest), show.bar(rest))
+    out.print(classes)
+
+    if about["pairwise_agreement"] is not None:
+        out.print(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
+    if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
+        out.print(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
+    doubts = list(_doubts(about))
+    out.print("Doubtful:" if doubts else "Nothing looks doubtful.")
+    for doubt in doubts:
+        out.print(f"  • {doubt}")
+    out.print()
+
+
+def _doubts(about: dict[str, Any]) -> Iterator[str]:
+    """What to look at before trusting a result, in plain words."""
+    if few := about["annotators_with_fewer_than_5"]:
+        yield f"{few:,} of {about['annotators']:,} annotators gave fewer than 5 labels; little is learnt about each."
+    if silent := about["annotators_without_annotation"]:
+        yield f"{silent:,} of {about['annotators']:,} annotators gave no label that counts."
+    if bare := about["items_without_annotation"]:
+        yield f"{bare:,} of {about['items']:,} items have no annotation; each will get the shares of the classes."
+    if again := about["repeated_pairs"]:
+        yield f"{again:,} annotations repeat an item and annotator; every one counts."
+    if about["classes"] < 2:
+        yield "There is one class only; there is nothing to decide."
+    if about["annotators"] < 2:
+        yield "There is one annotator only; nothing can tell whether they are right."
+    elif about["annotations_per_item"]["max"] == 1:
+        yield "No item has two labels; nobody's labels can be checked against another's."
+
+
+def _spread(counts: dict[str, float]) -> str:
+    low, high = counts["min"], counts["max"]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,} (on average {counts['mean']:,.1f})"

@@ -1,0 +1,92 @@
+"""Whatever goes wrong in a command becomes one sentence on stderr and an exit code; a warning becomes one line."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+
+from dissensus.cli.show import clean
+from dissensus.exceptions import BadParameter, DissensusError, DissensusWarning, UnknownName
+
+BAD_DATA, BAD_USAGE, INTERRUPTED, READER_GONE = 1, 2, 130, 141
+
+SPOKEN = (
+    (re.compile(r"\b(item|annotator|label|question|weight)=<column>"), r"--\1 COLUMN"),
+    (re.compile(r"say which:? format="), "say which: --input-format"),
+    (re.compile(r"classes=\[…\]"), "--classes A,B,…"),
+    (re.compile(r" or give folder="), ""),
+    (re.compile(r"abstain=\[None\]"), '--abstain ""'),
+)
+"""How the library's advice to a programmer is said to somebody at a command line."""
+
+
+def reported(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, ending with a sentence and an exit code instead of a traceback."""
+
+    @functools.wraps(command)  # the signature too, from which typer reads the options
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            with _one_line_warnings():
+                command(*args, **kwargs)
+            sys.stdout.flush()
+        except DissensusError as error:
+            # a file that cannot be written is no fault in the usage, though its name is a parameter
+            usage = isinstance(error, BadParameter | UnknownName) and not isinstance(error.__cause__, OSError)
+            _leave(str(error), BAD_USAGE if usage else BAD_DATA, error)
+        except KeyboardInterrupt as error:
+            _leave("interrupted.", INTERRUPTED, error)
+        except BrokenPipeError as error:  # such as `dissensus methods | head -1`
+            sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - so that the flush at exit has somewhere to go
+            raise typer.Exit(READER_GONE) from error
+        except OSError as error:
+            about = "" if error.filename is None else f"{os.fspath(error.filename)}: "
+            _leave(f"{about}{error.strerror or error}.", BAD_DATA, error)
+        except UnicodeEncodeError as error:  # Arrow opens no file whose name is not UTF-8
+            _leave(f"{error.object[:200]}: this name is not UTF-8; rename the file or folder.", BAD_DATA, error)
+        except MemoryError as error:
+            _leave("there is not enough memory for this.", BAD_DATA, error)
+
+    return run
+
+
+def say(message: str) -> None:
+    """One line on stderr."""
+    typer.echo(f"dissensus: {clean(message)}", err=True)
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Our errors and warnings from inside say what they are about."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DissensusWarning)
+        try:
+            yield
+        except DissensusError as error:
+            raise type(error)(f"{what}: {error}") from error.__cause__
+    for warning in caught:
+        warnings.warn_explicit(
+            f"{what}: {warning.message}", warning.category, warning.filename, warning.lineno, registry={}
+        )
+
+
+def _leave(message: str, code: int, error: BaseException) -> NoReturn:
+    for pattern, words in SPOKEN:
+        message = pattern.sub(words, message)
+    say(message)
+    raise typer.Exit(code) from error
+
+
+@contextmanager
+def _one_line_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DissensusWarning)
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+        yield

@@ -1,0 +1,83 @@
+"""An output folder that holds one whole run."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from dissensus.exceptions import BadParameter, DissensusError
+
+SUMMARY = "summary.json"
+"""The file that says that a folder is complete: it goes first and comes last."""
+
+
+def check(folder: Path) -> None:
+    """An error, before any work is done, where a folder cannot be made or written to."""
+    if folder.exists() and not folder.is_dir():
+        raise BadParameter(f"cannot write into {folder}: it is a file; name a folder.")
+    above = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not above.is_dir():
+        raise BadParameter(f"cannot make the folder {folder}: {above} is a file.")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
+
+
+@contextmanager
+def whole(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
+    """A new folder to write into; its files are moved into `folder` once all are complete. After an error none is.
+
+    A folder that does not exist yet appears in one step. In one that does, files of the same name are replaced and
+    those in `stale` (relative) removed; others stay. A process killed between two of these steps leaves no summary.
+    """
+    check(folder)
+    target = folder.resolve()
+    fresh = not target.exists()
+    made = [path for path in target.parents if not path.exists()]  # the innermost first
+    # inside an existing folder, not beside it: that may be a mount, and files cannot be renamed across mounts
+    part = (target.parent if fresh else target) / f".dissensus-{token_hex(4)}.part"
+    try:
+        part.mkdir(parents=True)
+        yield part
+        if fresh:
+            part.rename(target)
+        else:
+            _move(part, target, stale)
+    except BaseException as error:
+        shutil.rmtree(part, ignore_errors=True)
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
+        if isinstance(error, DissensusError):
+            raise type(error)(str(error).replace(str(part), str(folder))) from error.__cause__
+        if isinstance(error, OSError):
+            raise BadParameter(f"cannot write into {folder}: {error.strerror or error}.") from error
+        raise
+    shutil.rmtree(part, ignore_errors=True)
+
+
+def _move(part: Path, target: Path, stale: Iterable[Path]) -> None:
+    files = sorted(path.relative_to(part) for path in part.rglob("*") if path.is_file())
+    for file in files:
+        if (target / file).is_dir():
+            raise BadParameter(f"cannot write {target / file}: it is a folder.")
+        if (target / file.parent).exists() and not (target / file.parent).is_dir():
+            raise BadParameter(f"cannot write into {target / file.parent}: it is a file.")
+    complete = Path(SUMMARY) in files
+    if complete:
+        (target / SUMMARY).unlink(missing_ok=True)
+        files.remove(Path(SUMMARY))
+    for file in files:
+        (target / file).parent.mkdir(exist_ok=True)
+        (part / file).replace(target / file)
+    for file in set(stale) - set(files):
+        (target / file).unlink(missing_ok=True)
+        if file.parent != Path():
+            with suppress(OSError):  # not empty: something of the user's
+                (target / file.parent).rmdir()
+    if complete:
+        (part / SUMMARY).replace(target / SUMMARY)

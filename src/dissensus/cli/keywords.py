@@ -1,0 +1,69 @@
+"""`--set key=value`: keywords of a method from text, checked against its signature."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from dissensus.exceptions import BadParameter, UnknownName
+
+if TYPE_CHECKING:
+    from dissensus.base import Aggregator
+
+YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def parse(settings: Iterable[str], method: type[Aggregator], called: str) -> dict[str, Any]:
+    """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such."""
+    defaults, hints = method().get_params(), get_type_hints(method.__init__)
+    found: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals:
+            raise BadParameter(f"--set {setting}: expected KEY=VALUE, such as seed=1.")
+        check(key, defaults, called)
+        found[key] = _value(text.strip(), hints.get(key, type(defaults[key])), setting)
+    if (found.get("seed") or 0) < 0:
+        raise BadParameter(f"seed must be 0 or more, got {found['seed']}.")
+    return found
+
+
+def check(key: str, keywords: Iterable[str], called: str) -> None:
+    """An error where a method has no such keyword."""
+    keywords = list(keywords)
+    if key not in keywords:
+        near = difflib.get_close_matches(key, keywords, n=1)
+        guess = f"did you mean '{near[0]}'? It" if near else "it"
+        raise UnknownName(f"'{called}' has no keyword '{key}'; {guess} has {', '.join(keywords)}.")
+
+
+def _value(text: str, hint: Any, setting: str) -> Any:
+    kinds = list(_kinds(hint))
+    for kind in kinds:
+        if kind is type(None) and text.lower() == "none":
+            return None
+        if kind is bool and text.lower() in YES_NO:
+            return YES_NO[text.lower()]
+        if kind is str or (isinstance(kind, str) and kind == text):
+            return text
+        if kind in (int, float):
+            with suppress(ValueError):
+                return kind(text)
+    words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
+    expected = " or ".join(words.get(kind, repr(kind)) for kind in kinds)
+    raise BadParameter(f"--set {setting}: expected {expected}, got {text!r}.")
+
+
+def _kinds(hint: Any) -> Iterable[Any]:
+    """The types, and the words of a Literal, that a hint allows."""
+    if get_origin(hint) in (Union, types.UnionType):
+        for part in get_args(hint):
+            yield from _kinds(part)
+    elif get_origin(hint) is Literal:
+        yield from (type(None) if word is None else word for word in get_args(hint))
+    else:
+        yield hint

@@ -1,0 +1,239 @@
+"""What `aggregate` makes of one table: the answer, its summary, its files, and how it is shown."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dissensus.cli import show
+from dissensus.cli.errors import say
+from dissensus.cli.folder import SUMMARY
+from dissensus.exceptions import UnreadableFile
+
+if TYPE_CHECKING:
+    from dissensus._types import IntArray
+    from dissensus.annotations import Annotations
+    from dissensus.base import Aggregator
+
+
+class Output(StrEnum):
+    """Formats of the result tables."""
+
+    csv = "csv"
+    parquet = "parquet"
+    jsonl = "jsonl"
+
+
+UNSURE = 0.7  # confidence below which an item is counted as unsure
+HEAD = 5  # items that are shown
+MOST = 20  # classes that are shown
+BEST = 3  # annotators that are shown at either end
+FEW = 5  # labels below which an annotator is neither best nor worst
+TOO_MANY = 20_000_000  # rows of confusions.csv; beyond, the array in model.npz has to do
+FILES = tuple(Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in Output)
+"""The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One table, answered."""
+
+    model: Aggregator  # fitted to the table, or `scored` on it
+    fitted: bool
+    summary: dict[str, Any]
+
+
+def fit(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
+    """Fit to a table; `gold` (I,) is for the summary only."""
+    parameters = model.get_params()
+    passes = parameters.get("max_iter")
+    began = time.perf_counter()
+    with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
+        model.fit(table, on_step=on_step)
+    return Result(model, True, _summary(model, table, gold, time.perf_counter() - began))
+
+
+def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
+    """Score a table over the classes of a fitted model."""
+    began = time.perf_counter()
+    with show.waiting(text):
+        model = scored(model, table)
+    return Result(model, False, _summary(model, table, gold, time.perf_counter() - began))
+
+
+def scored(model: Aggregator, table: Annotations) -> Aggregator:
+    """A fitted model that speaks of another table's items and annotators; reliability is NaN where it is not known."""
+    import numpy as np
+
+    from dissensus import names as naming
+
+    known = naming.match(table.annotators, model.annotators_, "annotators")
+    result = copy.copy(model)
+    result.posterior_ = model.predict_proba(table)
+    result.items_, result.annotators_ = table.items, table.annotators
+    result.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
+    result.reliability_ = np.where(known >= 0, model.reliability_[known], np.nan)
+    vars(result).pop("difficulty_", None)  # of the items it was fitted to
+    return result
+
+
+def load_model(folder: Path, question: str | None) -> Aggregator:
+    """The model that an earlier run wrote, for one question where there were several."""
+    from dissensus.persistence import load
+
+    if question is None:
+        return load(folder)
+    there = asked(folder)
+    if question not in there:
+        raise UnreadableFile(
+            f"no model for this question in {folder}; there are {', '.join(map(repr, there)) or 'none'}."
+        )
+    return load(folder / there[question])
+
+
+def asked(folder: Path) -> dict[str, str]:
+    """Question → sub-folder of an earlier run; empty where there was one question, or no such run."""
+    try:
+        questions = json.loads((folder / SUMMARY).read_bytes())["questions"]
+        found = {str(question): str(about["folder"]) for question, about in questions.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # not there, or not ours
+        return {}
+    return {question: name for question, name in found.items() if Path(name).name == name}  # nothing outside
+
+
+def earlier(folder: Path) -> list[Path]:
+    """Every file of an earlier run that would be mistaken for one of this run."""
+    inside = [Path(name) for name in asked(folder).values()]
+    return [*FILES, *(sub / file for sub in inside for file in FILES)]
+
+
+def safe_names(questions: Iterable[str]) -> dict[str, str]:
+    """Question → name of its folder: letters, digits, `-`, `_` and dots, all different in any case."""
+    names: dict[str, str] = {}
+    for question in questions:
+        plain = re.sub(r"[^\w.-]+", "_", question).strip("._")[:60] or "question"
+        taken, name, number = {other.casefold() for other in names.values()}, plain, 2
+        while name.casefold() in taken:
+            name, number = f"{plain}-{number}", number + 1
+        names[question] = name
+    return names
+
+
+def write(result: Result, folder: Path, suffix: str) -> None:
+    """The tables of one answer, and its model where it was fitted here."""
+    import pyarrow as pa
+
+    from dissensus.io import write_frame
+    from dissensus.persistence import save
+
+    folder.mkdir(exist_ok=True)
+    model = result.model
+    write_frame(model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
+    annotators = model.to_frame("annotators", "pyarrow")
+    at = annotators.column_names.index("reliability")
+    unknown_is_empty = pa.array(model.reliability_, from_pandas=True)
+    write_frame(annotators.set_column(at, "reliability", unknown_is_empty), folder / f"annotators.{suffix}")
+    if not result.fitted:
+        return
+    confusion = getattr(model, "confusion_", None)
+    if confusion is not None and confusion.size <= TOO_MANY:
+        write_frame(model.to_frame("confusions", "pyarrow"), folder / f"confusions.{suffix}")
+    elif confusion is not None:
+        say(f"warning: the confusions would take {confusion.size:,} rows; they are in model.npz only.")
+    save(model, folder)
+
+
+def print_result(result: Result, title: str, *, preview: bool) -> None:
+    """The summary for people; with `preview` also the first items."""
+    out, about = show.console(), result.summary
+    out.print(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items", soft_wrap=True)
+    out.print(_how(result), soft_wrap=True)
+
+    labels = sorted(about["labels"].items(), key=lambda pair: -pair[1])
+    table = show.grid(None, "label", "items", "", numbers=("items",))
+    for label, count in labels[:MOST]:
+        table.add_row(show.name(label), f"{count:,}", show.bar(count / max(about["items"], 1)))
+    if len(labels) > MOST:
+        table.add_row(f"… {len(labels) - MOST:,} more", f"{sum(count for _, count in labels[MOST:]):,}")
+    out.print(table)
+    unsure = about["items_below_0.7"]
+    out.print(f"{unsure:,} items ({show.percent(unsure / max(about['items'], 1))}) are below {UNSURE} confidence.")
+    if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
+        out.print(f"Accuracy {gold['accuracy']:.4f} on the {gold['items']:,} items with a known label.")
+    out.print(_annotators(result.model))
+    if preview:
+        out.print(_first_items(result.model))
+
+
+def _how(result: Result) -> str:
+    about = result.summary
+    if not result.fitted:
+        return f"Scored with a fitted {about['method']} in {about['seconds']:.1f} s."
+    end = "converged" if about["converged"] else "did not converge"
+    return f"{about['method']} {end} after {about['passes']:,} passes in {about['seconds']:.1f} s."
+
+
+def _annotators(model: Aggregator) -> Any:
+    """The best and the worst."""
+    import numpy as np
+
+    table = show.grid(
+        "Most and least reliable", "annotator", "labels", "reliability", numbers=("labels", "reliability")
+    )
+    known = np.flatnonzero(~np.isnan(model.reliability_))
+    enough = known[model.n_annotations_[known] >= FEW]
+    among = enough if enough.size else known
+    order = among[np.argsort(-model.reliability_[among], kind="stable")]
+    cut = order.size > 2 * BEST
+    for place, code in enumerate([*order[:BEST], *order[-BEST:]] if cut else order):
+        if cut and place == BEST:
+            table.add_row("…")
+        labels, reliability = model.n_annotations_[code], model.reliability_[code]
+        table.add_row(show.name(model.annotators_[code]), f"{labels:,}", f"{reliability:.3f}")
+    return table
+
+
+def _first_items(model: Aggregator) -> Any:
+    frame = model.to_frame("items", "pyarrow").slice(0, HEAD)
+    table = show.grid("First items", "item", "label", "confidence", numbers=("confidence",))
+    for row in frame.select(["item", "label", "confidence"]).to_pylist():
+        table.add_row(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}")
+    return table
+
+
+def _summary(model: Aggregator, table: Annotations, gold: IntArray | None, seconds: float) -> dict[str, Any]:
+    import numpy as np
+
+    from dissensus import names as naming
+    from dissensus.base import methods
+
+    predicted = model.predict()
+    counts = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
+    summary: dict[str, Any] = {
+        "annotations": table.n_annotations,
+        "items": table.n_items,
+        "annotators": table.n_annotators,
+        "classes": model.classes_.tolist(),
+        "method": methods.name_of(type(model)),
+        "parameters": model.get_params(),
+        "passes": model.n_iter_,
+        "converged": model.converged_,
+        "objective": float(model.trace_[-1]) if model.trace_.size else None,
+        "seconds": seconds,
+        "labels": dict(zip(map(str, model.classes_), counts.tolist(), strict=True)),
+        "items_below_0.7": int((model.posterior_.max(axis=1, initial=0) < UNSURE).sum()),
+    }
+    if gold is not None:
+        known = gold >= 0
+        right = predicted[known] == model.classes_[gold[known]]
+        summary["gold"] = {"items": int(known.sum()), "accuracy": float(right.mean()) if known.any() else None}
+        if not known.any():
+            say("warning: none of the items has a known label; accuracy cannot be measured.")
+    return summary

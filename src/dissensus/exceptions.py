@@ -1,0 +1,69 @@
+"""What can go wrong, as one tree.
+
+    DissensusError
+    ├── DataError (ValueError)            the data cannot be used; the message says where and what to do
+    │   ├── UnreadableFile                a file that is missing, truncated, empty or of no known format
+    │   ├── MissingColumn                 a table without a column it needs
+    │   └── UnknownClass                  a label outside the declared or fitted classes
+    ├── BadParameter (ValueError)         a parameter outside its range
+    ├── UnknownName (KeyError)            no such method, data set, …; the message guesses which was meant
+    ├── NotFitted (ValueError, AttributeError)
+    └── MissingExtra (ImportError)        an optional dependency is not installed
+
+Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data), `ConvergenceWarning`.
+
+Each message is one sentence or two: what is wrong, where, the value, what to do.
+"""
+
+from __future__ import annotations
+
+
+class DissensusError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class DataError(DissensusError, ValueError):
+    """The data cannot be used as they are."""
+
+
+class UnreadableFile(DataError):
+    """A file that is missing, damaged, empty or of no known format."""
+
+
+class MissingColumn(DataError):
+    """A table lacks a column that it needs."""
+
+
+class UnknownClass(DataError):
+    """A label lies outside the declared or fitted classes."""
+
+
+class BadParameter(DissensusError, ValueError):
+    """A parameter is outside its range."""
+
+
+class UnknownName(DissensusError, KeyError):
+    """No entry of that name."""
+
+    def __str__(self) -> str:  # KeyError would print the repr, quotes and all
+        return str(self.args[0]) if self.args else ""
+
+
+class NotFitted(DissensusError, ValueError, AttributeError):
+    """A result was asked for before `fit`."""
+
+
+class MissingExtra(DissensusError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+
+class DissensusWarning(UserWarning):
+    """Base of all warnings."""
+
+
+class DataWarning(DissensusWarning):
+    """The data can be used but look doubtful."""
+
+
+class ConvergenceWarning(DissensusWarning):
+    """An iteration stopped at its limit, not at its tolerance."""

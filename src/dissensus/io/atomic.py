@@ -1,0 +1,30 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import IO
+
+from dissensus.exceptions import BadParameter
+
+
+@contextmanager
+def atomic(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write into, which takes the name `path` once it is complete; after an error nothing is left of it."""
+    path = Path(path)
+    target = path.resolve()  # through a link, so that the link stays one
+    if target.exists() and not target.is_file():
+        raise BadParameter(f"cannot write {path}: it is a folder or a device; name a file.")
+    part = target.with_name(f".{target.name}.{token_hex(4)}.part")  # the same folder, so that renaming is one step
+    try:
+        try:
+            with part.open("xb") as file:  # unlike tempfile's, with the permissions that the umask gives
+                yield file
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadParameter(f"cannot write {path}: {error.strerror or error}.") from error

@@ -1,0 +1,232 @@
+"""One EM pass of a model with a confusion matrix per annotator, fused: normalise an item, add its soft counts.
+
+For every item i:   q_i(c) ∝ π_c Π_{rows of i} Θ_a[c, y]      (E step)
+then for its rows:  counts_a[c, y] += q_i(c)                   (M step's sums)
+
+in one walk over the rows; no (N, K) and no (I, K) array is made unless the posterior is asked for. The readable form of
+the same pass is `em.e_step` with a model's `log_votes` and `m_step`; a test holds the two together.
+
+`cells` (A, K, 2, K) [annotator, given, Θ or counts, true] keeps Θ and the counts of the same (annotator, given label)
+side by side: what the E step fetches is what the M step adds to. Two walks:
+
+- `sweep`, for hard rows and up to `MAX_VECTOR` classes: probabilities are multiplied, not their logarithms added, so
+  there is no exponential per item and class; K numbers at a time, and fetched ahead (see `kernels.vector`). A product
+  is renormalised every 16 rows, so that it cannot underflow while Θ ≥ 1e-18.
+- `sweep_logs`, for weighted rows (Θ^w may underflow in one step) and for more classes. A probabilistic row comes in as
+  one weighted row per class, which is the same thing: Σ_l p_l log Θ[c, l].
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray
+from dissensus.kernels.vector import vector_ops
+
+AHEAD = 16  # rows between asking for cells and using them
+CHUNK = 16  # rows between renormalisations
+MAX_VECTOR = 32  # classes; a vector of more would be compiled into too much code
+
+
+@cache
+def sweep(n_classes: int) -> Any:
+    """The compiled walk for this number of classes."""
+    ask, times, settle, plus = vector_ops(n_classes)
+
+    @numba.njit(nogil=True, cache=True)
+    def sweep_items(  # type: ignore[no-untyped-def]
+        start, stop, item_ptr, annotator, label, cells, prior, prior_counts, gold, posterior
+    ):
+        """Walk items start … stop − 1; returns their log evidence. `gold` (I,) and `posterior` (I, K) may be None."""
+        cell = cells.reshape(-1)
+        q, sums = np.empty(n_classes), np.zeros(n_classes)
+        evidence, product = 0.0, 1.0
+        end_of_rows = item_ptr[stop]
+        for i in range(start, stop):
+            first, end = item_ptr[i], item_ptr[i + 1]
+            ask(cell, annotator, label, min(first + AHEAD, end_of_rows), min(end + AHEAD, end_of_rows))
+            done = min(first + CHUNK, end)
+            times(cell, annotator, label, first, done, prior, q)
+            while done < end:
+                total = q.sum()
+                for k in range(n_classes):
+                    q[k] /= total
+                evidence += np.log(total)
+                upto = min(done + CHUNK, end)
+                times(cell, annotator, label, done, upto, q, q)
+                done = upto
+            if gold is not None:
+                if gold[i] >= 0:
+                    for k in range(n_classes):
+                        if k != gold[i]:
+                            q[k] = 0.0
+            total = settle(q, sums)
+            if total < 1e-100:
+                evidence += np.log(total)
+            else:  # one logarithm for many items: totals are at most 1, and a product of two here at least 1e-200
+                product *= total
+                if product < 1e-100:
+                    evidence += np.log(product)
+                    product = 1.0
+            if posterior is not None:
+                for k in range(n_classes):
+                    posterior[i, k] = q[k]
+            plus(cell, annotator, label, first, end, q)
+        for k in range(n_classes):
+            prior_counts[k] += sums[k]
+        return evidence + np.log(product)
+
+    return sweep_items
+
+
+@numba.njit(nogil=True, cache=True)
+def sweep_logs(
+    start: int,
+    stop: int,
+    item_ptr: IntArray,
+    annotator: IntArray,
+    label: IntArray,
+    weight: Any,
+    cells: FloatArray,
+    prior: FloatArray,
+    prior_counts: FloatArray,
+    gold: Any,
+    posterior: Any,
+) -> float:
+    """The same walk in logarithms: cells hold log Θ instead of Θ; a row counts `weight` times (None: once)."""
+    K = prior.size
+    q = np.empty(K)
+    evidence = 0.0
+    for i in range(start, stop):
+        for k in range(K):
+            q[k] = np.log(prior[k])
+        for row in range(item_ptr[i], item_ptr[i + 1]):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            for k in range(K):
+                q[k] += w * cells[annotator[row], label[row], 0, k]
+        if gold is not None:
+            if gold[i] >= 0:
+                for k in range(K):
+                    if k != gold[i]:
+                        q[k] = -np.inf
+        top = q.max()
+        total = 0.0
+        for k in range(K):
+            q[k] = np.exp(q[k] - top)
+            total += q[k]
+        evidence += np.log(total) + top
+        for k in range(K):
+            q[k] /= total
+            prior_counts[k] += q[k]
+        if posterior is not None:
+            for k in range(K):
+                posterior[i, k] = q[k]
+        for row in range(item_ptr[i], item_ptr[i + 1]):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            for k in range(K):
+                cells[annotator[row], label[row], 1, k] += w * q[k]
+    return evidence
+
+
+@numba.njit(nogil=True, cache=True)
+def load(start: int, stop: int, confusion: FloatArray, pseudo: FloatArray, cells: FloatArray, logs: bool) -> float:
+    """Copy Θ (A, K, K) [annotator, given, true] of annotators start … stop − 1 into every thread's cells, counts zero.
+
+    Returns Σ pseudo[given, true] log Θ, these annotators' part of the log prior density. One logarithm for many
+    annotators: a product of their Θ is taken until it gets small.
+    """
+    threads, K = cells.shape[0], confusion.shape[1]
+    product, log_sum = np.ones((K, K)), np.zeros((K, K))
+    for a in range(start, stop):
+        for y in range(K):
+            for k in range(K):
+                theta = confusion[a, y, k]
+                product[y, k] *= theta
+                if product[y, k] < 1e-200:
+                    log_sum[y, k] += np.log(product[y, k])
+                    product[y, k] = 1.0
+            for t in range(threads):
+                for k in range(K):
+                    cells[t, a, y, 0, k] = np.log(confusion[a, y, k]) if logs else confusion[a, y, k]
+                    cells[t, a, y, 1, k] = 0.0
+    return float((pseudo * (log_sum + np.log(product))).sum())
+
+
+@numba.njit(nogil=True, cache=True)
+def maximise(start: int, stop: int, cells: FloatArray, pseudo: FloatArray, confusion: FloatArray) -> None:
+    """Θ_a[c, y] ∝_y pseudo[y, c] + counts_a[c, y], summed over threads, into `confusion` (A, K, K) [a, given, true]."""
+    threads, K = cells.shape[0], confusion.shape[1]
+    total = np.empty(K)
+    for a in range(start, stop):
+        total[:] = 0.0
+        for y in range(K):
+            for k in range(K):
+                count = pseudo[y, k]
+                for t in range(threads):
+                    count += cells[t, a, y, 1, k]
+                confusion[a, y, k] = count
+                total[k] += count
+        for k in range(K):
+            total[k] = 1.0 / total[k]
+        for y in range(K):
+            for k in range(K):
+                confusion[a, y, k] *= total[k]
+
+
+@numba.njit(nogil=True, cache=True)
+def soft_counts(
+    item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, posterior: FloatArray, n_annotators: int
+) -> FloatArray:
+    """(A, K, K) [annotator, given, true] how often, by the posterior, each annotator gave each label to each class."""
+    K = posterior.shape[1]
+    counts = np.zeros((n_annotators, K, K))
+    for i in range(item_ptr.size - 1):
+        for row in range(item_ptr[i], item_ptr[i + 1]):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            for k in range(K):
+                counts[annotator[row], label[row], k] += w * posterior[i, k]
+    return counts
+
+
+@numba.njit(nogil=True, cache=True)
+def vote_counts(
+    item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, gold: Any, n_annotators: int, n_classes: int
+) -> tuple[FloatArray, FloatArray]:
+    """`soft_counts` where the posterior is the item's own votes, without making it; and its sum over items, (K,)."""
+    counts = np.zeros((n_annotators, n_classes, n_classes))
+    prior_counts = np.zeros(n_classes)
+    q = np.empty(n_classes)
+    for i in range(item_ptr.size - 1):
+        q[:] = 0.0
+        total = 0.0
+        for row in range(item_ptr[i], item_ptr[i + 1]):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            q[label[row]] += w
+            total += w
+        for k in range(n_classes):
+            q[k] = q[k] / total if total > 0 else 1.0 / n_classes
+        if gold is not None:
+            if gold[i] >= 0:
+                q[:] = 0.0
+                q[gold[i]] = 1.0
+        for k in range(n_classes):
+            prior_counts[k] += q[k]
+        for row in range(item_ptr[i], item_ptr[i + 1]):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            for k in range(n_classes):
+                counts[annotator[row], label[row], k] += w * q[k]
+    return counts, prior_counts

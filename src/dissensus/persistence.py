@@ -1,0 +1,104 @@
+"""A fitted aggregator on disk: one file, `model.npz`, of arrays and a JSON header. Never pickle.
+
+Everything that `fit` left in attributes ending in `_` is kept: arrays of numbers as they are, arrays of text as UTF-8
+bytes and offsets, plain values in the header with the method's name and keywords. One file, because two could be of
+two runs.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import Names
+from dissensus.base import Aggregator, methods
+from dissensus.exceptions import UnreadableFile
+from dissensus.io.atomic import atomic
+
+FILE = "model.npz"
+FORMAT = 1  # raised when an older reader could not make sense of the file
+
+
+def save(model: Aggregator, folder: str | Path) -> Path:
+    """Write a fitted model into `folder` (made if need be) as model.npz; returns the file's path."""
+    model._check_fitted()
+    path = Path(folder) / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    for key, value in vars(model).items():
+        if not key.endswith("_") or key.startswith("_"):
+            continue
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            arrays |= {f"{key}:{part}": array for part, array in _pack_text(value).items()}
+        elif isinstance(value, np.ndarray):
+            arrays[key] = value
+        else:
+            values[key] = value
+    header = {
+        "format": FORMAT,
+        "method": methods.name_of(type(model)),
+        "parameters": model.get_params(),
+        "values": values,
+    }
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    with atomic(path) as file:
+        np.savez(file, **arrays)
+    return path
+
+
+def load(folder: str | Path) -> Aggregator:
+    """The model that `save` wrote into `folder`, ready to score new tables."""
+    path = Path(folder) / FILE
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            stored = {key: arrays[key] for key in arrays.files}
+        header = json.loads(stored.pop("header").tobytes())
+        if header["format"] != FORMAT:
+            raise UnreadableFile(
+                f"{path} is of format {header['format']}, this version of dissensus reads format {FORMAT}; fit again."
+            )
+        model = methods[header["method"]](**header["parameters"])
+        for key, value in header["values"].items():
+            setattr(model, key, value)
+        for key, array in stored.items():
+            name, _, part = key.partition(":")
+            if part != "offsets":
+                setattr(model, name, _unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array)
+        model._check_fitted()
+    except FileNotFoundError:
+        raise UnreadableFile(f"no fitted model in {folder}: there is no {FILE}.") from None
+    except UnreadableFile:
+        raise
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OSError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise UnreadableFile(f"{path} is damaged ({error}); fit again.") from error
+    return model
+
+
+def _pack_text(names: Names) -> dict[str, Any]:
+    encoded = [str(name).encode() for name in names.tolist()]
+    return {
+        "bytes": np.frombuffer(b"".join(encoded), np.uint8),
+        "offsets": np.cumsum([0, *map(len, encoded)], dtype=np.int64),
+    }
+
+
+def _unpack_text(data: Any, offsets: Any) -> Names:
+    blob = data.tobytes()
+    names = np.empty(offsets.size - 1, object)
+    names[:] = [blob[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+    return names

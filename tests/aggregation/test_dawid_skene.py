@@ -1,0 +1,292 @@
+"""Dawid-Skene: the fused pass against literal loops, EM against brute force, and what the default prior is for."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from dissensus import Annotations, methods
+from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Sweep, hard_rows
+from dissensus.em import e_step
+from dissensus.engines.local import Threads
+from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.simulate import simulate
+
+
+def random_table(
+    seed: int, n_items: int = 23, n_annotators: int = 7, n_classes: int = 4, n: int = 131, **extra
+) -> Annotations:
+    """Items of very unequal length, some empty, repeated pairs: sizes all different."""
+    rng = np.random.default_rng(seed)
+    item = rng.integers(0, n_items, n) * rng.integers(0, 2, n)  # item 0 gets about half of all rows
+    return Annotations.from_arrays(
+        item, rng.integers(0, n_annotators, n), rng.integers(0, n_classes, n), classes=n_classes,
+        items=np.arange(n_items), annotators=np.arange(n_annotators), **{k: v(rng, n) for k, v in extra.items()},
+    )  # fmt: skip
+
+
+def random_params(seed: int, table: Annotations) -> Confusions:
+    rng = np.random.default_rng(seed)
+    A, K = table.n_annotators, table.n_classes
+    confusion = rng.dirichlet(np.full(K, 0.5), (A, K)).transpose(0, 2, 1) + 1e-6
+    return Confusions(rng.dirichlet(np.ones(K)), np.ascontiguousarray(confusion / confusion.sum(axis=1, keepdims=True)))
+
+
+def literal_pass(table: Annotations, params: Confusions, gold=None):
+    """The equations of the module docstring as plain loops over rows, in logs."""
+    I, A, K = table.n_items, table.n_annotators, table.n_classes
+    posterior, counts, evidence = np.zeros((I, K)), np.zeros((A, K, K)), 0.0
+    for i in range(I):
+        log_joint = [np.log(params.prior[c]) for c in range(K)]
+        for row in range(len(table)):
+            if table.item[row] != i:
+                continue
+            for c in range(K):
+                shares = np.eye(K)[table.label[row]] if table.proba is None else table.proba[row]
+                weight = 1.0 if table.weight is None else table.weight[row]
+                log_joint[c] += weight * sum(
+                    shares[y] * np.log(params.confusion[table.annotator[row], y, c]) for y in range(K)
+                )
+        if gold is not None and gold[i] >= 0:
+            log_joint = [value if c == gold[i] else -np.inf for c, value in enumerate(log_joint)]
+        total = np.logaddexp.reduce(log_joint)
+        evidence += total
+        posterior[i] = np.exp(np.array(log_joint) - total)
+        for row in range(len(table)):
+            if table.item[row] == i:
+                shares = np.eye(K)[table.label[row]] if table.proba is None else table.proba[row]
+                weight = 1.0 if table.weight is None else table.weight[row]
+                for y in range(K):
+                    counts[table.annotator[row], y] += weight * shares[y] * posterior[i]
+    return posterior, counts, evidence
+
+
+KINDS = {
+    "hard": {},
+    "weighted": {"weight": lambda rng, n: rng.uniform(0, 3, n)},
+    "probabilistic": {"proba": lambda rng, n: rng.dirichlet(np.ones(4), n)},
+    "both": {"weight": lambda rng, n: rng.uniform(0, 3, n), "proba": lambda rng, n: rng.dirichlet(np.ones(4), n)},
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("with_gold", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
+    table = random_table(1, **KINDS[kind])
+    params = random_params(2, table)
+    gold = np.where(np.arange(table.n_items) % 3 == 0, 2, -1).astype(np.int32) if with_gold else None
+    posterior, counts, evidence = literal_pass(table, params, gold)
+    model = DawidSkene()
+    pseudo = model.pseudo(table.n_classes)
+    out = np.full_like(posterior, np.nan)
+    with Threads(threads) as pool:
+        sweep = Sweep(hard_rows(table), table.n_annotators, table.n_classes, pool, "float64", gold)
+        objective = sweep(params, pseudo, out)
+        np.testing.assert_allclose(out, posterior, atol=1e-12)
+        np.testing.assert_allclose(sweep.counts(), counts, atol=1e-11)
+        np.testing.assert_allclose(sweep.prior_counts, posterior.sum(axis=0), atol=1e-11)
+        np.testing.assert_allclose(objective, evidence + (pseudo * np.log(params.confusion)).sum(), rtol=1e-12)
+        expected = counts + pseudo
+        np.testing.assert_allclose(sweep.maximise(pseudo), expected / expected.sum(axis=1, keepdims=True), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_readable_form_equals_the_literal_loops(kind):
+    table = random_table(3, **KINDS[kind])
+    params = random_params(4, table)
+    posterior, counts, evidence = literal_pass(table, params)
+    model = DawidSkene()
+    readable, objective = e_step(model, table, params)
+    np.testing.assert_allclose(readable, posterior, atol=1e-12)
+    np.testing.assert_allclose(objective, evidence + model.log_penalty(params), rtol=1e-12)
+    expected = counts + model.pseudo(4)
+    np.testing.assert_allclose(model.m_step(table, posterior).confusion, expected / expected.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("with_gold", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_start_is_an_m_step_from_the_shares_of_the_votes(kind, with_gold):
+    table = random_table(7, **KINDS[kind])
+    gold = np.where(np.arange(table.n_items) % 3 == 0, 2, -1).astype(np.int32) if with_gold else None
+    shares = table.soft_labels()  # uniform where an item has no votes
+    if gold is not None:
+        shares[gold >= 0] = np.eye(4)[2]
+    expected = DawidSkene().m_step(table, shares)
+    started = DawidSkene().start(table, gold, None)
+    np.testing.assert_allclose(started.confusion, expected.confusion, atol=1e-12)
+    np.testing.assert_allclose(started.prior, expected.prior, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 33, 200])  # compiled for their length, and beyond
+def test_any_number_of_classes(n_classes):
+    table = random_table(5, n_classes=n_classes, n=301)
+    params = random_params(6, table)
+    out = np.empty((table.n_items, n_classes))
+    with Threads(1) as pool:
+        sweep = Sweep(hard_rows(table), table.n_annotators, n_classes, pool, "float64", None)
+        sweep(params, np.zeros((n_classes, n_classes)), out)
+    np.testing.assert_allclose(out, e_step(DawidSkene(), table, params)[0], atol=1e-12)
+
+
+def test_an_item_with_thousands_of_labels_neither_underflows_nor_overflows():
+    n = 5000
+    table = Annotations.from_arrays(np.zeros(n, int), np.arange(n) % 11, np.arange(n) % 3)
+    model = DawidSkene().fit(table)
+    assert np.isfinite(model.posterior_).all()
+    assert np.isfinite(model.trace_).all()
+
+
+def test_em_climbs_to_the_mode_that_a_grid_search_finds():
+    # two classes, one annotator sure to be symmetric: the evidence is a function of few numbers
+    table = Annotations.from_arrays([0, 0, 1, 1, 2, 2, 3], [0, 1, 0, 1, 0, 1, 0], [0, 0, 1, 1, 0, 1, 1])
+    model = DawidSkene(tol=1e-13, accelerate=None, max_iter=5000).fit(table)
+    rng = np.random.default_rng(0)
+    best = Confusions(model.prior_, np.ascontiguousarray(model.confusion_.transpose(0, 2, 1)))
+    top = e_step(model, table, best)[1]
+    for _ in range(2000):  # no small move from the answer is better
+        moved = best.from_vector(best.to_vector() + rng.normal(0, 10 ** rng.uniform(-4, -1), best.to_vector().size))
+        assert e_step(model, table, moved)[1] <= top + 1e-9
+
+
+@pytest.mark.parametrize("accelerate", [None, "squarem"])
+@pytest.mark.parametrize("seed", range(5))
+def test_trace_never_falls_and_ends_at_what_is_returned(seed, accelerate):
+    table = random_table(seed, n_items=41, n_annotators=6, n_classes=3, n=203)
+    model = DawidSkene(accelerate=accelerate, tol=1e-9, max_iter=3000).fit(table)
+    assert (np.diff(model.trace_) >= -1e-9).all()
+    returned = Confusions(model.prior_, np.ascontiguousarray(model.confusion_.transpose(0, 2, 1)))
+    posterior, objective = e_step(model, table, returned)
+    np.testing.assert_allclose(model.trace_[-1], objective, rtol=1e-12)
+    np.testing.assert_allclose(model.posterior_, posterior, atol=1e-12)
+    assert model.n_iter_ == len(model.trace_) - 1
+
+
+def test_squarem_needs_fewer_passes_and_is_no_worse():
+    table = simulate(3000, 40, 4, redundancy=3, seed=3).annotations
+    plain = DawidSkene(accelerate=None, tol=1e-10, max_iter=5000).fit(table)
+    fast = DawidSkene(accelerate="squarem", tol=1e-10, max_iter=5000).fit(table)
+    assert fast.n_iter_ < 0.7 * plain.n_iter_
+    assert fast.trace_[-1] >= plain.trace_[-1] - 1e-6 * abs(plain.trace_[-1])
+
+
+def test_recovers_what_was_simulated_and_beats_majority_vote():
+    sim = simulate(4000, 50, 5, redundancy=5, seed=11)
+    ds = DawidSkene().fit(sim.annotations)
+    mv = methods["majority-vote"]().fit(sim.annotations)
+    accuracy, vote = (ds.predict() == sim.truth).mean(), (mv.predict() == sim.truth).mean()
+    assert accuracy > vote + 0.02
+    busy = ds.n_annotations_ > 300
+    assert np.abs(ds.confusion_ - sim.confusion)[busy].mean() < 0.03
+
+
+def test_default_prior_holds_up_for_annotators_with_three_labels():
+    # 30 good annotators with 3 labels each: without a prior three labels decide a whole confusion matrix
+    rng = np.random.default_rng(0)
+    ours, bare = [], []
+    for _ in range(10):
+        truth = rng.choice(3, 30, p=[0.8, 0.1, 0.1])
+        item, annotator = np.repeat(np.arange(30), 3), rng.permutation(np.repeat(np.arange(30), 3))
+        label = np.where(rng.random(90) < 0.75, truth[item], rng.integers(0, 3, 90))
+        table = Annotations.from_arrays(item, annotator, label, classes=3)
+        ours.append((DawidSkene().fit(table).predict() == truth).mean())
+        bare.append((DawidSkene(smoothing=1e-6, margin=0, class_count=1e-6).fit(table).predict() == truth).mean())
+    assert np.mean(ours) > 0.8
+    assert np.mean(ours) > np.mean(bare) + 0.05
+
+
+def test_gold_of_some_items_is_kept_and_helps_the_others():
+    sim = simulate(400, 30, 3, redundancy=3, hardness=0.2, kinds={"ordinary": 0.5, "adversary": 0.5}, seed=2)
+    gold = np.where(np.arange(400) % 2 == 0, sim.truth, -1)
+    with_gold = DawidSkene().fit(sim.annotations, gold=gold)
+    without = DawidSkene().fit(sim.annotations)
+    np.testing.assert_array_equal(with_gold.predict()[::2], sim.truth[::2])
+    assert (with_gold.predict()[1::2] == sim.truth[1::2]).mean() > (
+        without.predict()[1::2] == sim.truth[1::2]
+    ).mean() + 0.1
+
+
+def test_unseen_annotator_gets_population_confusion_and_empty_item_the_prior():
+    sim = simulate(300, 9, 3, seed=4)
+    model = DawidSkene().fit(sim.annotations)
+    new = Annotations.from_arrays([7, 8], [999, 3], [1, 2], classes=3, items=[5, 7, 8])
+    scored = model.predict_proba(new)
+    np.testing.assert_allclose(scored[0], model.prior_)
+    for item, confusion, label in ((1, model.population_confusion_, 1), (2, model.confusion_[3], 2)):
+        expected = model.prior_ * confusion[:, label]
+        np.testing.assert_allclose(scored[item], expected / expected.sum())
+
+
+def test_single_precision_agrees_to_six_digits():
+    table = simulate(500, 12, 4, seed=5).annotations
+    double, single = DawidSkene(max_iter=50), DawidSkene(precision="float32", max_iter=50)
+    np.testing.assert_allclose(single.fit(table).posterior_, double.fit(table).posterior_, atol=1e-3)
+    params = random_params(1, table)
+    posterior = {}
+    for precision in ("float64", "float32"):
+        posterior[precision] = np.empty((table.n_items, 4))
+        with Threads(1) as pool:
+            Sweep(hard_rows(table), table.n_annotators, 4, pool, precision, None)(
+                params, np.zeros((4, 4)), posterior[precision]
+            )
+    np.testing.assert_allclose(posterior["float32"], posterior["float64"], atol=1e-6)
+
+
+def test_stopping_early_warns_with_what_to_raise():
+    table = simulate(300, 9, 3, seed=4).annotations
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=2 passes.*Raise max_iter or tol"):
+        model = DawidSkene(max_iter=2, tol=0).fit(table)
+    assert not model.converged_
+    assert model.n_iter_ == 2
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [("smoothing", 0.0), ("margin", -1), ("class_count", 0), ("max_iter", 0), ("tol", -1.0), ("tol", float("nan")),
+     ("accelerate", "anderson"), ("restarts", 0), ("threads", 0), ("precision", "float16")],
+)  # fmt: skip
+def test_a_bad_keyword_is_named_with_its_value(keyword, value):
+    table = simulate(30, 4, 2, redundancy=3, seed=4).annotations
+    with pytest.raises(BadParameter, match=rf"{keyword} must .*{value}"):
+        DawidSkene(**{keyword: value}).fit(table)
+
+
+def test_restarts_start_apart_and_the_best_is_kept():
+    table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
+    model = DawidSkene(restarts=4)
+    starts = [
+        model.start(table, None, None if child is None else np.random.default_rng(child))
+        for child in (None, *np.random.SeedSequence(0).spawn(3))
+    ]
+    for a in range(4):
+        for b in range(a):
+            assert np.abs(starts[a].confusion - starts[b].confusion).max() > 1e-3
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert model.fit(table).trace_[-1] >= DawidSkene().fit(table).trace_[-1] - 1e-9
+
+
+def test_threads_agree():
+    sim = simulate(15_000, 60, 4, redundancy=5, seed=9)
+    one, two = DawidSkene(threads=1).fit(sim.annotations), DawidSkene(threads=2).fit(sim.annotations)
+    np.testing.assert_allclose(one.posterior_, two.posterior_, atol=1e-9)
+
+
+def test_reliability_is_near_the_truth_even_for_a_few_labels():
+    sim = simulate(3000, 60, 6, redundancy=5, skew=1.5, seed=13)
+    model = DawidSkene().fit(sim.annotations)
+    truth = np.einsum("akk->a", sim.confusion) / 6
+    assert np.abs(model.reliability_ - truth).mean() < 0.06
+    few = model.n_annotations_ < 60
+    assert few.sum() > 5
+    assert np.abs(model.reliability_ - truth)[few].mean() < 0.09
+
+
+def test_reliability_equals_its_definition():
+    table = random_table(9)
+    model = DawidSkene().fit(table)
+    right, n = np.zeros(table.n_annotators), np.zeros(table.n_annotators)
+    for row in range(len(table)):
+        right[table.annotator[row]] += model.posterior_[table.item[row], table.label[row]]
+        n[table.annotator[row]] += 1
+    np.testing.assert_allclose(model.reliability_, (right + 5 * right.sum() / n.sum()) / (n + 5), atol=1e-9)

@@ -1,0 +1,46 @@
+"""A small table as a file, and the command line in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.tables import rows, write_csv
+from dissensus.cli import app
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder; no data folder, whatever the caller has set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DISSENSUS_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def labels(here: Path) -> Path:
+    """labels.csv: 40 items, 7 annotators, 3 classes; gold.csv beside it."""
+    annotations, truth = rows()
+    write_csv(here / "gold.csv", ["item", "label"], truth)
+    return write_csv(here / "labels.csv", ["item", "annotator", "label"], annotations)
+
+
+@pytest.fixture
+def questions(here: Path) -> Path:
+    """questions.csv: two questions whose names are no file names, one of them in two spellings."""
+    asked = [
+        (question, *row)
+        for number, question in enumerate(["is it/good?", "is it good", "Tone"])
+        for row in rows(20, 5, seed=number)[0]
+    ]
+    return write_csv(here / "questions.csv", ["question", "item", "annotator", "label"], asked)
+
+
+@pytest.fixture
+def cli() -> Callable[..., Any]:
+    """Run the command line here: `cli("describe", path)` → exit_code, stdout, stderr."""
+    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args], prog_name="dissensus")

@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dissensus as dz
+from cli.tables import rows, write_csv
+from dissensus.io import read_frame
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def posterior(folder: Path, suffix: str = "csv") -> np.ndarray:
+    frame = read_frame(folder / f"items.{suffix}")
+    return np.column_stack([np.asarray(frame[c].to_pylist(), float) for c in frame.column_names if c[:2] == "p_"])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_files_hold_what_the_method_found(cli, labels, here):
+    result = cli("aggregate", labels, "-o", "out")
+    assert (result.exit_code, result.stderr) == (0, "")
+    out = here / "out"
+    assert sorted(contents(out)) == ["annotators.csv", "confusions.csv", "items.csv", "model.npz", "summary.json"]
+    model = dz.methods["dawid-skene"]().fit(dz.read(labels))
+    items = read_csv(out / "items.csv")
+    assert list(items[0]) == ["item", "label", "confidence", "p_cat", "p_dog", "p_owl"]
+    assert [row["label"] for row in items] == model.predict().tolist()
+    np.testing.assert_array_equal(posterior(out), model.posterior_)
+    annotators = read_csv(out / "annotators.csv")
+    assert list(annotators[0]) == ["annotator", "annotations", "reliability"]
+    assert [float(row["reliability"]) for row in annotators] == model.reliability_.tolist()
+    assert len(read_csv(out / "confusions.csv")) == 7 * 3 * 3
+
+
+def test_summary_file_says_what_was_done(cli, labels, here):
+    printed = json.loads(cli("aggregate", labels, "--gold", "gold.csv", "-o", "out", "--json").stdout)
+    summary = json.loads((here / "out" / "summary.json").read_text())
+    assert printed == summary | {"folder": "out"}
+    model = dz.methods["dawid-skene"]().fit(dz.read(labels))
+    truth = [row["label"] for row in read_csv(here / "gold.csv")]
+    assert summary["version"] == dz.__version__
+    assert summary["input"] == str(labels)
+    assert (summary["annotations"], summary["items"], summary["annotators"]) == (280, 40, 7)
+    assert summary["parameters"] == model.get_params()
+    assert (summary["passes"], summary["converged"]) == (model.n_iter_, True)
+    assert summary["objective"] == model.trace_[-1]
+    assert summary["gold"] == {"items": 40, "accuracy": float(np.mean(model.predict() == truth))}
+    assert sum(summary["labels"].values()) == 40
+
+
+def test_gold_is_never_fitted(cli, labels, here):
+    """The gold says that everything is a cat; the posterior does not move."""
+    lie = write_csv(here / "lie.csv", ["item", "gold"], [(f"i{i:03}", "cat") for i in range(10)])
+    cli("aggregate", labels, "-o", "plain")
+    result = cli("aggregate", labels, "--gold", lie, "-o", "out")
+    assert "on the 10 items with a known label" in result.stdout
+    assert contents(here / "out")["items.csv"] == contents(here / "plain")["items.csv"]
+
+
+def test_gold_columns_can_be_named_and_absent_gold_warns(cli, labels, here):
+    write_csv(here / "g.csv", ["doc", "says"], [("i000", "cat"), ("nowhere", "cat")])
+    summary = json.loads(
+        cli("aggregate", labels, "--gold", "g.csv", "--gold-item", "doc", "--gold-label", "says", "--json").stdout
+    )
+    assert summary["gold"]["items"] == 1
+    advice = cli("aggregate", labels, "--gold", "g.csv").stderr
+    assert "Name it: --gold-item COLUMN." in advice
+    write_csv(here / "other.csv", ["item", "label"], [("nowhere", "cat")])
+    result = cli("aggregate", labels, "--gold", "other.csv", "--json")
+    assert result.stderr == "dissensus: warning: none of the items has a known label; accuracy cannot be measured.\n"
+    assert json.loads(result.stdout)["gold"] == {"items": 0, "accuracy": None}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+def test_every_format_reads_back_as_the_same_posterior(cli, labels, here, suffix):
+    cli("aggregate", labels, "-o", "out", "--format", suffix)
+    model = dz.methods["dawid-skene"]().fit(dz.read(labels))
+    np.testing.assert_array_equal(posterior(here / "out", suffix), model.posterior_)
+
+
+def test_without_output_the_first_rows_are_shown_and_nothing_is_written(cli, labels, here):
+    before = contents(here)
+    text = cli("aggregate", labels).stdout
+    assert "i004" in text
+    assert "i005" not in text
+    assert "add -o FOLDER" in text
+    assert contents(here) == before
+
+
+def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
+    text = cli("aggregate", labels, "-o", "out").stdout
+    for words in (
+        "280 annotations of 40 items",
+        "converged after",
+        "below 0.7 confidence",
+        "w6",
+        "w0",
+        "Results are in out",
+    ):
+        assert words in text
+    assert text.index("w6") < text.index("…") < text.index("w0")
+
+
+def test_keywords_reach_the_method(cli, labels, here):
+    options = (
+        "--set",
+        "smoothing=0.1",
+        "--set",
+        "accelerate=none",
+        "--max-iter",
+        "77",
+        "--seed",
+        "5",
+        "--threads",
+        "1",
+    )
+    cli("aggregate", labels, "-o", "out", *options)
+    model = dz.methods["dawid-skene"](smoothing=0.1, accelerate=None, max_iter=77, seed=5, threads=1).fit(
+        dz.read(labels)
+    )
+    assert json.loads((here / "out" / "summary.json").read_text())["parameters"] == model.get_params()
+    np.testing.assert_array_equal(posterior(here / "out"), model.posterior_)
+
+
+def test_another_method_writes_no_confusions(cli, labels, here):
+    result = cli("aggregate", labels, "-m", "majority-vote", "--threads", "2", "-o", "out")
+    assert result.exit_code == 0
+    assert sorted(contents(here / "out")) == ["annotators.csv", "items.csv", "model.npz", "summary.json"]
+
+
+def test_convergence_warning_is_one_line(cli, labels):
+    result = cli("aggregate", labels, "--max-iter", "2", "--json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("dissensus: warning: DawidSkene stopped after max_iter=2")
+    assert result.stderr.count("\n") == 1
+    assert json.loads(result.stdout)["converged"] is False
+
+
+# Scoring --------------------------------------------------------------------------------------------------------------
+
+
+def test_fitted_model_scores_new_items_and_unseen_annotators(cli, labels, here):
+    cli("aggregate", labels, "-o", "fit")
+    new, truth = rows(12, 7, seed=9, start=900)
+    new = [(item, "stranger" if annotator == "w3" else annotator, label) for item, annotator, label in new]
+    write_csv(here / "new.csv", ["item", "annotator", "label"], new)
+    write_csv(here / "new_gold.csv", ["item", "label"], truth)
+    result = cli("aggregate", "new.csv", "--model", "fit", "--gold", "new_gold.csv", "-o", "out")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert sorted(contents(here / "out")) == ["annotators.csv", "items.csv", "summary.json"]
+    table = dz.read("new.csv")
+    model = dz.load("fit")
+    np.testing.assert_array_equal(posterior(here / "out"), model.predict_proba(table))
+    assert [row["label"] for row in read_csv(here / "out" / "items.csv")] == model.predict(table).tolist()
+    known = dict(zip(model.annotators_, model.reliability_, strict=True))
+    for row in read_csv(here / "out" / "annotators.csv"):
+        assert row["annotations"] == "12"
+        if row["annotator"] == "stranger":
+            assert row["reliability"] == ""
+        else:
+            assert float(row["reliability"]) == known[row["annotator"]]
+    summary = json.loads((here / "out" / "summary.json").read_text())
+    assert summary["model"] == "fit"
+    assert summary["gold"]["items"] == 12
+
+
+def test_scoring_a_file_with_fewer_classes_keeps_the_model_s(cli, labels, here):
+    cli("aggregate", labels, "-o", "fit")
+    write_csv(here / "new.csv", ["item", "annotator", "label"], [("a", "w6", "dog"), ("a", "w5", "dog")])
+    write_csv(here / "g.csv", ["item", "label"], [("a", "owl")])
+    summary = json.loads(cli("aggregate", "new.csv", "--model", "fit", "--gold", "g.csv", "--json").stdout)
+    assert summary["classes"] == ["cat", "dog", "owl"]
+    assert summary["gold"] == {"items": 1, "accuracy": 0.0}
+
+
+def test_scoring_an_unknown_class_is_one_sentence(cli, labels, here):
+    cli("aggregate", labels, "-o", "fit")
+    write_csv(here / "new.csv", ["item", "annotator", "label"], [("a", "w6", "dog"), ("a", "w5", "yak")])
+    result = cli("aggregate", "new.csv", "--model", "fit", "-o", "out")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "the model in fit does not know 1 of the labels, such as 'yak'" in result.stderr
+    assert not (here / "out").exists()
+
+
+def test_scoring_takes_no_fitting_options_and_keeps_the_model_s_folder(cli, labels, here):
+    cli("aggregate", labels, "-o", "fit")
+    before = contents(here / "fit")
+    for more in (
+        ("--method", "majority-vote"),
+        ("--seed", "1"),
+        ("--set", "tol=1"),
+        ("-o", "fit"),
+        ("-o", "./x/../fit"),
+    ):
+        result = cli("aggregate", labels, "--model", "fit", *more)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert contents(here / "fit") == before
+
+
+# The folder -----------------------------------------------------------------------------------------------------------
+
+
+def test_second_run_replaces_the_first_and_leaves_what_is_not_ours(cli, labels, here):
+    cli("aggregate", labels, "-o", "out", "--format", "parquet")
+    (here / "out" / "notes.txt").write_text("mine")
+    cli("aggregate", labels, "-o", "out", "-m", "majority-vote")
+    assert sorted(contents(here / "out")) == ["annotators.csv", "items.csv", "model.npz", "notes.txt", "summary.json"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("step", ["dissensus.io.write_json", "dissensus.persistence.save", "dissensus.io.write_frame"])
+def test_failed_write_leaves_the_earlier_run_as_it_was(cli, labels, here, monkeypatch, step, error):
+    cli("aggregate", labels, "-o", "out")
+    before = contents(here)
+
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(step, fail)
+    for folder in ("out", "new/deep/out"):
+        result = cli("aggregate", labels, "-o", folder, "-m", "majority-vote")
+        interrupted = isinstance(error, KeyboardInterrupt)
+        assert result.exit_code == (130 if interrupted else 1)
+        assert ("interrupted" if interrupted else "No space left") in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert contents(here) == before
+    assert not (here / "new").exists()
+
+
+def test_a_folder_in_the_way_of_a_file_is_an_error_before_anything_moves(cli, labels, here):
+    cli("aggregate", labels, "-o", "out")
+    (here / "out" / "items.jsonl").mkdir()
+    before = contents(here)
+    result = cli("aggregate", labels, "-o", "out", "--format", "jsonl")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert contents(here) == before
+
+
+def test_output_may_be_a_link_to_a_folder(cli, labels, here):
+    (here / "link").symlink_to("real")  # once to a folder that is not there yet, once to one that is
+    for _ in range(2):
+        assert cli("aggregate", labels, "-o", "link").exit_code == 0
+        assert (here / "link").is_symlink()
+        assert "summary.json" in contents(here / "real")
+
+
+# Questions ------------------------------------------------------------------------------------------------------------
+
+
+def test_questions_get_a_folder_each(cli, questions, here):
+    result = cli("aggregate", questions, "-o", "out")
+    assert result.exit_code == 0
+    summary = json.loads((here / "out" / "summary.json").read_text())
+    folders = {question: about["folder"] for question, about in summary["questions"].items()}
+    assert folders == {"Tone": "Tone", "is it good": "is_it_good", "is it/good?": "is_it_good-2"}
+    for question, table in dz.read(questions).items():
+        model = dz.methods["dawid-skene"]().fit(table)
+        np.testing.assert_array_equal(posterior(here / "out" / folders[question]), model.posterior_)
+
+
+def test_questions_are_scored_each_with_its_own_model(cli, questions, here):
+    cli("aggregate", questions, "-o", "fit")
+    kept = [line for line in questions.read_text().splitlines() if not line.startswith("is it good")]
+    (here / "fewer.csv").write_text("\n".join(kept) + "\n")
+    result = cli("aggregate", "fewer.csv", "--model", "fit", "-o", "out")
+    assert result.exit_code == 0
+    model = dz.load("fit/is_it_good-2")
+    table = dz.read("fewer.csv")["is it/good?"]
+    np.testing.assert_array_equal(posterior(here / "out" / "is_it_good"), model.predict_proba(table))
+    one = cli("aggregate", "fewer.csv", "--model", "out")
+    assert (one.exit_code, one.stderr.count("\n")) == (1, 1)
+
+
+def test_one_question_after_several_removes_their_tables(cli, questions, labels, here):
+    cli("aggregate", questions, "-o", "out")
+    cli("aggregate", labels, "-o", "out")
+    assert not list((here / "out").glob("*/items.csv"))
+    assert (here / "out" / "items.csv").exists()
+
+
+def test_errors_and_warnings_name_the_question(cli, questions, here):
+    result = cli("aggregate", questions, "--max-iter", "2")
+    assert result.stderr.count("dissensus: warning: question 'Tone': DawidSkene stopped") == 1
+    lines = [*questions.read_text().splitlines(), "void,i000,w0,?"]
+    (here / "void.csv").write_text("\n".join(lines) + "\n")
+    result = cli("aggregate", "void.csv", "--abstain", "?", "-o", "out")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "question 'void'" in result.stderr
+    assert not (here / "out").exists()
+
+
+def test_gold_for_several_questions_is_refused(cli, questions, here):
+    result = cli("aggregate", questions, "--gold", questions)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.realdata
+def test_rte_is_aggregated_as_well_as_published(cli, data_folder, tmp_path):
+    folder = data_folder / "rte"
+    files = {stem: next(folder.glob(f"{stem}.csv*")) for stem in ("annotations", "gold")}
+    result = cli("aggregate", files["annotations"], "--gold", files["gold"], "-o", tmp_path / "out", "--json")
+    assert json.loads(result.stdout)["gold"]["accuracy"] > 0.92

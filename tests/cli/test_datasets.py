@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import dissensus as dz
+from cli.tables import write_csv
+
+
+def test_bundled_set_is_listed_and_the_data_folder_explained(cli, here):
+    text = cli("datasets").stdout
+    assert "digits-crowd" in text
+    assert "DISSENSUS_DATA is not set" in text
+
+
+def test_sets_of_the_data_folder_are_listed(cli, here, monkeypatch):
+    monkeypatch.setenv("DISSENSUS_DATA", str(here))
+    (here / "pets").mkdir()
+    write_csv(here / "pets" / "annotations.csv", ["item", "annotator", "label"], [("a", "x", "cat"), ("a", "y", "dog")])
+    found = {info["name"]: info for info in json.loads(cli("datasets", "--json").stdout)["datasets"]}
+    assert set(found) == {"digits-crowd", "pets"}
+    assert "pets" in cli("datasets").stdout
+    about = json.loads(cli("datasets", "pets", "--json").stdout)
+    assert about["annotations"]["items"] == 1
+    assert about["gold_items"] is None
+    assert "no gold" in cli("datasets", "pets").stdout
+
+
+def test_one_set_becomes_files_that_read_back_the_same(cli, here):
+    result = cli("datasets", "digits-crowd", "-o", "digits", "--json")
+    data = dz.load_dataset("digits-crowd")
+    assert sorted(path.name for path in (here / "digits").iterdir()) == json.loads(result.stdout)["files"]
+    assert dz.read("digits/annotations.csv").describe() == data.annotations.describe()
+    assert "annotations.csv" in cli("datasets", "digits-crowd", "-o", "digits").stdout
+
+
+def test_failed_writing_leaves_nothing(cli, here, monkeypatch):
+    def fail(self, folder, **_):
+        (folder / "annotations.csv").write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dissensus.datasets.Dataset.write", fail)
+    result = cli("datasets", "digits-crowd", "-o", "a/b/digits")
+    assert result.exit_code == 1
+    assert result.stderr == "dissensus: cannot write into a/b/digits: No space left on device.\n"
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("digits-crwd",), "did you mean 'digits-crowd'?"),
+        (("-o", "x"), "need the NAME"),
+        (("digits-crowd", "-o", "file"), "it is a file"),
+    ],
+)
+def test_wrong_use_is_one_sentence(cli, here, args, says):
+    (here / "file").touch()
+    result = cli("datasets", *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("dissensus: ")
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from cli.tables import write_csv
+
+
+def test_counts_shares_and_agreement_are_shown(cli, labels):
+    result = cli("describe", labels)
+    assert (result.exit_code, result.stderr) == (0, "")
+    for words in ("280", "40", "7 annotations each", "40 labels each", "cat", "█", "agree", "Nothing looks doubtful."):
+        assert words in result.stdout
+
+
+def test_json_is_the_library_s_description_and_nothing_else(cli, labels):
+    import dissensus as dz
+
+    result = cli("describe", labels, "--json")
+    assert json.loads(result.stdout) == {"file": str(labels)} | dz.read(labels).describe()
+
+
+def test_doubtful_things_are_said_in_words(cli, here):
+    rows = [("a", "x", "cat"), ("a", "x", "cat"), ("a", "y", "dog"), ("b", "y", "?"), ("b", "z", "?")]
+    path = write_csv(here / "few.csv", ["item", "annotator", "label"], rows)
+    text = cli("describe", path, "--abstain", "?").stdout
+    assert "2 of 3 annotators gave fewer than 5 labels" in text
+    assert "1 of 3 annotators gave no label that counts" in text
+    assert "1 of 2 items have no annotation" in text
+    assert "1 annotations repeat an item and annotator" in text
+    one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
+    assert "one class only" in one
+    assert "one annotator only" in one
+
+
+def test_questions_are_described_one_by_one(cli, questions):
+    text = cli("describe", questions).stdout
+    assert text.index("question Tone") < text.index("question is it good") < text.index("question is it/good?")
+    parsed = json.loads(cli("describe", questions, "--json").stdout)
+    assert {name: about["items"] for name, about in parsed["questions"].items()} == {
+        "Tone": 20,
+        "is it good": 20,
+        "is it/good?": 20,
+    }
+
+
+def test_columns_classes_and_abstentions_are_options(cli, here):
+    rows = [("a", "x", "1", "2"), ("a", "y", "0", "1"), ("b", "y", "", "3"), ("b", "x", "-", "1")]
+    path = write_csv(here / "odd.data", ["thing", "who", "said", "much"], rows)
+    named = ("--item", "thing", "--annotator", "who", "--label", "said", "--weight", "much")
+    more = ("--classes", "1, 0", "--abstain", "", "--abstain", "-", "--format", "csv", "--json")
+    about = json.loads(cli("describe", path, *named, *more).stdout)
+    assert list(about["class_shares"]) == ["1", "0"]
+    assert (about["annotations"], about["items"], about["weighted"]) == (2, 2, True)
+
+
+def test_a_gzipped_file_is_read(cli, labels, here):
+    (here / "packed.csv.gz").write_bytes(gzip.compress(labels.read_bytes()))
+    assert "280" in cli("describe", "packed.csv.gz").stdout
+
+
+@pytest.mark.parametrize("label", ["[red]", "[/]", ":smile:", "[link=x]y[/link]"])
+def test_markup_in_labels_is_shown_as_it_is(cli, here, label):
+    path = write_csv(here / "m.csv", ["item", "annotator", "label"], [(label, label, label)])
+    assert label in cli("describe", path).stdout
+    shown = cli("aggregate", path).stdout
+    assert shown.count(label) >= 3
+
+
+def test_control_characters_are_neutralised(cli, here):
+    label = "a\x1b[31mb\u202ec\rd"
+    path = write_csv(here / "m.csv", ["item", "annotator", "label"], [("i", "w", label)])
+    text = cli("describe", path).stdout
+    assert r"a\x1b[31mb\u202ec\rd" in text
+    assert "\x1b" not in text
+
+
+def test_many_classes_are_cut(cli, here):
+    rows = [(f"i{k}", "w", f"class{k:02}") for k in range(50)]
+    text = cli("describe", write_csv(here / "m.csv", ["item", "annotator", "label"], rows)).stdout
+    assert "… 30 more" in text

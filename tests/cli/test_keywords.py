@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from dissensus.cli.keywords import parse
+from dissensus.exceptions import BadParameter, UnknownName
+
+
+class Method:
+    """Keywords of every kind."""
+
+    def __init__(
+        self,
+        *,
+        count: int = 3,
+        rate: float = 1,
+        fast: bool = False,
+        way: Literal["up", "down"] | None = None,
+        threads: int | None = None,
+        name: str = "x",
+        seed: int | None = 0,
+        untyped=2.5,
+    ):
+        self.params = dict(locals())
+        del self.params["self"]
+
+    def get_params(self) -> dict[str, object]:
+        return self.params
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("count=7", 7),
+        ("rate=2", 2.0),
+        ("rate=1e-3", 0.001),
+        ("fast=true", True),
+        ("fast=No", False),
+        ("way=down", "down"),
+        ("way=none", None),
+        ("threads=None", None),
+        ("threads=2", 2),
+        ("name=none", "none"),
+        ("name=a=b", "a=b"),
+        ("untyped=1.5", 1.5),
+        (" count = 7", 7),
+    ],
+)
+def test_text_becomes_the_type_of_the_keyword(setting, value):
+    (found,) = parse([setting], Method, "method").values()
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("count=1.5", "expected a whole number, got '1.5'"),
+        ("count=none", "expected a whole number"),
+        ("fast=maybe", "expected true or false"),
+        ("way=left", "expected 'up' or 'down' or none"),
+        ("count", "expected KEY=VALUE"),
+        ("seed=-3", "seed must be 0 or more"),
+    ],
+)
+def test_other_text_is_an_error_that_says_what_is_expected(setting, says):
+    with pytest.raises(BadParameter, match=says):
+        parse([setting], Method, "method")
+
+
+def test_hyphens_are_underscores_and_the_last_one_counts():
+    assert parse(["count=1", "count=2"], Method, "method") == {"count": 2}
+    with pytest.raises(UnknownName, match="'method' has no keyword 'no_thing'; it has count, rate"):
+        parse(["no-thing=1"], Method, "method")

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from dissensus.cli import show
+
+
+def test_output_that_is_no_terminal_is_plain_and_no_wider_than_100(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    text = cli("methods").stdout
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What a terminal at stderr would have shown."""
+    text = io.StringIO()
+    terminal = Console(file=text, force_terminal=True, force_interactive=True, markup=False, width=120)
+    monkeypatch.setattr(show, "console", lambda **_: terminal)
+    return text
+
+
+def test_bar_waits_for_a_while(screen, monkeypatch):
+    with show.waiting("quick", 10) as on_step:
+        on_step(1, -2.0)
+    assert screen.getvalue() == ""
+    monkeypatch.setattr(show, "PATIENCE", 0.01)
+    with show.waiting("slow [red]", 10) as on_step:
+        on_step(3, -2.5)
+        time.sleep(0.3)
+    assert "slow [red]" in screen.getvalue()
+    assert "pass 3 of at most 10, objective -2.5" in screen.getvalue()
+
+
+def test_bar_stops_when_the_work_fails(screen, monkeypatch):
+    monkeypatch.setattr(show, "PATIENCE", 0.0)
+
+    def work():
+        with show.waiting("reading"):
+            time.sleep(0.1)
+            raise ValueError("no good")
+
+    with pytest.raises(ValueError, match="no good"):
+        work()
+    assert screen.getvalue().endswith("\x1b[2K")  # the line is gone

@@ -1,0 +1,65 @@
+"""The package as a whole: what it imports, in which direction, and what it shows."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dissensus
+from dissensus import methods
+from dissensus.exceptions import UnknownName
+
+SOURCE = Path(dissensus.__file__).parent
+
+# Imports point only to earlier lines. Kernels come first: they are functions of arrays and know nothing else of ours.
+ORDER = [
+    "_types", "exceptions", "registry", "parameters", "kernels", "names", "annotations", "io", "simulate", "datasets",
+    "features", "evaluation", "engines", "base", "em", "persistence", "aggregation", "clustering", "learning", "papers",
+    "report", "cli",
+]  # fmt: skip
+
+
+def test_imports_point_only_upwards():
+    for path in SOURCE.rglob("*.py"):
+        own = path.relative_to(SOURCE).with_suffix("").parts[0]
+        if own in ("__init__", "__main__"):
+            continue
+        assert own in ORDER, f"{own} has no place in ORDER"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name in names:
+                parts = name.split(".")
+                if parts[0] == "dissensus" and len(parts) > 1 and parts[1] in ORDER:
+                    assert ORDER.index(parts[1]) <= ORDER.index(own), f"{path} imports {name}"
+
+
+def test_import_brings_neither_torch_nor_pandas():
+    code = (
+        "import sys, dissensus; heavy = 'torch sklearn pandas polars duckdb datasets transformers matplotlib'; "
+        "print([name for name in heavy.split() if name in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_everything_public_is_there():
+    for name in dissensus.__all__:
+        assert getattr(dissensus, name) is not None
+
+
+def test_a_wrong_method_name_is_answered_with_the_nearest():
+    with pytest.raises(
+        UnknownName, match=r"no method 'dawid-skeen'; did you mean 'dawid-skene'\? `dissensus methods` lists all"
+    ):
+        methods["dawid-skeen"]
+
+
+def test_an_entry_cannot_be_registered_twice():
+    with pytest.raises(ValueError, match="twice"):
+        methods.register("dawid-skene", summary="", cite="")(methods["dawid-skene"])

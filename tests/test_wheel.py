@@ -1,0 +1,39 @@
+"""The wheel: built from the sources, it installs into an empty environment and runs there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command, **options) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_wheel_installs_and_runs_from_an_empty_environment(tmp_path):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL"))}
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", ROOT)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    binaries = tmp_path / "venv" / "bin"
+    pip = [binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "-c", ROOT / "constraints.txt", wheel, env=environment)
+    (tmp_path / "labels.csv").write_text("task,worker,label\na,1,yes\na,2,yes\nb,1,no\nb,3,no\n", encoding="utf-8")
+    run(binaries / "dissensus", "aggregate", "labels.csv", "-o", "out", cwd=tmp_path, env=environment)
+    items = (tmp_path / "out" / "items.csv").read_text(encoding="utf-8").splitlines()
+    assert items[0] == "item,label,confidence,p_no,p_yes"
+    assert [line.split(",")[:2] for line in items[1:]] == [["a", "yes"], ["b", "no"]]
+    typed = run(
+        binaries / "python",
+        "-c",
+        "import dissensus, pathlib; print(pathlib.Path(dissensus.__file__).parent)",
+        env=environment,
+    )
+    assert (Path(typed.strip()) / "py.typed").exists()
