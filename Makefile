@@ -41,7 +41,7 @@ demo: $(VENV)/.core
 	@echo "Look into $(DEMO)/: data/ is what went in, dawid-skene/ and majority-vote/ what came out."
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -59,12 +59,12 @@ wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 bench-accuracy: $(VENV)/.dev
-	$(BIN)/python benchmarks/accuracy/run.py
+	$(BIN)/python -m benchmarks.accuracy.run
 
 bench-speed: $(VENV)/.dev
-	$(BIN)/python benchmarks/speed/run.py
-	$(BIN)/python benchmarks/speed/squarem.py
-	$(BIN)/python benchmarks/speed/read.py
+	$(BIN)/python -m benchmarks.speed.run
+	$(BIN)/python -m benchmarks.speed.squarem
+	$(BIN)/python -m benchmarks.speed.read
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis

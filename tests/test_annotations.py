@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissensus import Annotations, Questions
-from dissensus.annotations import find_columns
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
+from dissensus.frames import find_columns
 from strategies import columns, identical, tables
 
 ITEM, ANNOTATOR, LABEL = ["i2", "i1", "i2", "i2"], ["b", "a", "a", "b"], ["x", "y", "y", "x"]  # 2 items, 4 rows

@@ -15,9 +15,9 @@ SOURCE = Path(dissensus.__file__).parent
 
 # Imports point only to earlier lines. Kernels come first: they are functions of arrays and know nothing else of ours.
 ORDER = [
-    "_types", "exceptions", "registry", "parameters", "kernels", "names", "annotations", "io", "simulate", "datasets",
-    "features", "evaluation", "engines", "base", "em", "persistence", "aggregation", "clustering", "learning", "papers",
-    "report", "cli",
+    "_types", "exceptions", "registry", "parameters", "kernels", "names", "columns", "frames", "annotations",
+    "questions", "io", "simulate", "datasets", "features", "evaluation", "engines", "base", "em", "persistence",
+    "aggregation", "clustering", "learning", "papers", "report", "cli",
 ]  # fmt: skip
 
 

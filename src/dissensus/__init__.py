@@ -1,11 +1,12 @@
 """Labels you can trust, honest uncertainty and better models from disagreeing labels."""
 
 from dissensus import aggregation, simulate
-from dissensus.annotations import Annotations, Questions
+from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.datasets import list_datasets, load_dataset
 from dissensus.io import read
 from dissensus.persistence import load, save
+from dissensus.questions import Questions
 
 __version__ = "0.1.0"
 __all__ = [

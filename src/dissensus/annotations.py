@@ -8,8 +8,7 @@ that the order of a file never changes a result. Two indexes make both direction
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -18,22 +17,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names
+from dissensus.columns import check_proba, check_weight, encode_labels, encode_names, floats, joined
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
+from dissensus.frames import find_columns, to_arrow
 from dissensus.kernels import table as kernels
-
-SYNONYMS: dict[str, tuple[str, ...]] = {
-    "item": ("task", "example", "id", "instance", "unit"),
-    "annotator": ("worker", "rater", "performer", "judge"),
-    "label": ("answer", "annotation"),
-    "question": (),
-    "weight": (),
-    "gold": ("label", "truth", "true_label", "answer"),  # the column of a gold file
-}
-"""Column names taken for one of ours, in any case and with or without `_id`; our own name wins over its synonyms."""
 
 ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
@@ -117,18 +107,18 @@ class Annotations:
             if other is not None and len(other) != n:
                 raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
 
-        item_names, item_code = _encode(columns["item"], "item", items)
-        annotator_names, annotator_code = _encode(columns["annotator"], "annotator", annotators)
+        item_names, item_code = encode_names(columns["item"], "item", items)
+        annotator_names, annotator_code = encode_names(columns["annotator"], "annotator", annotators)
         keep: BoolArray | None = None
         if proba is not None:
-            proba = _check_proba(proba, classes)
+            proba = check_proba(proba, classes)
             class_names = (
                 np.arange(proba.shape[1]) if classes is None else naming.declared(classes, np.empty(0), "classes")
             )
             label_code = proba.argmax(axis=1)
         else:
-            class_names, label_code, keep = _encode_labels(columns["label"], classes, abstain)
-        weight = None if weight is None else _check_weight(weight)
+            class_names, label_code, keep = encode_labels(columns["label"], classes, abstain)
+        weight = None if weight is None else check_weight(weight)
         if keep is not None:
             item_code, annotator_code = item_code[keep], annotator_code[keep]
             weight = weight if weight is None else weight[keep]
@@ -199,7 +189,7 @@ class Annotations:
                 list(range(classes)) if isinstance(classes, int) else list(by_class if classes is None else classes)
             )
             try:
-                matrix = np.column_stack([_floats(data[by_class[c]], by_class[c]) for c in classes])
+                matrix = np.column_stack([floats(data[by_class[c]], by_class[c]) for c in classes])
             except KeyError as error:
                 raise MissingColumn(
                     f"no column of probabilities for class {error}; there are {sorted(map(str, by_class))}."
@@ -252,7 +242,7 @@ class Annotations:
         cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
     ) -> Annotations:
         """A table from vote counts without annotator ids: `count` rows each, by one annotator called "anonymous"."""
-        counts = _floats(count, "count")
+        counts = floats(count, "count")
         if not len(counts) == len(item) == len(label):
             raise DataError(
                 f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
@@ -263,8 +253,8 @@ class Annotations:
                 f"column 'count': row {bad[0]} (from 0) holds {counts[bad[0]]}; counts are whole and not negative."
             )
         times = counts.astype(np.int64)
-        item_names, item_code = _encode(naming.to_column(item, "item"), "item", items)
-        class_names, label_code, _ = _encode_labels(naming.to_column(label, "label"), classes, ())
+        item_names, item_code = encode_names(naming.to_column(item, "item"), "item", items)
+        class_names, label_code, _ = encode_labels(naming.to_column(label, "label"), classes, ())
         return cls.from_codes(
             np.repeat(item_code, times), np.zeros(times.sum(), np.int32), np.repeat(label_code, times),
             item_names, np.array([ANONYMOUS], object), class_names,
@@ -321,7 +311,7 @@ class Annotations:
         temperature: float = 1.0,
         pseudocount: float = 1.0,
     ) -> FloatArray:
-        """(I, K) the votes as a distribution (SPEC section 1).
+        """(I, K) the votes as a distribution.
 
         `normalized`: shares of the votes. `softmax`: softmax(votes / temperature) of the raw counts, which leaves no
         class at zero (Fornaciari et al. 2021). `smoothed`: shares after adding `pseudocount` to every class. An item
@@ -388,7 +378,7 @@ class Annotations:
 
         Rows without a label and items that are not in the table are ignored.
         """
-        item, label = _take_able(naming.to_column(item, "item")), _take_able(naming.to_column(label, "label"))
+        item, label = joined(naming.to_column(item, "item")), joined(naming.to_column(label, "label"))
         rows = np.flatnonzero(~naming.missing_rows(label))
         item_names, item_code = naming.encode(item.take(rows), "item")
         label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
@@ -562,280 +552,14 @@ class Annotations:
         )
 
 
-class Questions(Mapping[str, Annotations]):
-    """Several questions about the same items by the same annotators: a mapping from question to its table."""
-
-    def __init__(self, tables: Mapping[str, Annotations]):
-        self._tables = dict(tables)
-
-    def __getitem__(self, question: str) -> Annotations:
-        return self._tables[question]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
-
-    def __repr__(self) -> str:
-        rows = "".join(f"\n  {name}: {table!r}" for name, table in self.items())
-        return f"Questions: {len(self)}{rows}"
-
-    @classmethod
-    def from_arrays(
-        cls,
-        question: Any,
-        item: Any,
-        annotator: Any,
-        label: Any,
-        classes: Iterable[Any] | int | None = None,
-        *,
-        weight: Any = None,
-        abstain: Any = (),
-    ) -> Questions:
-        """One table per distinct value of `question`, over the same items and annotators.
-
-        Each has its own classes, those of its labels, unless `classes` declares the same ones for all.
-        """
-        classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
-        weight = None if weight is None else _check_weight(weight)
-        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
-        item, annotator, label = (
-            _take_able(naming.to_column(c, n)) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
-        )
-        items, annotators = naming.encode(item, "item")[0], naming.encode(annotator, "annotator")[0]
-        tables = {}
-        for code, name in enumerate(question_names):
-            rows = np.flatnonzero(question_code == code)
-            tables[str(name)] = Annotations.from_arrays(
-                item.take(rows), annotator.take(rows), label.take(rows), classes,
-                weight=None if weight is None else weight[rows], abstain=abstain, items=items, annotators=annotators,
-            )  # fmt: skip
-        return cls(tables)
-
-    @classmethod
-    def from_ticks(cls, question: Any, item: Any, annotator: Any) -> Questions:
-        """One yes/no table ("0", "1") per question from the ticked boxes alone.
-
-        Every (item, annotator) pair that occurs anywhere answered every question: "1" where ticked, "0" elsewhere.
-        """
-        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
-        items, item_code = naming.encode(naming.to_column(item, "item"), "item")
-        annotators, annotator_code = naming.encode(naming.to_column(annotator, "annotator"), "annotator")
-        pairs, pair_code = np.unique(item_code.astype(np.int64) * len(annotators) + annotator_code, return_inverse=True)
-        classes = np.array(["0", "1"], object)
-        tables = {}
-        for code, name in enumerate(question_names):
-            ticked = np.zeros(pairs.size, np.int8)
-            ticked[pair_code[question_code == code]] = 1
-            tables[str(name)] = Annotations.from_codes(
-                pairs // len(annotators), pairs % len(annotators), ticked, items, annotators, classes
-            )
-        return cls(tables)
-
-
-def find_columns(
-    frame: Any,
-    *,
-    item: str | None = None,
-    annotator: str | None = None,
-    label: str | None = None,
-    weight: str | None = None,
-    question: str | None = None,
-    proba: Mapping[Any, str] | Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Which column of a frame holds what: our names → its names, `proba` → {class: column}. A missing one raises."""
-    import narwhals as nw
-
-    there = list(nw.from_native(frame).collect_schema().names())
-    given = {"item": item, "annotator": annotator, "label": label, "weight": weight, "question": question}
-    found: dict[str, Any] = {}
-    free = [column for column in there if column not in given.values()]  # what is named for one role is no other's
-    for role, name in given.items():
-        column = name if name is not None else guess_column(role, free)
-        if column is not None and column not in there:
-            raise no_column(role, there, column)
-        if column is not None:
-            found[role] = column
-    if proba is None and "label" not in found:
-        proba = [c for c in there if c.startswith("p_")]
-    if proba:
-        found["proba"] = dict(proba) if isinstance(proba, Mapping) else {c.removeprefix("p_"): c for c in proba}
-        for column in found["proba"].values():
-            if column not in there:
-                raise MissingColumn(f"no column '{column}' for proba; the columns are {_listed(there)}.")
-        found.pop("label", None)
-    for role in ("item", "annotator", "label"):
-        if role not in found and not (role == "label" and "proba" in found):
-            raise no_column(role, there)
-    return found
-
-
-def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
-    """The named columns of any frame as Arrow arrays."""
-    import narwhals as nw
-
-    if isinstance(frame, pa.Table):  # narwhals would join the chunks, which costs a copy
-        return {column: frame[column] for column in columns}
-    native = nw.from_native(frame)
-    if isinstance(native, nw.LazyFrame):  # DuckDB, polars' lazy frames
-        native = native.select(list(dict.fromkeys(columns))).collect(backend="pyarrow")
-    result = {}
-    for column in columns:
-        try:
-            result[column] = native[column].to_arrow()
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a pandas column of mixed kinds
-            result[column] = naming.to_column(native[column].to_list(), column)
-    return result
-
-
-def no_column(role: str, there: Sequence[str], name: str | None = None) -> MissingColumn:
-    """The error for a table in which no column plays a role, or not the one that was named."""
-    if name is not None:
-        return MissingColumn(f"no column '{name}' for {role}; the columns are {_listed(there)}.")
-    other = ", ".join(SYNONYMS[role])
-    return MissingColumn(
-        f"no column '{role}' (nor {other}); the columns are {_listed(there)}. Name it: {role}=<column>."
-    )
-
-
-def guess_column(role: str, there: Sequence[str]) -> str | None:
-    """The column whose name is a role's own or one of its synonyms; None where there is none."""
-
-    def plain(name: str) -> str:
-        name = name.strip().lower()
-        # an "annotation_id" numbers the rows; it is no label
-        return name.removesuffix("_id") if role in ("item", "annotator", "question") and name != "_id" else name
-
-    own = [c for c in there if c == role] or [c for c in there if plain(c) == role]
-    if own:
-        return own[0]
-    others = [c for c in there if plain(c) in SYNONYMS[role]]
-    if len(others) > 1:
-        raise DataError(f"columns {_listed(others)} could each be {role}; say which: {role}=<column>.")
-    return others[0] if others else None
-
-
-def _encode(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
-    found, codes = naming.encode(column, what)
-    if all_names is None:
-        return found, codes
-    everything, _ = naming.encode(naming.to_column(all_names, f"{what}s"), f"{what}s")
-    place = naming.match(found, everything, f"{what}s")
-    if (place < 0).any():
-        raise DataError(
-            f"{what} {naming.shown(found[place < 0][0])} has annotations and is not in the list of {what}s given."
-        )
-    return everything, np.append(place, -1).astype(np.int32)[codes]
-
-
-def as_list(answers: Any) -> list[Any]:
-    """One answer, or several, as a list."""
-    return [answers] if answers is None or isinstance(answers, str | bytes | int | float) else list(answers)
-
-
-def _encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntArray, BoolArray | None]:
-    """Class names, label codes of the rows that stay, and which rows stay (None: all)."""
-    keep: BoolArray | None = None
-    answers = as_list(abstain)
-    if answers:
-        column = _take_able(column)
-        gone = np.zeros(len(column), np.bool_)
-        if any(answer is None or answer != answer for answer in answers):  # NaN differs from itself
-            gone |= naming.missing_rows(column)
-        named = [answer for answer in answers if answer is not None and answer == answer]
-        if named:
-            values = naming.declared(named, column, "abstain")
-            labels = pa.array(column) if isinstance(column, np.ndarray) else column
-            with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs
-                gone |= np.asarray(pc.is_in(labels, value_set=pa.array(values, labels.type)))
-        keep = ~gone
-        column = column.take(np.flatnonzero(keep))
-        if not isinstance(column, np.ndarray):
-            column = naming.to_column(column, "label")  # integers again, once the missing ones are gone
-    found, codes = naming.encode(column, "label")
-    if classes is None:
-        return found, codes, keep
-    names = naming.declared(classes, column, "classes")
-    if found.dtype.kind in "iu" and names.dtype == object:  # integer labels are codes into declared text classes
-        place = np.where((found >= 0) & (found < names.size), found, -1)
-    else:
-        place = naming.match(found, names, "classes")
-    if (place < 0).any():
-        row = int(np.flatnonzero(place[codes] < 0)[0])
-        at = row if keep is None else int(np.flatnonzero(keep)[row])
-        raise naming.unknown_label(
-            "label", int((place[codes] < 0).sum()), codes.size, at, found[codes[row]], names.size
-        )
-    return names, place[codes] if codes.size else codes, keep
-
-
-def _check_proba(proba: Any, classes: Any) -> FloatArray:
-    proba = np.array(proba, np.float64)
-    if proba.ndim != 2:
-        raise DataError(f"proba must have one row per annotation and one column per class, got shape {proba.shape}.")
-    if classes is not None:
-        k = classes if isinstance(classes, Integral) else len(classes)
-        if k != proba.shape[1]:
-            raise DataError(f"proba has {proba.shape[1]} columns for {k} classes.")
-    bad = np.flatnonzero(~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1))
-    if bad.size:
-        raise DataError(
-            f"proba: {bad.size:,} of {len(proba):,} rows hold a negative or missing probability; first at row {bad[0]} "
-            f"(from 0): {proba[bad[0]].tolist()}."
-        )
-    total = proba.sum(axis=1)
-    bad = np.flatnonzero(np.abs(total - 1) > 1e-4)
-    if bad.size:
-        raise DataError(
-            f"proba: {bad.size:,} of {len(proba):,} rows do not sum to one; first at row {bad[0]} (from 0): "
-            f"{proba[bad[0]].tolist()} sums to {total[bad[0]]:.6g}. Divide each row by its sum."
-        )
-    return np.asarray(proba / total[:, None])
-
-
-def _check_weight(values: Any) -> FloatArray:
-    weight = _floats(values, "weight")
-    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
-    if bad.size:
-        raise DataError(
-            f"weight: {bad.size:,} of {weight.size:,} rows are negative or missing; first at row {bad[0]} (from 0): "
-            f"{weight[bad[0]]}."
-        )
-    return weight
-
-
-def _floats(values: Any, column: str) -> FloatArray:
-    """A column of numbers, or of text that spells numbers, as files without types give it; missing is NaN."""
-    if hasattr(values, "to_numpy"):  # Arrow, pandas, polars
-        values = values.to_numpy()
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        for row, value in enumerate(values):
-            try:
-                np.float64(value)
-            except (TypeError, ValueError):
-                raise DataError(
-                    f"column '{column}': row {row} (from 0) holds {naming.shown(value)}, which is no number."
-                ) from None
-        raise
-
-
 def _union(parts: Sequence[Names], what: str) -> Names:
     kept = [part for part in parts if part.size]
     for part in kept[1:]:
         naming.match(part[:1], kept[0][:1], what)  # an error where the kinds differ
     if not kept:
         return parts[0]
-    joined = np.concatenate(kept)
-    return np.array(sorted(set(joined.tolist())), dtype=joined.dtype)
-
-
-def _take_able(column: Any) -> Any:
-    return (
-        column if isinstance(column, np.ndarray) or not hasattr(column, "combine_chunks") else column.combine_chunks()
-    )
+    everything = np.concatenate(kept)
+    return np.array(sorted(set(everything.tolist())), dtype=everything.dtype)
 
 
 def _spread(values: IntArray) -> dict[str, float]:
@@ -847,10 +571,6 @@ def _spread(values: IntArray) -> dict[str, float]:
         "mean": float(values.mean()),
         "max": int(values.max()),
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:12])) + (", …" if len(names) > 12 else "")
 
 
 def _frozen(array: IntArray) -> IntArray:

@@ -5,6 +5,7 @@
     │   ├── UnreadableFile                a file that is missing, truncated, empty or of no known format
     │   ├── MissingColumn                 a table without a column it needs
     │   └── UnknownClass                  a label outside the declared or fitted classes
+    ├── UnwritableFile (OSError)          a file or folder that cannot be written
     ├── BadParameter (ValueError)         a parameter outside its range
     ├── UnknownName (KeyError)            no such method, data set, …; the message guesses which was meant
     ├── NotFitted (ValueError, AttributeError)
@@ -36,6 +37,10 @@ class MissingColumn(DataError):
 
 class UnknownClass(DataError):
     """A label lies outside the declared or fitted classes."""
+
+
+class UnwritableFile(DissensusError, OSError):
+    """A file or folder that cannot be written."""
 
 
 class BadParameter(DissensusError, ValueError):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dissensus.cli.folder import SUMMARY, whole
-from dissensus.exceptions import BadParameter
+from dissensus.exceptions import UnwritableFile
 
 
 def test_new_folder_appears_with_all_its_files_or_not_at_all(here):
@@ -39,7 +39,7 @@ def test_summary_goes_first_and_comes_last(here, monkeypatch):
                 (part / name).write_text("new")
             monkeypatch.setattr(Path, "replace", replace)
 
-    with pytest.raises(BadParameter, match="cannot write into out: Input/output error"):
+    with pytest.raises(UnwritableFile, match="cannot write into out: Input/output error"):
         write()
     assert moved == ["a"]
     assert {path.name: path.read_text() for path in Path("out").iterdir()} == {"a": "new", "b": "old"}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissensus import io
-from dissensus.exceptions import BadParameter
+from dissensus.exceptions import BadParameter, UnwritableFile
 from strategies import texts
 
 SUFFIXES = ["csv", "csv.gz", "parquet", "jsonl", "jsonl.gz"]
@@ -56,9 +56,9 @@ def test_what_cannot_be_written_says_so(tmp_path):
         io.write_frame({"a": [1]}, tmp_path / "table.xlsx")
     with pytest.raises(BadParameter, match=r"as tsv; there are"):
         io.write_frame({"a": [1]}, tmp_path / "table.csv", format="tsv")
-    with pytest.raises(BadParameter, match=r"cannot write .*nowhere.table\.csv: No such file or directory"):
+    with pytest.raises(UnwritableFile, match=r"cannot write .*nowhere.table\.csv: No such file or directory"):
         io.write_frame({"a": [1]}, tmp_path / "nowhere" / "table.csv")
-    with pytest.raises(BadParameter, match=r"it is a folder or a device"):
+    with pytest.raises(UnwritableFile, match=r"it is a folder or a device"):
         io.write_json({}, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -86,7 +86,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
         with io.atomic(tmp_path / "table.csv"):
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(BadParameter, match=r"cannot write .*table\.csv: No space left on device"):
+    with pytest.raises(UnwritableFile, match=r"cannot write .*table\.csv: No space left on device"):
         fill()
     assert list(tmp_path.iterdir()) == []
 

@@ -78,7 +78,7 @@ def aggregate(
 
     Example: dissensus aggregate new.csv --model results -o new-results
     """
-    from dissensus.annotations import Questions
+    from dissensus.questions import Questions
 
     if output is not None:
         folder.check(output)

@@ -79,7 +79,7 @@ def _list(json: bool) -> None:
 
 
 def _facts(data: Dataset) -> dict[str, Any]:
-    from dissensus.annotations import Questions
+    from dissensus.questions import Questions
 
     tables = data.annotations
     asked = isinstance(tables, Questions)

@@ -38,8 +38,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
                 command(*args, **kwargs)
             sys.stdout.flush()
         except DissensusError as error:
-            # a file that cannot be written is no fault in the usage, though its name is a parameter
-            usage = isinstance(error, BadParameter | UnknownName) and not isinstance(error.__cause__, OSError)
+            usage = isinstance(error, BadParameter | UnknownName)
             _leave(str(error), BAD_USAGE if usage else BAD_DATA, error)
         except KeyboardInterrupt as error:
             _leave("interrupted.", INTERRUPTED, error)

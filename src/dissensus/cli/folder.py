@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from dissensus.exceptions import BadParameter, DissensusError
+from dissensus.exceptions import BadParameter, DissensusError, UnwritableFile
 
 SUMMARY = "summary.json"
 """The file that says that a folder is complete: it goes first and comes last."""
@@ -55,7 +55,7 @@ def whole(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
         if isinstance(error, DissensusError):
             raise type(error)(str(error).replace(str(part), str(folder))) from error.__cause__
         if isinstance(error, OSError):
-            raise BadParameter(f"cannot write into {folder}: {error.strerror or error}.") from error
+            raise UnwritableFile(f"cannot write into {folder}: {error.strerror or error}.") from error
         raise
     shutil.rmtree(part, ignore_errors=True)
 

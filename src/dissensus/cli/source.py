@@ -20,7 +20,8 @@ import typer
 from dissensus.cli import show
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations, Questions
+    from dissensus.annotations import Annotations
+    from dissensus.questions import Questions
 
 PANEL = "Reading FILE"
 

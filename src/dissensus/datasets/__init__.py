@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dissensus.annotations import Questions
 from dissensus.datasets import digits
 from dissensus.datasets.dataset import Dataset, Images
 from dissensus.datasets.folder import VARIABLE, data_folder, describe, is_labelled, read_folder, set_folders
 from dissensus.exceptions import BadParameter, UnknownName
+from dissensus.questions import Questions
 
 __all__ = ["Dataset", "DatasetInfo", "Images", "list_datasets", "load_dataset"]
 

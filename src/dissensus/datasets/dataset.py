@@ -14,8 +14,9 @@ import numpy as np
 
 from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names
-from dissensus.annotations import ANONYMOUS, Annotations, Questions
+from dissensus.annotations import ANONYMOUS, Annotations
 from dissensus.exceptions import MissingColumn
+from dissensus.questions import Questions
 
 
 class Images:

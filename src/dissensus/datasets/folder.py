@@ -20,11 +20,12 @@ import pyarrow.compute as pc
 
 from dissensus import names as naming
 from dissensus._types import FloatArray, Names
-from dissensus.annotations import Annotations, Questions
+from dissensus.annotations import Annotations
 from dissensus.datasets.dataset import Dataset, Images, class_order
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
 from dissensus.io import read_frame
 from dissensus.io.files import about
+from dissensus.questions import Questions
 
 VARIABLE = "DISSENSUS_DATA"
 """The environment variable that names the data folder."""

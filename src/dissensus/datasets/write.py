@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dissensus.annotations import ANONYMOUS, Annotations, Questions
+from dissensus.annotations import ANONYMOUS, Annotations
 from dissensus.datasets.dataset import Dataset
 from dissensus.io import atomic, write_frame
+from dissensus.questions import Questions
 
 
 def write_folder(data: Dataset, folder: str | Path, *, features: bool = False) -> list[Path]:

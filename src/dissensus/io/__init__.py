@@ -13,13 +13,16 @@ import narwhals as nw
 import pyarrow as pa
 
 from dissensus._types import IntArray, Names
-from dissensus.annotations import Annotations, Questions, as_list, guess_column, no_column, to_arrow
+from dissensus.annotations import Annotations
+from dissensus.columns import as_list
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.frames import guess_column, no_column, to_arrow
 from dissensus.io import formats, hub
 from dissensus.io.atomic import atomic
 from dissensus.io.columns import Columns
 from dissensus.io.files import about
 from dissensus.io.jsonl import dumps
+from dissensus.questions import Questions
 
 __all__ = ["atomic", "read", "read_frame", "read_gold", "write_frame", "write_json"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
-from dissensus.exceptions import BadParameter
+from dissensus.exceptions import UnwritableFile
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def atomic(path: str | Path) -> Iterator[IO[bytes]]:
     path = Path(path)
     target = path.resolve()  # through a link, so that the link stays one
     if target.exists() and not target.is_file():
-        raise BadParameter(f"cannot write {path}: it is a folder or a device; name a file.")
+        raise UnwritableFile(f"cannot write {path}: it is a folder or a device; name a file.")
     part = target.with_name(f".{target.name}.{token_hex(4)}.part")  # the same folder, so that renaming is one step
     try:
         try:
@@ -27,4 +27,4 @@ def atomic(path: str | Path) -> Iterator[IO[bytes]]:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise BadParameter(f"cannot write {path}: {error.strerror or error}.") from error
+        raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error

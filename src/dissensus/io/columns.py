@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dissensus.annotations import find_columns
 from dissensus.exceptions import DataError
+from dissensus.frames import find_columns
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import numba
 import numpy as np
 
 from dissensus._types import FloatArray, IntArray
-from dissensus.kernels.vector import vector_ops
+from dissensus.kernels.vector import ask, plus, settle, times
 
 AHEAD = 16  # rows between asking for cells and using them
 CHUNK = 16  # rows between renormalisations
@@ -35,7 +35,6 @@ MAX_VECTOR = 32  # classes; a vector of more would be compiled into too much cod
 @cache
 def sweep(n_classes: int) -> Any:
     """The compiled walk for this number of classes."""
-    ask, times, settle, plus = vector_ops(n_classes)
 
     @numba.njit(nogil=True, cache=True)
     def sweep_items(  # type: ignore[no-untyped-def]
@@ -48,23 +47,24 @@ def sweep(n_classes: int) -> Any:
         end_of_rows = item_ptr[stop]
         for i in range(start, stop):
             first, end = item_ptr[i], item_ptr[i + 1]
-            ask(cell, annotator, label, min(first + AHEAD, end_of_rows), min(end + AHEAD, end_of_rows))
+            upto = min(end + AHEAD, end_of_rows)
+            ask(n_classes, cell, annotator, label, min(first + AHEAD, upto), upto)  # type: ignore[call-arg]  # numba adds one
             done = min(first + CHUNK, end)
-            times(cell, annotator, label, first, done, prior, q)
+            times(n_classes, cell, annotator, label, first, done, prior, q)
             while done < end:
                 total = q.sum()
                 for k in range(n_classes):
                     q[k] /= total
                 evidence += np.log(total)
                 upto = min(done + CHUNK, end)
-                times(cell, annotator, label, done, upto, q, q)
+                times(n_classes, cell, annotator, label, done, upto, q, q)
                 done = upto
             if gold is not None:
                 if gold[i] >= 0:
                     for k in range(n_classes):
                         if k != gold[i]:
                             q[k] = 0.0
-            total = settle(q, sums)
+            total = settle(n_classes, q, sums)
             if total < 1e-100:
                 evidence += np.log(total)
             else:  # one logarithm for many items: totals are at most 1, and a product of two here at least 1e-200
@@ -75,7 +75,7 @@ def sweep(n_classes: int) -> Any:
             if posterior is not None:
                 for k in range(n_classes):
                     posterior[i, k] = q[k]
-            plus(cell, annotator, label, first, end, q)
+            plus(n_classes, cell, annotator, label, first, end, q)
         for k in range(n_classes):
             prior_counts[k] += sums[k]
         return evidence + np.log(product)
