@@ -46,7 +46,7 @@ def save(model: Aggregator, folder: str | Path) -> Path:
         "parameters": model.get_params(),
         "values": values,
     }
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    arrays["header"] = np.frombuffer(json.dumps(header, default=lambda number: number.item()).encode(), np.uint8)
     with atomic(path) as file:
         np.savez(file, **arrays)
     return path

@@ -206,6 +206,17 @@ def test_gold_of_some_items_is_kept_and_helps_the_others():
     ).mean() + 0.1
 
 
+def test_gold_that_everybody_denies_is_kept():
+    # 300 annotators who are never wrong elsewhere say 1 about item 0, whose class is known to be 0
+    item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(100), np.arange(300), indexing="ij"))
+    label = np.where(item == 0, 1, item % 2)
+    gold = np.where(np.arange(100) == 0, 0, -1)
+    model = DawidSkene(smoothing=1e-6, margin=0).fit(Annotations.from_arrays(item, annotator, label), gold=gold)
+    np.testing.assert_array_equal(model.posterior_[0], [1, 0])
+    assert np.isfinite(model.trace_).all()
+    assert np.isfinite(model.confusion_).all()
+
+
 def test_unseen_annotator_gets_population_confusion_and_empty_item_the_prior():
     sim = simulate(300, 9, 3, seed=4)
     model = DawidSkene().fit(sim.annotations)

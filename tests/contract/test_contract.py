@@ -235,6 +235,12 @@ def test_saved_and_loaded_model_is_the_same(name, tmp_path):
 
 
 @every_method
+def test_keywords_that_are_numpy_numbers_are_saved(name, tmp_path):
+    dissensus.save(fit(name, table_of("A>K"), seed=np.int64(3)), tmp_path)
+    assert dissensus.load(tmp_path).seed == 3
+
+
+@every_method
 def test_damaged_model_is_one_clear_error(name, tmp_path):
     with pytest.raises(UnreadableFile, match="no fitted model"):
         dissensus.load(tmp_path)

@@ -47,8 +47,22 @@ def sweep(n_classes: int) -> Any:
         end_of_rows = item_ptr[stop]
         for i in range(start, stop):
             first, end = item_ptr[i], item_ptr[i + 1]
+            if gold is not None:
+                if (
+                    gold[i] >= 0
+                ):  # its class is known, however many annotators deny it: no product, which could underflow
+                    evidence += np.log(prior[gold[i]])
+                    for row in range(first, end):
+                        evidence += np.log(cells[annotator[row], label[row], 0, gold[i]])
+                    q[:] = 0.0
+                    q[gold[i]] = 1.0
+                    sums[gold[i]] += 1.0
+                    if posterior is not None:
+                        posterior[i] = q
+                    plus(n_classes, cell, annotator, label, first, end, q)
+                    continue
             upto = min(end + AHEAD, end_of_rows)
-            ask(n_classes, cell, annotator, label, min(first + AHEAD, upto), upto)  # type: ignore[call-arg]  # numba adds one
+            ask(n_classes, cell, annotator, label, min(first + AHEAD, upto), upto)
             done = min(first + CHUNK, end)
             times(n_classes, cell, annotator, label, first, done, prior, q)
             while done < end:
@@ -59,11 +73,6 @@ def sweep(n_classes: int) -> Any:
                 upto = min(done + CHUNK, end)
                 times(n_classes, cell, annotator, label, done, upto, q, q)
                 done = upto
-            if gold is not None:
-                if gold[i] >= 0:
-                    for k in range(n_classes):
-                        if k != gold[i]:
-                            q[k] = 0.0
             total = settle(n_classes, q, sums)
             if total < 1e-100:
                 evidence += np.log(total)
