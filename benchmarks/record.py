@@ -6,12 +6,13 @@ import json
 import os
 import platform
 import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-BUSY = 0.5  # load before a run from which its times are called preliminary
+BUSY = 0.2  # share of the processor that others use, from which the times of a run are called preliminary
 
 
 def provenance() -> dict[str, Any]:
@@ -30,8 +31,22 @@ def provenance() -> dict[str, Any]:
         "cpu": models[0] if models else platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "load_before": round(os.getloadavg()[0], 2),
+        "others": round(busy_share(), 2),
     }
+
+
+def busy_share(seconds: float = 2.0) -> float:
+    """Share of all cores that is in use now; not the load average, which still remembers the benchmark before."""
+
+    def ticks() -> tuple[int, int]:
+        spent = [int(count) for count in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(spent), spent[3] + spent[4]  # all, idle
+
+    if not Path("/proc/stat").exists():
+        return float("nan")
+    (all_before, idle_before), _ = ticks(), time.sleep(seconds)
+    all_after, idle_after = ticks()
+    return 1 - (idle_after - idle_before) / (all_after - all_before)
 
 
 def sentence(made: dict[str, Any], versions: dict[str, dict[str, str]]) -> str:
@@ -39,9 +54,9 @@ def sentence(made: dict[str, Any], versions: dict[str, dict[str, str]]) -> str:
     commit = f"commit {made['commit']}" if made["commit"] else "before the first commit"
     if made["commit"] and made["changed_since_commit"]:
         commit += " with changes"
-    busy = f", load before the run {made['load_before']}"
-    if made["load_before"] >= BUSY:
-        busy += " (**other work was running: times are preliminary**)"
+    busy = f", {made['others']:.0%} of the processor used by others before the run"
+    if made["others"] >= BUSY:
+        busy += " (**times are preliminary**)"
     with_versions = "; ".join(
         f"{name}: " + ", ".join(f"{package} {number}" for package, number in packages.items())
         for name, packages in versions.items()
