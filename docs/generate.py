@@ -40,8 +40,8 @@ BLOCKS: dict[str, Callable[[str], str]] = {"methods": methods_table, "formats": 
 def fill(text: str, depth: str) -> str:
     """`text` with every generated block made anew."""
     for name, make in BLOCKS.items():
-        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)"
-        text = re.sub(pattern, lambda found, make=make: found[1] + make(depth) + found[2], text, flags=re.DOTALL)
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
+        text = re.sub(pattern, lambda found, make=make: f"{found[1]}{make(depth)}\n{found[2]}", text, flags=re.DOTALL)
     return text
 
 

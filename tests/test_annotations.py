@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissensus import Annotations, Questions
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
+from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn, UnknownClass
 from dissensus.frames import find_columns
 from strategies import columns, identical, tables
 
@@ -326,7 +326,7 @@ def test_a_matrix_has_a_row_per_cell_that_is_not_missing(matrix, missing):
 
 def test_a_matrix_keeps_items_without_a_label_and_checks_its_names():
     assert Annotations.from_matrix([[-1, -1, -1], [0, 1, -1]]).n_items == 2
-    with pytest.raises(DataError, match="3 names of items for a matrix of shape"):
+    with pytest.raises(DataError, match="items: expected 2 different names for a matrix of shape"):
         Annotations.from_matrix([[0, 1], [1, 1]], items=["a", "b", "c"])
 
 
@@ -501,3 +501,47 @@ def test_ticks_are_yes_and_no_for_everybody_who_ticked_anything():
     tables = Questions.from_ticks(["red", "blue", "red"], ["i", "i", "j"], ["a", "b", "a"])
     assert tables["red"].votes().tolist() == [[1, 1], [0, 1]]
     assert tables["blue"].votes().tolist() == [[1, 1], [1, 0]]
+
+
+def test_to_classes_moves_probabilities():
+    table = Annotations.from_arrays([1], [1], proba=[[0.2, 0.8]], classes=["b", "a"])
+    assert table.to_classes(np.array(["a", "b", "c"], object)).proba.tolist() == [[0.8, 0.2, 0.0]]
+
+
+def test_strided_and_foreign_arrays_are_read_as_what_they_hold():
+    codes = np.array([[0, 9, 1, 9], [0, 9, 1, 9]], np.int32)
+    made = Annotations(
+        codes[0, ::2], codes[1, ::2].astype(np.int8), np.array([0, 1, 2]), np.arange(2), np.arange(2), np.arange(2)
+    )
+    assert made.annotator.flags.c_contiguous
+    assert made.annotator.tolist() == [0, 1]
+    assert Annotations.from_arrays(np.array([1, 2, 3], ">i4"), [1, 1, 1], [0, 1, 0]).items.tolist() == [1, 2, 3]
+
+
+def test_a_pickled_table_is_read_only_too():
+    table = pickle.loads(pickle.dumps(Annotations.from_arrays([1, 2], [1, 1], [0, 1])))
+    assert not table.label.flags.writeable
+    assert table.item.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("rows", [[-1], [99], [0.5]])
+def test_rows_that_are_not_there_are_an_error(rows):
+    with pytest.raises(DataError, match="row numbers from 0 to 1"):
+        Annotations.from_arrays([1, 2], [1, 1], [0, 1]).select(rows=rows)
+
+
+def test_doubled_names_of_a_matrix_and_endless_counts_are_errors():
+    with pytest.raises(DataError, match="items: expected 2 different names"):
+        Annotations.from_matrix([[0, 1], [1, 1]], items=["x", "x"])
+    with pytest.raises(DataError, match="holds inf"):
+        Annotations.from_counts(["a"], ["x"], [np.inf])
+
+
+def test_abstentions_beside_probabilities_are_an_error():
+    with pytest.raises(DataError, match="abstain"):
+        Annotations.from_arrays([1], [1], proba=[[0.5, 0.5]], abstain=[0])
+
+
+def test_a_question_column_that_holds_the_items_own_text_is_doubted():
+    with pytest.warns(DataWarning, match="each of the 3 items has a question of its own"):
+        Questions.from_arrays(["why?", "why?", "how?", "who?"], [1, 1, 2, 3], [1, 2, 1, 1], [0, 1, 0, 1])

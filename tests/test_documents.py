@@ -31,6 +31,8 @@ def test_links_between_documents_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-def test_every_method_has_its_page():
+def test_every_method_has_its_page_and_its_row_in_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in methods:
+        assert f"[`{name}`]" in readme
         assert (ROOT / "docs" / "methods" / f"{name}.md").exists(), name

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dissensus.em import climb
+from dissensus.exceptions import BadParameter
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,27 @@ def test_a_jump_that_lowers_the_objective_is_turned_down():
     assert (np.diff(run.trace) >= 0).all()
     # what was turned down left no trace: the kept points are those of plain EM
     assert set(run.trace) <= set(plain.trace)
+
+
+def test_a_look_ahead_that_gains_nothing_does_not_end_the_run():
+    class Stuck(Point):  # every look ahead lands where the last pass stood
+        before = np.array([1.0])
+
+        def from_vector(self, vector):
+            return Stuck(self.before)
+
+    def em_pass(point):
+        after = Stuck(0.9 * point.at)
+        after.__dict__["before"] = point.at
+        return -float(point.at[0]), after
+
+    run = climb(em_pass, Stuck(np.array([1.0])), max_iter=400, tol=1e-12, accelerate="squarem", on_step=quiet)
+    assert run.trace[-1] > -1e-3
+
+
+def test_an_objective_that_is_no_number_is_an_error():
+    with pytest.raises(BadParameter, match="objective became nan"):
+        climb(lambda p: (float("nan"), p), Point(np.ones(1)), max_iter=9, tol=0, accelerate=None, on_step=quiet)
 
 
 def test_a_jump_to_nowhere_is_turned_down():

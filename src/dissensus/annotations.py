@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names
-from dissensus.columns import check_proba, check_weight, encode_labels, encode_names, floats, joined
+from dissensus.columns import as_list, check_proba, check_weight, encode_labels, encode_names, floats, joined
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
 from dissensus.frames import find_columns, to_arrow
 from dissensus.kernels import table as kernels
@@ -48,10 +48,17 @@ class Annotations:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             array = getattr(self, field.name)
+            if array is not None and not array.flags.c_contiguous:  # the kernels walk memory
+                array = np.ascontiguousarray(array)
+                object.__setattr__(self, field.name, array)
             if array is not None and array.flags.writeable:
                 view = array.view()  # the caller's own array stays as it was
                 view.flags.writeable = False
                 object.__setattr__(self, field.name, view)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({field.name: state[field.name] for field in dataclasses.fields(self)})
+        self.__post_init__()  # read-only again; what is derived is made again when asked for
 
     # Making one -------------------------------------------------------------------------------------------------------
 
@@ -81,7 +88,7 @@ class Annotations:
         weight : (N,), optional
             How much each row counts; not negative.
         proba : (N, K), optional
-            A distribution over the classes instead of one label; rows sum to one.
+            A distribution over the classes instead of one label; rows sum to one. Labels given beside it are not read.
         abstain : a label or a list of labels, optional
             Answers such as "can't say", which are no class. `None` in the list stands for a missing label. Their rows
             are left out; their items and annotators stay.
@@ -100,6 +107,8 @@ class Annotations:
             classes = list(classes)  # type: ignore[arg-type]  # read more than once below
         if label is None and proba is None:
             raise DataError("neither label nor proba is given; a table needs one of them.")
+        if proba is not None and as_list(abstain):
+            raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
         if label is not None:
             columns["label"] = naming.to_column(label, "label")
         n = len(columns["item"])
@@ -230,8 +239,8 @@ class Annotations:
             ("items", item_names, matrix.shape[0]),
             ("annotators", annotator_names, matrix.shape[1]),
         ):
-            if len(given) != n:
-                raise DataError(f"{len(given):,} names of {what} for a matrix of shape {matrix.shape}.")
+            if len(given) != n or len(set(given.tolist())) != n:
+                raise DataError(f"{what}: expected {n:,} different names for a matrix of shape {matrix.shape}.")
         return cls.from_arrays(
             item_names[item], annotator_names[annotator], matrix[item, annotator], classes,
             items=item_names, annotators=annotator_names,
@@ -247,7 +256,7 @@ class Annotations:
             raise DataError(
                 f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
             )
-        bad = np.flatnonzero((counts < 0) | (counts != np.floor(counts)))
+        bad = np.flatnonzero(~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts)))
         if bad.size:
             raise DataError(
                 f"column 'count': row {bad[0]} (from 0) holds {counts[bad[0]]}; counts are whole and not negative."
@@ -417,7 +426,11 @@ class Annotations:
                 raise DataError(
                     f"rows: a mask of {len(rows):,} for {self.n_annotations:,} annotations; they must be equally many."
                 )
-            keep = rows if rows.dtype == np.bool_ else np.isin(np.arange(self.n_annotations), rows)
+            if rows.dtype != np.bool_:
+                if rows.size and not (rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < self.n_annotations):
+                    raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
+                rows = np.isin(np.arange(self.n_annotations), rows)
+            keep = rows
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]

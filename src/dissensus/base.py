@@ -51,6 +51,11 @@ class Aggregator(Parameters, ABC):
         on_step : callable, optional
             Called after every pass over the data with (pass number, objective).
         """
+        if not isinstance(table, Annotations):
+            raise DataError(
+                f"fit takes one table of annotations, got {type(table).__name__}; `dissensus.read` makes one from a "
+                "file, and of several questions each is fitted by itself."
+            )
         if table.n_annotations == 0:
             raise DataError("the table has no annotations; there is nothing to learn from.")
         if self.seed is not None and self.seed < 0:
@@ -199,5 +204,5 @@ def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
     Against the truth of simulated crowds (2 to 20 classes) this was closer than the diagonal of a smoothed confusion
     matrix and than the bare share, for annotators with few labels and with many.
     """
-    average = hits.sum() / max(total.sum(), np.finfo(float).tiny)
+    average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # nothing that counts is known about anybody
     return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from typing import Generic, Literal, Protocol, Self, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from dissensus.annotations import Annotations
 from dissensus.base import Aggregator
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 
+LONGEST = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
 MOMENTUM = 0.75  # 0.7 to 0.8 are alike
 
 Accelerate = Literal["squarem"] | None
@@ -62,14 +64,14 @@ class EMAggregator(Aggregator, Generic[P]):
     restarts: int
 
     def _check_parameters(self) -> None:
-        if self.max_iter < 1:
-            raise BadParameter(f"max_iter must be at least 1, got {self.max_iter}.")
+        for keyword in ("max_iter", "restarts"):
+            value = getattr(self, keyword)
+            if not isinstance(value, Integral) or value < 1:
+                raise BadParameter(f"{keyword} must be a whole number, at least 1, got {value!r}.")
         if not self.tol >= 0:
             raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
         if self.accelerate not in (None, "squarem"):
             raise BadParameter(f"accelerate must be None or 'squarem', got {self.accelerate!r}.")
-        if self.restarts < 1:
-            raise BadParameter(f"restarts must be at least 1, got {self.restarts}.")
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> P:
         """First parameters: from majority vote, or (`rng` given) from a random start near it."""
@@ -94,7 +96,7 @@ class EMAggregator(Aggregator, Generic[P]):
     def run(
         self, em_pass: Callable[[P], tuple[float, P]], table: Annotations, gold: IntArray | None, on_step: OnStep
     ) -> P:
-        """Fit from every start and keep the best; sets `trace_`, `n_iter_`, `converged_`."""
+        """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all."""
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per restart, and nobody else
         best: Run[P] | None = None
         passes = 0
@@ -108,7 +110,7 @@ class EMAggregator(Aggregator, Generic[P]):
             if best is None or done.trace[-1] > best.trace[-1]:
                 best = done
         assert best is not None
-        self.trace_, self.n_iter_, self.converged_ = np.array(best.trace), len(best.trace), best.converged
+        self.trace_, self.n_iter_, self.converged_ = np.array(best.trace), passes, best.converged
         if not best.converged:
             gain = (
                 f"raised the objective by {best.trace[-1] - best.trace[-2]:.3g}"
@@ -119,7 +121,7 @@ class EMAggregator(Aggregator, Generic[P]):
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} passes; the last one {gain} (of "
                 f"{best.trace[-1]:.6g}), and tol={self.tol:g} of that was not reached. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,  # the caller of fit
             )
         return best.params
 
@@ -154,7 +156,7 @@ def climb(
 ) -> Run[P]:
     """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|."""
     trace: list[float] = []
-    ahead = Squarem[P]() if accelerate == "squarem" else None
+    ahead = LookAhead[P]() if accelerate == "squarem" else None
     refuge: P | None = None  # the EM step to go back to, while `params` is a look ahead of it
     while len(trace) < max_iter:
         objective, after = em_pass(params)
@@ -164,8 +166,10 @@ def climb(
             on_step(len(trace), trace[-1])
             params, refuge = refuge, None
             if ahead is not None:
-                ahead.shorten()
+                ahead.forget()
             continue
+        if not np.isfinite(objective):
+            raise BadParameter(f"the objective became {objective}; a keyword may be far too large or too small.")
         little = bool(trace) and objective - trace[-1] <= tol * abs(objective)
         trace.append(objective)
         on_step(len(trace), objective)
@@ -173,22 +177,20 @@ def climb(
             return Run(after, trace, True)
         beyond = ahead.beyond(params, after) if ahead is not None and len(trace) < max_iter and not little else None
         params, refuge = (after, None) if beyond is None else (beyond, after)
-    return Run(params if refuge is None else refuge, trace, False)
+    return Run(params, trace, False)  # an EM step: there was no looking ahead of the last pass
 
 
-class Squarem(Generic[P]):
-    """Where to look ahead, given a point and the EM step from it; see the module."""
+class LookAhead(Generic[P]):
+    """Where to look ahead, given a point and the EM step from it: two SQUAREM cycles, then momentum; see the module."""
 
     def __init__(self) -> None:
-        self._cycles = 2
-        self._longest = 4.0  # how far a jump may go, learnt from how jumps fared
+        self._cycles = 2  # of SQUAREM, still to come
         self._start: tuple[FloatArray, FloatArray] | None = None  # θ0 and θ1 of the cycle under way
         self._previous: FloatArray | None = None  # the last EM step
 
-    def shorten(self) -> None:
-        """The last look ahead was no good."""
+    def forget(self) -> None:
+        """The last look ahead was no good: begin again from the EM step."""
         self._start = self._previous = None
-        self._longest = max(2.0, self._longest / 4)
 
     def beyond(self, point: P, after: P) -> P | None:
         """A point beyond `after`, the EM step from `point`; None: no further than that."""
@@ -200,13 +202,11 @@ class Squarem(Generic[P]):
             self._start = point.to_vector(), step
             return None
         (zero, one), self._start = self._start, None
-        self._cycles -= 1
         r = one - zero
         v = (step - one) - r
+        self._cycles -= 1
         length = float(np.sqrt(v @ v))
-        alpha = float(np.sqrt(r @ r)) / length if length > 0 else 0.0
+        alpha = min(float(np.sqrt(r @ r)) / length, LONGEST) if length > 0 else 0.0
         if alpha <= 1.0:  # alpha = 1 is the second EM step itself
             return None
-        if alpha >= self._longest:
-            alpha, self._longest = self._longest, self._longest * 4
         return after.from_vector(zero + 2 * alpha * r + alpha**2 * v)

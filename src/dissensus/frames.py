@@ -54,7 +54,7 @@ def find_columns(
         found.pop("label", None)
     for role in ("item", "annotator", "label"):
         if role not in found and not (role == "label" and "proba" in found):
-            raise no_column(role, there)
+            raise no_column(role, free)  # not those that were named for another role
     return found
 
 

@@ -29,7 +29,7 @@ def to_column(values: Any, column: str) -> Any:
     if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
         if values.ndim != 1:
             raise DataError(f"column '{column}': expected one dimension, got shape {values.shape}.")
-        return values
+        return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
     if hasattr(values, "to_arrow") and not isinstance(values, pa.Array | pa.ChunkedArray):  # polars, narwhals
         values = values.to_arrow()
     if not isinstance(values, pa.Array | pa.ChunkedArray):

@@ -21,6 +21,11 @@ from dissensus.exceptions import UnreadableFile
 from dissensus.io.atomic import atomic
 
 FILE = "model.npz"
+DAMAGE = (
+    ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError, NotImplementedError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What NumPy, zipfile and json raise for a file that is not as it was written."""
 FORMAT = 1  # raised when an older reader could not make sense of the file
 
 
@@ -54,7 +59,7 @@ def save(model: Aggregator, folder: str | Path) -> Path:
 
 def load(folder: str | Path) -> Aggregator:
     """The model that `save` wrote into `folder`, ready to score new tables."""
-    path = Path(folder) / FILE
+    path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             stored = {key: arrays[key] for key in arrays.files}
@@ -71,20 +76,11 @@ def load(folder: str | Path) -> Aggregator:
             if part != "offsets":
                 setattr(model, name, _unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array)
         model._check_fitted()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise UnreadableFile(f"no fitted model in {folder}: there is no {FILE}.") from None
     except UnreadableFile:
         raise
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OSError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except DAMAGE as error:
         raise UnreadableFile(f"{path} is damaged ({error}); fit again.") from error
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from dissensus import names as naming
 from dissensus.annotations import Annotations
 from dissensus.columns import check_weight, joined
+from dissensus.exceptions import DataWarning
 
 
 class Questions(Mapping[str, Annotations]):
@@ -55,6 +57,15 @@ class Questions(Mapping[str, Annotations]):
             joined(naming.to_column(c, n)) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
         )
         items, annotators = naming.encode(item, "item")[0], naming.encode(annotator, "annotator")[0]
+        item_code = naming.encode(item, "item")[1]
+        pairs = np.unique(question_code.astype(np.int64) * items.size + item_code).size
+        if question_names.size == pairs == items.size > 2:
+            warnings.warn(
+                f"each of the {items.size:,} items has a question of its own; if the column holds the items' texts, "
+                "leave it out.",
+                DataWarning,
+                stacklevel=2,
+            )
         tables = {}
         for code, name in enumerate(question_names):
             rows = np.flatnonzero(question_code == code)

@@ -53,7 +53,10 @@ class Registry(Mapping[str, T]):
 
     def name_of(self, value: T) -> str:
         """The name that `value` was registered under."""
-        return next(name for name, entry in self._entries.items() if entry.value is value)
+        for name, entry in self._entries.items():
+            if entry.value is value:
+                return name
+        raise UnknownName(f"{getattr(value, '__name__', value)} is no registered {self.what}; register it first.")
 
     def __getitem__(self, name: str) -> T:
         return self.entry(name).value

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -259,7 +260,7 @@ def _annotate(
     start: int,
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Annotators (N,) and labels (N,) of all rows, and rows per item (I,); `start` numbers the first item."""
-    low, high = (redundancy, redundancy) if isinstance(redundancy, int) else redundancy
+    low, high = (int(redundancy),) * 2 if isinstance(redundancy, Integral) else redundancy  # type: ignore[misc]
     n_classes = crowd.answers.shape[1]
     active = int((crowd.activity > 0).sum())
     if not 1 <= low <= high <= active:

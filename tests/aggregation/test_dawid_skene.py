@@ -1,5 +1,6 @@
 """Dawid-Skene: the fused pass against literal loops, EM against brute force, and what the default prior is for."""
 
+import re
 import warnings
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from dissensus import Annotations, methods
 from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Sweep, hard_rows
-from dissensus.em import e_step
+from dissensus.em import climb, e_step
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.simulate import simulate
@@ -19,8 +20,9 @@ def random_table(
     """Items of very unequal length, some empty, repeated pairs: sizes all different."""
     rng = np.random.default_rng(seed)
     item = rng.integers(0, n_items, n) * rng.integers(0, 2, n)  # item 0 gets about half of all rows
+    annotator, label = rng.integers(0, n_annotators, n), rng.integers(0, n_classes, n)
     return Annotations.from_arrays(
-        item, rng.integers(0, n_annotators, n), rng.integers(0, n_classes, n), classes=n_classes,
+        item, annotator, None if "proba" in extra else label, classes=n_classes,
         items=np.arange(n_items), annotators=np.arange(n_annotators), **{k: v(rng, n) for k, v in extra.items()},
     )  # fmt: skip
 
@@ -137,6 +139,19 @@ def test_an_item_with_thousands_of_labels_neither_underflows_nor_overflows():
     assert np.isfinite(model.trace_).all()
 
 
+def test_a_class_that_trails_over_many_labels_can_still_win():
+    # 300 good annotators; about item 0, 140 say 0 and 160 say 1, those who say 0 first or last in the order of names
+    item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(1000), np.arange(300), indexing="ij"))
+    label = np.where(item == 0, annotator >= 140, item % 2)
+    plain = DawidSkene().fit(Annotations.from_arrays(item, annotator, label))
+    renamed = DawidSkene().fit(Annotations.from_arrays(item, 299 - annotator, label))
+    logs = DawidSkene().fit(Annotations.from_arrays(item, annotator, label, weight=np.ones(item.size)))
+    assert plain.predict()[0] == 1
+    np.testing.assert_allclose(plain.posterior_, renamed.posterior_, atol=1e-9)
+    np.testing.assert_allclose(plain.posterior_, logs.posterior_, atol=1e-9)
+    np.testing.assert_allclose(plain.trace_[-1], logs.trace_[-1], rtol=1e-10)
+
+
 def test_em_climbs_to_the_mode_that_a_grid_search_finds():
     # two classes, one annotator sure to be symmetric: the evidence is a function of few numbers
     table = Annotations.from_arrays([0, 0, 1, 1, 2, 2, 3], [0, 1, 0, 1, 0, 1, 0], [0, 0, 1, 1, 0, 1, 1])
@@ -228,6 +243,59 @@ def test_unseen_annotator_gets_population_confusion_and_empty_item_the_prior():
         np.testing.assert_allclose(scored[item], expected / expected.sum())
 
 
+def test_population_confusion_is_the_pooled_counts_per_true_class():
+    table = simulate(300, 9, 3, kinds={"ordinary": 1, "constant-spammer": 1}, prior=[0.7, 0.2, 0.1], seed=4).annotations
+    model = DawidSkene().fit(table)
+    counts = model.pseudo(3).T.copy()
+    for row in range(len(table)):
+        counts[:, table.label[row]] += model.posterior_[table.item[row]]
+    np.testing.assert_allclose(model.population_confusion_, counts / counts.sum(axis=1, keepdims=True), atol=1e-9)
+
+
+def test_every_restart_has_its_own_draw_and_the_best_is_kept(monkeypatch):
+    table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
+    firsts, ends, start = [], [], DawidSkene.start
+
+    def watched_start(self, *arguments):
+        firsts.append(start(self, *arguments))
+        return firsts[-1]
+
+    def watched_climb(*arguments, **keywords):
+        done = climb(*arguments, **keywords)
+        ends.append(done.trace[-1])
+        return done
+
+    monkeypatch.setattr(DawidSkene, "start", watched_start)
+    monkeypatch.setattr("dissensus.em.climb", watched_climb)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = DawidSkene(restarts=4, seed=3).fit(table)
+    assert len({first.confusion.tobytes() for first in firsts}) == 4
+    assert len(set(ends)) > 1
+    assert model.trace_[-2] == max(ends)
+
+
+def test_random_start_keeps_gold():
+    table = simulate(60, 6, 3, seed=1).annotations
+    start = DawidSkene().start(table, np.zeros(table.n_items, np.int32), np.random.default_rng(0))
+    prior = np.array([table.n_items + 1.0, 1, 1])
+    np.testing.assert_allclose(start.prior, prior / prior.sum())
+
+
+def test_pseudo_counts_are_those_of_the_docstring():
+    expected = np.where(np.eye(4) > 0, 2 + 1.2 / 2, 1.2 / 3)  # W = 0.6 √4
+    np.testing.assert_allclose(DawidSkene(smoothing=0.6, margin=2).pseudo(4), expected)
+
+
+def test_single_precision_is_not_used_where_it_cannot_count(monkeypatch):
+    monkeypatch.setattr("dissensus.aggregation.dawid_skene.MAX_SINGLE", 40)
+    rows = hard_rows(random_table(1))
+    with Threads(1) as pool:
+        assert Sweep(rows, 7, 4, pool, "float32", None).cells.dtype == np.float32  # 131 rows by 7 annotators
+        monkeypatch.setattr("dissensus.aggregation.dawid_skene.MAX_SINGLE", 10)
+        assert Sweep(rows, 7, 4, pool, "float32", None).cells.dtype == np.float64
+
+
 def test_single_precision_agrees_to_six_digits():
     table = simulate(500, 12, 4, seed=5).annotations
     double, single = DawidSkene(max_iter=50), DawidSkene(precision="float32", max_iter=50)
@@ -253,12 +321,13 @@ def test_stopping_early_warns_with_what_to_raise():
 
 @pytest.mark.parametrize(
     ("keyword", "value"),
-    [("smoothing", 0.0), ("margin", -1), ("class_count", 0), ("max_iter", 0), ("tol", -1.0), ("tol", float("nan")),
-     ("accelerate", "anderson"), ("restarts", 0), ("threads", 0), ("precision", "float16")],
+    [("smoothing", 0.0), ("smoothing", 1e308), ("margin", -1), ("class_count", 0), ("max_iter", 0), ("max_iter", 2.5),
+     ("tol", -1.0), ("tol", float("nan")), ("accelerate", "anderson"), ("restarts", 0), ("threads", 0),
+     ("precision", "float16")],
 )  # fmt: skip
 def test_a_bad_keyword_is_named_with_its_value(keyword, value):
     table = simulate(30, 4, 2, redundancy=3, seed=4).annotations
-    with pytest.raises(BadParameter, match=rf"{keyword} must .*{value}"):
+    with pytest.raises(BadParameter, match=rf"{keyword} must .*{re.escape(str(value))}"):
         DawidSkene(**{keyword: value}).fit(table)
 
 

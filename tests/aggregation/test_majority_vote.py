@@ -28,6 +28,20 @@ def test_weights_and_probabilities_count_in_parts():
     np.testing.assert_allclose(model.reliability_, [(hits[0] + 5 * average) / 6.5, (hits[1] + 5 * average) / 8])
 
 
+def test_weighted_reliability_equals_its_definition():
+    rng = np.random.default_rng(0)
+    n = 80
+    table = Annotations.from_arrays(
+        rng.integers(0, 9, n), rng.integers(0, 4, n), rng.integers(0, 3, n), weight=rng.uniform(0, 3, n)
+    )
+    model = MajorityVote().fit(table)
+    right, total = np.zeros(4), np.zeros(4)
+    for row in range(n):
+        right[table.annotator[row]] += table.weight[row] * model.posterior_[table.item[row], table.label[row]]
+        total[table.annotator[row]] += table.weight[row]
+    np.testing.assert_allclose(model.reliability_, (right + 5 * right.sum() / total.sum()) / (total + 5))
+
+
 @pytest.mark.realdata
 def test_ties_on_rte_are_broken_fairly():
     # 91.9 % with the lowest class, 89.7 % fairly (STYLE.md): the average over seeds must be near the fair figure

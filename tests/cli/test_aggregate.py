@@ -310,3 +310,17 @@ def test_rte_is_aggregated_as_well_as_published(cli, data_folder, tmp_path):
     files = {stem: next(folder.glob(f"{stem}.csv*")) for stem in ("annotations", "gold")}
     result = cli("aggregate", files["annotations"], "--gold", files["gold"], "-o", tmp_path / "out", "--json")
     assert json.loads(result.stdout)["gold"]["accuracy"] > 0.92
+
+
+def test_what_no_earlier_run_wrote_is_never_overwritten(cli, labels, here):
+    Path("items.csv").write_bytes(Path(labels).read_bytes())
+    before = contents(here)
+    for arguments, says in (
+        (("items.csv", "-o", "."), "would overwrite items.csv, which is being read"),
+        ((labels, "-o", ".", "--gold", "items.csv"), "would overwrite items.csv, which is being read"),
+        ((labels, "-o", "."), "items.csv is there, and no summary.json of an earlier run"),
+    ):
+        result = cli("aggregate", *arguments)
+        assert result.exit_code == 2
+        assert says in result.stderr
+        assert contents(here) == before

@@ -74,7 +74,7 @@ def test_bad_file_is_one_sentence_and_exit_1(cli, here, name, content, says, com
         (("a.csv", "--set", "smoothing=much"), 2, "expected a number, got 'much'"),
         (("a.csv", "--set", "smoothing"), 2, "expected KEY=VALUE"),
         (("a.csv", "--set", "seed=-1"), 2, "seed must be 0 or more"),
-        (("a.csv", "--max-iter", "0"), 2, "max_iter must be at least 1"),
+        (("a.csv", "--max-iter", "0"), 2, "max_iter must be a whole number, at least 1"),
         (
             ("a.csv", "-m", "majority-vote", "--max-iter", "5"),
             2,

@@ -81,3 +81,9 @@ def test_many_classes_are_cut(cli, here):
     rows = [(f"i{k}", "w", f"class{k:02}") for k in range(50)]
     text = cli("describe", write_csv(here / "m.csv", ["item", "annotator", "label"], rows)).stdout
     assert "… 30 more" in text
+
+
+def test_agreement_at_chance_is_doubted(cli, here):
+    rows = "".join(f"i{n % 60},w{n % 7},{'abcd'[(n * 7919 >> 3) % 4]}\n" for n in range(420))
+    (here / "noise.csv").write_text("item,annotator,label\n" + rows, encoding="utf-8")
+    assert "hardly more often than by chance" in cli("describe", "noise.csv").stdout

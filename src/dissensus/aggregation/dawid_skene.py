@@ -16,8 +16,8 @@ M step (Eqs. 2.3 and 2.4, ibid., with pseudo-counts):
 
 Without pseudo-counts an annotator with three labels is trusted as one with three hundred, and the posterior is far too
 sure of itself. Here the wrong labels of a row share W = `smoothing`·√K pseudo-counts and the right one gets
-`margin` + W/2: an unknown annotator is thought to be right about half of the time, whatever the number of classes. A
-flat prior would call it a guesser, and on rare classes it would stay one.
+`margin` + W/2: an unknown annotator is thought to be right about half of the time (60 % with 2 classes, 40 % with 100).
+A flat prior would call it a guesser, and on rare classes it would stay one.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from dissensus.engines.local import Threads, balanced, even, thread_count
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import confusion as kernels
 
+MAX_SINGLE = 2**22  # labels of one annotator that single precision can count; from 2^24 on it cannot add one
+LARGEST = 1e9  # largest pseudo-count
 SMALLEST = 1e-9  # smallest pseudo-count: keeps Θ above 1e-18, where products of 16 cannot underflow
 
 
@@ -76,7 +78,8 @@ class DawidSkene(EMAggregator[Confusions]):
     threads : int, optional
         Threads for the passes; None for all cores.
     precision : "float64" or "float32"
-        Of the confusion tables inside a pass; single precision halves them.
+        Of the confusion tables inside a pass; single precision halves them. Where an annotator has more than four
+        million labels, it is double all the same: single could not count them.
     seed : int or None
     """
 
@@ -108,8 +111,8 @@ class DawidSkene(EMAggregator[Confusions]):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for keyword, least in (("smoothing", SMALLEST), ("margin", 0), ("class_count", SMALLEST)):
-            if not least <= getattr(self, keyword) < np.inf:
-                raise BadParameter(f"{keyword} must be at least {least:g}, got {getattr(self, keyword)}.")
+            if not least <= getattr(self, keyword) <= LARGEST:
+                raise BadParameter(f"{keyword} must lie from {least:g} to {LARGEST:g}, got {getattr(self, keyword)}.")
         if self.precision not in ("float64", "float32"):
             raise BadParameter(f"precision must be 'float64' or 'float32', got {self.precision!r}.")
 
@@ -145,26 +148,12 @@ class DawidSkene(EMAggregator[Confusions]):
         self.reliability_ = reliability(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        everyone = np.concatenate([self.confusion_, self.population_confusion_[None]])  # −1, unseen, takes the last
-        params = Confusions(self.prior_, np.ascontiguousarray(everyone[known].transpose(0, 2, 1)))
-        rows = hard_rows(table)
-        posterior = np.empty((table.n_items, table.n_classes))
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, self.precision, None)
-            sweep(params, self.pseudo(table.n_classes), posterior)
-        return posterior
+        everyone = with_unseen(self.confusion_, self.population_confusion_, known)
+        return score(table, self.prior_, everyone, self.threads, self.precision)
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Confusions:
-        """One M step from the shares of the votes; a random start draws the shares from Dirichlet(1 + votes)."""
-        rows = hard_rows(table)
-        arrays = (rows.item_ptr, rows.annotator, rows.label, rows.weight)
-        if rng is None:
-            return self._maximise(*kernels.vote_counts(*arrays, gold, table.n_annotators, table.n_classes))
-        posterior = rng.standard_gamma(table.votes() + 1)
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        if gold is not None:
-            posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-        return self.m_step(table, posterior)
+        """One M step from the votes."""
+        return self._maximise(*start_counts(table, gold, rng))
 
     def _maximise(self, counts: FloatArray, prior_counts: FloatArray) -> Confusions:
         """Eqs. 2.3 and 2.4, Dawid & Skene 1979, with pseudo-counts; changes `counts`."""
@@ -177,11 +166,7 @@ class DawidSkene(EMAggregator[Confusions]):
 
     def m_step(self, table: Annotations, posterior: FloatArray) -> Confusions:
         """The M step from a posterior (I, K)."""
-        rows = hard_rows(table)
-        counts = kernels.soft_counts(
-            rows.item_ptr, rows.annotator, rows.label, rows.weight, posterior, table.n_annotators
-        )
-        return self._maximise(counts, posterior.sum(axis=0))
+        return self._maximise(soft_counts(table, posterior), posterior.sum(axis=0))
 
     def log_votes(self, table: Annotations, params: Confusions) -> FloatArray:
         """(N, K) log Θ_j[c, y]; of a probabilistic row, its mean under the row's distribution."""
@@ -222,6 +207,49 @@ def hard_rows(table: Annotations) -> Rows:
     return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
 
 
+def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
+    """(A, K, K) [annotator, given, true] how often, by the posterior, each annotator gave each label to each class."""
+    rows = hard_rows(table)
+    return kernels.soft_counts(rows.item_ptr, rows.annotator, rows.label, rows.weight, posterior, table.n_annotators)
+
+
+def start_counts(
+    table: Annotations, gold: IntArray | None, rng: np.random.Generator | None
+) -> tuple[FloatArray, FloatArray]:
+    """Soft counts, and their sum over items (K,), where the posterior is the shares of the votes.
+
+    A random start (`rng` given) draws the shares from Dirichlet(1 + votes).
+    """
+    rows = hard_rows(table)
+    if rng is None:
+        return kernels.vote_counts(
+            rows.item_ptr, rows.annotator, rows.label, rows.weight, gold, table.n_annotators, table.n_classes
+        )
+    posterior = rng.standard_gamma(table.votes() + 1)
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    if gold is not None:
+        posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+    return soft_counts(table, posterior), posterior.sum(axis=0)
+
+
+def with_unseen(confusion: FloatArray, unseen: FloatArray, known: IntArray) -> FloatArray:
+    """(A, K, K) matrices of a new table's annotators; `known` (A,) codes into `confusion`, −1 for `unseen`."""
+    return np.concatenate([confusion, unseen[None]])[known]  # −1 takes the last
+
+
+def score(
+    table: Annotations, prior: FloatArray, confusion: FloatArray, threads: int | None, precision: str
+) -> FloatArray:
+    """(I, K) posterior of a table whose annotators have these confusion matrices (A, K, K) [annotator, true, given]."""
+    rows = hard_rows(table)
+    posterior = np.empty((table.n_items, table.n_classes))
+    with Threads(thread_count(threads, rows.annotator.size)) as pool:
+        sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, precision, None)
+        params = Confusions(prior, np.ascontiguousarray(confusion.transpose(0, 2, 1)))
+        sweep(params, np.zeros((table.n_classes, table.n_classes)), posterior)
+    return posterior
+
+
 class Sweep:
     """One fused pass over the rows, in threads; keeps the buffers between passes."""
 
@@ -231,6 +259,8 @@ class Sweep:
         self.rows, self.pool, self.gold = rows, pool, gold
         self.items = balanced(rows.item_ptr, pool.threads)
         self.annotators = even(n_annotators, pool.threads)
+        if precision == "float32" and np.bincount(rows.annotator).max(initial=0) >= MAX_SINGLE:
+            precision = "float64"
         self.cells = np.zeros((pool.threads, n_annotators, n_classes, 2, n_classes), precision)
         self.prior_counts = np.zeros(n_classes)
         self.logs = rows.weight is not None or n_classes > kernels.MAX_VECTOR
@@ -243,13 +273,14 @@ class Sweep:
             self.annotators,
         )
         prior_counts = np.zeros((self.pool.threads, K))
+        walk = None if self.logs else kernels.sweep(K)
 
         def work(number: int, start: int, stop: int) -> float:
             table = (start, stop, rows.item_ptr, rows.annotator, rows.label)
             rest = (self.cells[number], params.prior, prior_counts[number], self.gold, posterior)
-            if self.logs:
+            if walk is None:
                 return kernels.sweep_logs(*table, rows.weight, *rest)
-            return float(kernels.sweep(K)(*table, *rest))
+            return float(walk(*table, *rest))
 
         evidence = self.pool.map(work, self.items)
         self.prior_counts = prior_counts.sum(axis=0)

@@ -13,12 +13,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dissensus.cli import aggregate, datasets, describe, methods
+from dissensus.cli import aggregate, agreement, datasets, describe, methods
 from dissensus.cli.errors import reported
 
 COMMANDS = (
     describe.describe,
     aggregate.aggregate,
+    agreement.agreement,
     methods.methods,
     datasets.datasets,
 )

@@ -82,6 +82,7 @@ def aggregate(
 
     if output is not None:
         folder.check(output)
+        results.check_output(output, [source.file, gold])
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if model is None:

@@ -72,8 +72,15 @@ def _show(title: str, about: dict[str, Any]) -> None:
     out.print()
 
 
+AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
+
+
 def _doubts(about: dict[str, Any]) -> Iterator[str]:
     """What to look at before trusting a result, in plain words."""
+    chance = sum(share**2 for share in about["class_shares"].values())
+    agreement = about["pairwise_agreement"]
+    if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE:
+        yield f"Labels agree hardly more often than by chance ({show.percent(chance)}); no method can mend that."
     if few := about["annotators_with_fewer_than_5"]:
         yield f"{few:,} of {about['annotators']:,} annotators gave fewer than 5 labels; little is learnt about each."
     if silent := about["annotators_without_annotation"]:

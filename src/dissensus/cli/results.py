@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dissensus.cli import show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus._types import IntArray
@@ -36,7 +36,8 @@ HEAD = 5  # items that are shown
 MOST = 20  # classes that are shown
 BEST = 3  # annotators that are shown at either end
 FEW = 5  # labels below which an annotator is neither best nor worst
-TOO_MANY = 20_000_000  # rows of confusions.csv; beyond, the array in model.npz has to do
+TOO_MANY = 2_000_000  # rows of confusions.csv; beyond, the array in model.npz has to do
+MODEL = "model.npz"
 FILES = tuple(Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in Output)
 """The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
 
@@ -114,6 +115,19 @@ def earlier(folder: Path) -> list[Path]:
     return [*FILES, *(sub / file for sub in inside for file in FILES)]
 
 
+def check_output(folder: Path, inputs: Iterable[Path | None]) -> None:
+    """An error where writing into `folder` would destroy what no earlier run wrote, or what is being read."""
+    read = {path.resolve() for path in inputs if path is not None}
+    there = [folder / file for file in (*FILES, Path(MODEL)) if (folder / file).is_file()]
+    for file in there:
+        if file.resolve() in read:
+            raise BadParameter(f"-o {folder} would overwrite {file}, which is being read; name another folder.")
+    if there and not (folder / SUMMARY).is_file():
+        raise BadParameter(
+            f"{there[0]} is there, and no {SUMMARY} of an earlier run; name another folder, or remove it."
+        )
+
+
 def safe_names(questions: Iterable[str]) -> dict[str, str]:
     """Question → name of its folder: letters, digits, `-`, `_` and dots, all different in any case."""
     names: dict[str, str] = {}
@@ -177,7 +191,8 @@ def _how(result: Result) -> str:
     if not result.fitted:
         return f"Scored with a fitted {about['method']} in {about['seconds']:.1f} s."
     end = "converged" if about["converged"] else "did not converge"
-    return f"{about['method']} {end} after {about['passes']:,} passes in {about['seconds']:.1f} s."
+    passes = "1 pass" if about["passes"] == 1 else f"{about['passes']:,} passes"
+    return f"{about['method']} {end} after {passes} in {about['seconds']:.1f} s."
 
 
 def _annotators(model: Aggregator) -> Any:

@@ -11,7 +11,7 @@ side by side: what the E step fetches is what the M step adds to. Two walks:
 
 - `sweep`, for hard rows and up to `MAX_VECTOR` classes: probabilities are multiplied, not their logarithms added, so
   there is no exponential per item and class; K numbers at a time, and fetched ahead (see `kernels.vector`). A product
-  is renormalised every 16 rows, so that it cannot underflow while Θ ≥ 1e-18.
+  of 16 rows cannot underflow while Θ ≥ 1e-18; items with more rows add the logarithms of such products.
 - `sweep_logs`, for weighted rows (Θ^w may underflow in one step) and for more classes. A probabilistic row comes in as
   one weighted row per class, which is the same thing: Σ_l p_l log Θ[c, l].
 """
@@ -21,14 +21,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 
 from dissensus._types import FloatArray, IntArray
+from dissensus.kernels.jit import compiled
 from dissensus.kernels.vector import ask, plus, settle, times
 
 AHEAD = 16  # rows between asking for cells and using them
-CHUNK = 16  # rows between renormalisations
+CHUNK = 16  # rows whose Θ are multiplied before a logarithm is taken
 MAX_VECTOR = 32  # classes; a vector of more would be compiled into too much code
 
 
@@ -36,13 +36,14 @@ MAX_VECTOR = 32  # classes; a vector of more would be compiled into too much cod
 def sweep(n_classes: int) -> Any:
     """The compiled walk for this number of classes."""
 
-    @numba.njit(nogil=True, cache=True)
+    @compiled
     def sweep_items(  # type: ignore[no-untyped-def]
         start, stop, item_ptr, annotator, label, cells, prior, prior_counts, gold, posterior
     ):
         """Walk items start … stop − 1; returns their log evidence. `gold` (I,) and `posterior` (I, K) may be None."""
         cell = cells.reshape(-1)
         q, sums = np.empty(n_classes), np.zeros(n_classes)
+        logs, ones = np.empty(n_classes), np.ones(n_classes)
         evidence, product = 0.0, 1.0
         end_of_rows = item_ptr[stop]
         for i in range(start, stop):
@@ -65,22 +66,28 @@ def sweep(n_classes: int) -> Any:
             ask(n_classes, cell, annotator, label, min(first + AHEAD, upto), upto)
             done = min(first + CHUNK, end)
             times(n_classes, cell, annotator, label, first, done, prior, q)
-            while done < end:
-                total = q.sum()
+            if done == end:
+                total = settle(n_classes, q, sums)
+                if total < 1e-100:
+                    evidence += np.log(total)
+                else:  # one logarithm for many items: totals are at most 1, and a product of two here at least 1e-200
+                    product *= total
+                    if product < 1e-100:
+                        evidence += np.log(product)
+                        product = 1.0
+            else:  # many rows: a class may fall further behind than a double holds, and still win
                 for k in range(n_classes):
-                    q[k] /= total
-                evidence += np.log(total)
-                upto = min(done + CHUNK, end)
-                times(n_classes, cell, annotator, label, done, upto, q, q)
-                done = upto
-            total = settle(n_classes, q, sums)
-            if total < 1e-100:
-                evidence += np.log(total)
-            else:  # one logarithm for many items: totals are at most 1, and a product of two here at least 1e-200
-                product *= total
-                if product < 1e-100:
-                    evidence += np.log(product)
-                    product = 1.0
+                    logs[k] = np.log(q[k])
+                while done < end:
+                    upto = min(done + CHUNK, end)
+                    times(n_classes, cell, annotator, label, done, upto, ones, q)
+                    for k in range(n_classes):
+                        logs[k] += np.log(q[k])
+                    done = upto
+                top = logs.max()
+                for k in range(n_classes):
+                    q[k] = np.exp(logs[k] - top)
+                evidence += top + np.log(settle(n_classes, q, sums))
             if posterior is not None:
                 for k in range(n_classes):
                     posterior[i, k] = q[k]
@@ -92,7 +99,7 @@ def sweep(n_classes: int) -> Any:
     return sweep_items
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def sweep_logs(
     start: int,
     stop: int,
@@ -145,7 +152,7 @@ def sweep_logs(
     return evidence
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def load(start: int, stop: int, confusion: FloatArray, pseudo: FloatArray, cells: FloatArray, logs: bool) -> float:
     """Copy Θ (A, K, K) [annotator, given, true] of annotators start … stop − 1 into every thread's cells, counts zero.
 
@@ -169,7 +176,7 @@ def load(start: int, stop: int, confusion: FloatArray, pseudo: FloatArray, cells
     return float((pseudo * (log_sum + np.log(product))).sum())
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def maximise(start: int, stop: int, cells: FloatArray, pseudo: FloatArray, confusion: FloatArray) -> None:
     """Θ_a[c, y] ∝_y pseudo[y, c] + counts_a[c, y], summed over threads, into `confusion` (A, K, K) [a, given, true]."""
     threads, K = cells.shape[0], confusion.shape[1]
@@ -190,7 +197,7 @@ def maximise(start: int, stop: int, cells: FloatArray, pseudo: FloatArray, confu
                 confusion[a, y, k] *= total[k]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def soft_counts(
     item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, posterior: FloatArray, n_annotators: int
 ) -> FloatArray:
@@ -207,7 +214,7 @@ def soft_counts(
     return counts
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def vote_counts(
     item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, gold: Any, n_annotators: int, n_classes: int
 ) -> tuple[FloatArray, FloatArray]:

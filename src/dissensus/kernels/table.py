@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from dissensus._types import BoolArray, FloatArray, IntArray
+from dissensus.kernels.jit import compiled
 
 INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.sort
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def offsets(codes: IntArray, n: int) -> IntArray:
     """(n+1,) where the rows of each code start once they are grouped."""
     ptr = np.zeros(n + 1, np.int64)
@@ -30,14 +30,14 @@ def group(codes: IntArray, ptr: IntArray) -> IntArray:
     return order
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _fill_groups(codes: IntArray, fill: IntArray, order: IntArray) -> None:
     for row in range(codes.size):
         order[fill[codes[row]]] = row
         fill[codes[row]] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
     """Whether the rows already stand in the order (item, annotator, label)."""
     for row in range(1, item.size):
@@ -52,7 +52,7 @@ def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
     return True
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def sort_rows(
     item: IntArray, annotator: IntArray, label: IntArray, item_ptr: IntArray, n_classes: int
 ) -> tuple[IntArray, IntArray]:
@@ -90,7 +90,7 @@ def sort_rows(
     return annotators, labels
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def votes(item_ptr: IntArray, label: IntArray, weight: Any, proba: Any, n_classes: int) -> FloatArray:
     """(I, K) summed weight of the labels that each item was given; a probabilistic label counts in parts."""
     n_items = item_ptr.size - 1
@@ -108,7 +108,7 @@ def votes(item_ptr: IntArray, label: IntArray, weight: Any, proba: Any, n_classe
     return out
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def agreement(
     item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, proba: Any, posterior: FloatArray, n: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -128,7 +128,7 @@ def agreement(
     return hits, total
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def present(values: IntArray, low: int, span: int) -> BoolArray:
     """(span,) which of the integers low … low + span − 1 occur."""
     seen = np.zeros(span, np.bool_)
@@ -137,7 +137,7 @@ def present(values: IntArray, low: int, span: int) -> BoolArray:
     return seen
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def look_up(values: IntArray, low: int, code: IntArray) -> IntArray:
     """Codes of integer names, through the table `code` that starts at the integer `low`."""
     out = np.empty(values.size, np.int32)

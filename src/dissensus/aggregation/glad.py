@@ -1,0 +1,245 @@
+"""GLAD (Whitehill et al. 2009): every annotator has an ability, every item a difficulty; a label is right by both.
+
+    z_i ~ Cat(π)      P(y_ij = z_i) = σ(α_j β_i), the wrong labels share the rest equally      β_i = exp(b_i)
+    α_j ~ N(1, s_α²)        b_i ~ N(0, s_b²)        π uniform, or ~ Dirichlet(1 + class_count)
+
+E step (the paper's, for K classes instead of two):
+    q_i(c) ∝ π_c Π_{j∈M_i} σ(α_j β_i)^[y_ij = c] ((1 − σ(α_j β_i)) / (K − 1))^[y_ij ≠ c]
+M step: raises the expected log posterior of α and b.
+
+| symbol | name | shape |
+|---|---|---|
+| q | posterior | (I, K) |
+| α | ability | (A,), below −log(K − 1)/β an annotator is worse than a guess |
+| b | easiness | (I,); `difficulty_` is 1/β = exp(−b), as in the paper: harder is larger, 1 is the prior's middle |
+| π | prior | (K,) |
+
+The paper climbs by gradient. Here the M step has closed forms: a parabola below the logistic function (see
+`kernels.glad`) is raised in every b, then in every α. Last, all α are multiplied and all β divided by the number that
+the priors like best, of which the labels know nothing; after that SQUAREM needs a quarter fewer passes. To ten digits
+of the objective it took 23 to 48 on six tables (s_α = s_b = 1), and SciPy's L-BFGS on the same objective 28 to 150
+evaluations, each like a pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus.aggregation.dawid_skene import Rows, hard_rows
+from dissensus.annotations import Annotations
+from dissensus.base import methods, reliability
+from dissensus.em import Accelerate, EMAggregator
+from dissensus.engines.local import Threads, balanced, thread_count
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.kernels import glad as kernels
+from dissensus.kernels import table as table_kernels
+
+MEAN_ABILITY = 1.0  # of the prior
+FARTHEST = 50.0  # a look ahead may not take |b| beyond this, where exp(b) would be of no use
+
+
+@dataclass(frozen=True)
+class Skills:
+    """The parameters: α (A,), b (I,) and π (K,)."""
+
+    ability: FloatArray
+    easiness: FloatArray
+    prior: FloatArray
+
+    def to_vector(self) -> FloatArray:
+        """α, b and log π, one after the other."""
+        return np.concatenate([self.ability, self.easiness, np.log(self.prior)])
+
+    def from_vector(self, vector: FloatArray) -> Self:
+        """The same, π normalised again."""
+        ability, easiness, log_prior = np.split(vector, np.cumsum([self.ability.size, self.easiness.size]))
+        prior = np.exp(log_prior - log_prior.max())
+        return type(self)(ability, np.clip(easiness, -FARTHEST, FARTHEST), prior / prior.sum())
+
+
+@methods.register(
+    "glad", summary="an ability per annotator and a difficulty per item, learnt with the truth by EM",
+    cite="Whitehill et al. 2009",
+)  # fmt: skip
+class GLAD(EMAggregator[Skills]):
+    """MAP GLAD for any number of classes.
+
+    Parameters
+    ----------
+    ability_sd, easiness_sd : float
+        Standard deviations of the priors of α (mean 1) and of b = log β (mean 0).
+    class_count : float, optional
+        Learn the shares of the classes, with this pseudo-count of each; None: all classes are equally likely.
+    max_iter, tol, accelerate, restarts
+        Passes over the data at most; stop when a pass gains less than `tol` of the objective; "squarem" or None;
+        number of starts (the first is the middle of the priors, the others near it), of which the best objective is
+        kept.
+    threads : int, optional
+        Threads for the passes; None for all cores.
+    seed : int or None
+    """
+
+    ability_: FloatArray
+    difficulty_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        ability_sd: float = 2.0,
+        easiness_sd: float = 0.5,
+        class_count: float | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        accelerate: Accelerate = "squarem",
+        restarts: int = 1,
+        threads: int | None = None,
+        seed: int | None = 0,
+    ):
+        self.ability_sd = ability_sd
+        self.easiness_sd = easiness_sd
+        self.class_count = class_count
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.restarts = restarts
+        self.threads = threads
+        self.seed = seed
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for keyword in ("ability_sd", "easiness_sd"):
+            if not 1e-6 <= getattr(self, keyword) <= 1e6:
+                raise BadParameter(f"{keyword} must lie between 1e-06 and 1e+06, got {getattr(self, keyword)}.")
+        if self.class_count is not None and not 1e-9 <= self.class_count < np.inf:
+            raise BadParameter(f"class_count must be at least 1e-09, or None, got {self.class_count}.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        rows = hard_rows(table)
+        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
+            sweep = Sweep(rows, pool, gold, 1 / self.ability_sd**2, 1 / self.easiness_sd**2)
+
+            def em_pass(params: Skills) -> tuple[float, Skills]:
+                evidence = sweep(params)
+                prior = params.prior
+                if self.class_count is not None:
+                    prior = (sweep.prior_counts + self.class_count) / (table.n_items + self.class_count * prior.size)
+                return evidence + self.log_penalty(params), Skills(*sweep.maximise(), prior)
+
+            params = self.run(em_pass, table, gold, on_step)
+            self.posterior_ = np.empty((table.n_items, table.n_classes))
+            final = sweep(params, self.posterior_) + self.log_penalty(params)
+        self.trace_ = np.append(self.trace_, final)  # the objective of what is returned
+        self.prior_, self.ability_ = params.prior, params.ability
+        self.difficulty_ = np.exp(-params.easiness)
+        hits, total = table_kernels.agreement(
+            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
+        )
+        self.reliability_ = reliability(hits, total)
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
+        params = Skills(everyone[known], self._easiness_of(table.items), self.prior_)
+        rows = hard_rows(table)
+        posterior = np.empty((table.n_items, table.n_classes))
+        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
+            Sweep(rows, pool, None, 1 / self.ability_sd**2, 1 / self.easiness_sd**2)(params, posterior)
+        return posterior
+
+    def _easiness_of(self, items: Names) -> FloatArray:
+        """(len(items),) b of the items that were fitted, 0 of new ones; names of another kind are new."""
+        try:
+            known = naming.match(items, self.items_, "items")
+        except DataError:
+            return np.zeros(items.size)
+        return np.append(-np.log(self.difficulty_), 0.0)[known]
+
+    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Skills:
+        """The middle of the priors, where the first E step is a vote; a random start is half a deviation from it."""
+        ability, easiness = np.full(table.n_annotators, MEAN_ABILITY), np.zeros(table.n_items)
+        if rng is not None:
+            ability += rng.normal(0, self.ability_sd / 2, ability.size)
+            easiness += rng.normal(0, self.easiness_sd / 2, easiness.size)
+        return Skills(ability, easiness, np.full(table.n_classes, 1 / table.n_classes))
+
+    # The readable form ------------------------------------------------------------------------------------------------
+
+    def log_votes(self, table: Annotations, params: Skills) -> FloatArray:
+        """(N, K) log P(label | class); of a probabilistic row, its mean under the row's distribution."""
+        x = (params.ability[table.annotator] * np.exp(params.easiness[table.item]))[:, None]  # (N, 1)
+        right, wrong = -np.logaddexp(0, -x), -np.logaddexp(0, x) - np.log(max(table.n_classes - 1, 1))
+        given = np.eye(table.n_classes)[table.label] if table.proba is None else table.proba
+        votes = given * right + (1 - given) * wrong
+        return np.asarray(votes if table.weight is None else votes * table.weight[:, None])
+
+    def log_prior(self, params: Skills) -> FloatArray:
+        """(K,) log π."""
+        return np.asarray(np.log(params.prior))
+
+    def log_penalty(self, params: Skills) -> float:
+        """Log densities of α, b and a learnt π, up to a constant."""
+        penalty = -0.5 * float(np.square((params.ability - MEAN_ABILITY) / self.ability_sd).sum())
+        penalty -= 0.5 * float(np.square(params.easiness / self.easiness_sd).sum())
+        return penalty + (self.class_count or 0.0) * float(np.log(params.prior).sum())
+
+
+class Sweep:
+    """One fused pass over the rows, in threads, under priors of these precisions."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        pool: Threads,
+        gold: IntArray | None,
+        ability_precision: float,
+        easiness_precision: float,
+    ):
+        self.rows, self.pool, self.gold = rows, pool, gold
+        self.ability_precision, self.easiness_precision = ability_precision, easiness_precision
+        self.items = balanced(rows.item_ptr, pool.threads)
+
+    def __call__(self, params: Skills, posterior: FloatArray | None = None) -> float:
+        """Log evidence at `params`; leaves the next b, the sums of the next α and those of the posterior."""
+        rows, parts, A = self.rows, len(self.items), params.ability.size
+        easiness = np.empty_like(params.easiness)
+        pull, curvature = np.zeros((parts, A)), np.zeros((parts, A))
+        prior_counts = np.zeros((parts, params.prior.size))
+        log_prior = np.log(params.prior)
+        evidence = self.pool.map(
+            lambda part, start, stop: float(
+                kernels.walk(
+                    start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
+                    params.easiness, log_prior, self.easiness_precision, self.gold, easiness, pull[part],
+                    curvature[part], prior_counts[part], posterior,
+                )
+            ),
+            self.items,
+        )  # fmt: skip
+        self.easiness, self.pull, self.curvature = easiness, pull.sum(axis=0), curvature.sum(axis=0)
+        self.prior_counts = prior_counts.sum(axis=0)
+        return sum(evidence)
+
+    def maximise(self) -> tuple[FloatArray, FloatArray]:
+        """α and b of the next pass."""
+        ability = (self.pull + self.ability_precision * MEAN_ABILITY) / (self.curvature + self.ability_precision)
+        return self._balance(ability, self.easiness)
+
+    def _balance(self, ability: FloatArray, easiness: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """α·eᵗ and b − t, with the t that the priors like best: the labels only know α_j β_i.
+
+        Annotators and items without labels stay at the middle of the priors.
+        """
+        busy, labelled = self.curvature > 0, np.diff(self.rows.item_ptr) > 0
+        tau, a, b = self.ability_precision, ability[busy], easiness[labelled]
+        if not a.size:
+            return ability, easiness
+        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `climb` climbs
+        middle = float(b.mean())
+        slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
+        square = tau * float(a @ a) * np.exp(2 * middle)
+        t = middle + kernels.climb(slope, square, self.easiness_precision * b.size, -middle)
+        return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)

@@ -1,0 +1,243 @@
+"""Dawid-Skene whose annotators share a learnt prior: what is normal here is learnt from everyone.
+
+    α_c: what rows of confusion matrices look like in this crowd      Θ_j[c, :] ~ Dirichlet(α_c)
+    z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])
+
+An annotator with three labels is close to the crowd's average, one with three hundred is itself. A point estimate of Θ
+would not do: the most probable crowd is one in which all are alike. So Θ_j keeps a distribution, Dirichlet(γ_j), and
+the bound on the log evidence (variational Bayes) is raised in π, γ and α (empirical Bayes) in turn:
+
+E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),      E log Θ_j[c, l] = ψ(γ_j[c, l]) − ψ(Σ_l γ_j[c, l])
+M step  γ_j[c, l] = α_c[l] + Σ_{i: y_ij = l} q_i(c)          π_c ∝ b + Σ_i q_i(c)
+        ψ(α_c[l]) = ψ(Σ_l α_c[l]) + mean_j E log Θ_j[c, l]    (fixed point, Minka 2000, with n0 more annotators like
+                                                              those that `dawid-skene` expects)
+bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij]) − Σ_jc KL(Dir(γ_jc) ‖ Dir(α_c)) + log p(π) + log p(α)
+
+What is returned as posterior takes the mean of each Θ_j, which is the chance of the label that was seen; exp(E log Θ)
+is smaller where little is known, and made the posterior far too sure (log loss on labelme 1.77 against 1.04).
+
+The model is Paun et al.'s hierarchical Dawid-Skene (2018) with Dirichlet instead of logit-normal rows. Inside, γ is
+(A, K, K) [annotator, given, true] and α (K, K) [given, true].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.aggregation.dawid_skene import (
+    Confusions,
+    DawidSkene,
+    Sweep,
+    hard_rows,
+    score,
+    soft_counts,
+    start_counts,
+    with_unseen,
+)
+from dissensus.annotations import Annotations
+from dissensus.base import methods, reliability
+from dissensus.em import Accelerate, EMAggregator
+from dissensus.engines.local import Threads, thread_count
+from dissensus.exceptions import BadParameter
+
+LEAST = 0.05  # smallest α: ψ(0.05) = −20.5, so that exp(E log Θ) stays above 1e-18, see kernels.confusion
+FIXED_POINTS = 5  # steps of the fixed point in one M step
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The parameters: π (K,), γ (A, K, K) [annotator, given, true], α (K, K) [given, true]."""
+
+    prior: FloatArray
+    concentration: FloatArray
+    population: FloatArray
+
+    def to_vector(self) -> FloatArray:
+        """Logarithms: all are positive."""
+        return np.asarray(np.log(np.concatenate([part.reshape(-1) for part in self._parts()])))
+
+    def from_vector(self, vector: FloatArray) -> Self:
+        """Back from logarithms, π normalised again."""
+        K, A = self.prior.size, self.concentration.shape[0]
+        prior, rest, population = np.split(np.exp(np.clip(vector, -40, 40)), [K, K + A * K * K])
+        return type(self)(
+            prior / prior.sum(),
+            np.maximum(rest, LEAST).reshape(self.concentration.shape),
+            np.maximum(population, LEAST).reshape(K, K),
+        )
+
+    def _parts(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.prior, self.concentration, self.population
+
+
+@methods.register(
+    "hierarchical-dawid-skene",
+    summary="confusion matrices that share a prior learnt from the whole crowd",
+    cite="Paun et al. 2018",
+)
+class HierarchicalDawidSkene(EMAggregator[Crowd]):
+    """Variational Dawid-Skene with a learnt prior over confusion matrices.
+
+    Parameters
+    ----------
+    known : float
+        Weight, in annotators, of what `dawid-skene` expects beside what the crowd itself shows.
+    class_count : float
+        Pseudo-count of every class in the prior.
+    max_iter, tol, accelerate, restarts, threads, seed
+        As in `dawid-skene`.
+    """
+
+    def __init__(
+        self,
+        *,
+        known: float = 2.0,
+        class_count: float = 1.0,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        accelerate: Accelerate = "squarem",
+        restarts: int = 1,
+        threads: int | None = None,
+        seed: int | None = 0,
+    ):
+        self.known = known
+        self.class_count = class_count
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.restarts = restarts
+        self.threads = threads
+        self.seed = seed
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for keyword in ("known", "class_count"):
+            if not 1e-9 <= getattr(self, keyword) < np.inf:
+                raise BadParameter(f"{keyword} must be at least 1e-09, got {getattr(self, keyword)}.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        rows = hard_rows(table)
+        nothing = np.zeros((table.n_classes, table.n_classes))
+        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
+            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, "float64", gold)
+
+            def bound(params: Crowd) -> float:
+                evidence = sweep(Confusions(params.prior, np.exp(expected_log(params.concentration))), nothing)
+                return evidence + self.log_penalty(params)
+
+            def em_pass(params: Crowd) -> tuple[float, Crowd]:
+                objective = bound(params)
+                return objective, self._maximise(sweep.counts(), sweep.prior_counts, params.population)
+
+            params = self.run(em_pass, table, gold, on_step)
+            self.trace_ = np.append(self.trace_, bound(params))  # the objective of what is returned
+            gamma = params.concentration
+            self.posterior_ = np.empty((table.n_items, table.n_classes))
+            sweep(Confusions(params.prior, gamma / gamma.sum(axis=1, keepdims=True)), nothing, self.posterior_)
+            counts = sweep.counts()
+        self.prior_ = params.prior
+        self.concentration_ = np.ascontiguousarray(gamma.transpose(0, 2, 1))  # [annotator, true, given]
+        self.confusion_ = self.concentration_ / self.concentration_.sum(axis=2, keepdims=True)
+        self.population_ = np.ascontiguousarray(params.population.T)  # [true, given]
+        self.reliability_ = reliability(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        unseen = self.population_ / self.population_.sum(axis=1, keepdims=True)
+        return score(table, self.prior_, with_unseen(self.confusion_, unseen, known), self.threads, "float64")
+
+    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Crowd:
+        """As `dawid-skene` starts, and with the population that it expects."""
+        return self._maximise(*start_counts(table, gold, rng), expected_population(table.n_classes))
+
+    def _maximise(self, counts: FloatArray, prior_counts: FloatArray, population: FloatArray) -> Crowd:
+        """γ, π and α in turn, each raising the bound."""
+        concentration = counts + population
+        prior = prior_counts + self.class_count
+        logs = expected_log(concentration).sum(axis=0)
+        return Crowd(prior / prior.sum(), concentration, self._fit_population(logs, counts.shape[0], population))
+
+    def _fit_population(self, logs: FloatArray, n_annotators: int, population: FloatArray) -> FloatArray:
+        """α (K, K) [given, true] from Σ_j E log Θ_j; what does not raise the bound is not taken."""
+        from scipy.special import psi
+
+        weight = n_annotators + self.known
+        mean = (logs + self.known * _expected_logs(population.shape[0])) / weight
+        best = population
+        for _ in range(FIXED_POINTS):
+            new = np.maximum(_inverse_psi(psi(best.sum(axis=0)) + mean), LEAST)
+            # column by column: each class has its own α
+            better = _dirichlet_fit(new, mean) > _dirichlet_fit(best, mean)
+            best = np.where(better, new, best)
+        return np.asarray(best)
+
+    # The readable form ------------------------------------------------------------------------------------------------
+
+    def m_step(self, table: Annotations, posterior: FloatArray, population: FloatArray | None = None) -> Crowd:
+        """The M step from a posterior (I, K) and the α before it."""
+        before = expected_population(table.n_classes) if population is None else population
+        return self._maximise(soft_counts(table, posterior), posterior.sum(axis=0), before)
+
+    def log_votes(self, table: Annotations, params: Crowd) -> FloatArray:
+        """(N, K) E log Θ_j[c, y]; of a probabilistic row, its mean under the row's distribution."""
+        logs = expected_log(params.concentration)
+        votes = logs[table.annotator, table.label]
+        if table.proba is not None:
+            votes = np.einsum("ny,nyk->nk", table.proba, logs[table.annotator])
+        return np.asarray(votes if table.weight is None else votes * table.weight[:, None])
+
+    def log_prior(self, params: Crowd) -> FloatArray:
+        """(K,) log π."""
+        return np.asarray(np.log(params.prior))
+
+    def log_penalty(self, params: Crowd) -> float:
+        """Minus the divergences of γ from α, and the log priors of π and α, up to a constant."""
+        gamma, alpha = params.concentration, params.population
+        logs = expected_log(gamma)
+        divergence = _log_normaliser(alpha).sum() * gamma.shape[0] - _log_normaliser(gamma).sum()
+        divergence += ((gamma - alpha) * logs).sum()
+        known = ((alpha - 1) * _expected_logs(alpha.shape[0])).sum() - _log_normaliser(alpha).sum()
+        return float(self.known * known - divergence + self.class_count * np.log(params.prior).sum())
+
+
+def expected_log(concentration: FloatArray) -> FloatArray:
+    """E log Θ under Dirichlet(γ): the same shape as γ (A, K, K) [annotator, given, true]."""
+    from scipy.special import psi
+
+    return np.asarray(psi(concentration) - psi(concentration.sum(axis=1, keepdims=True)))
+
+
+def expected_population(n_classes: int) -> FloatArray:
+    """(K, K) [given, true] the α that stands for `dawid-skene`'s own prior."""
+    return np.asarray(np.maximum(DawidSkene().pseudo(n_classes), LEAST))
+
+
+def _expected_logs(n_classes: int) -> FloatArray:
+    """(K, K) E log Θ of an annotator as `dawid-skene` expects it."""
+    return np.asarray(expected_log(expected_population(n_classes)[None])[0])
+
+
+def _log_normaliser(concentration: FloatArray) -> Any:
+    """Log of the Dirichlet's normaliser, Σ log Γ(γ_l) − log Γ(Σ γ_l), over the axis of given labels."""
+    from scipy.special import gammaln
+
+    given = concentration.ndim - 2
+    return gammaln(concentration).sum(axis=given) - gammaln(concentration.sum(axis=given))
+
+
+def _dirichlet_fit(alpha: FloatArray, mean: FloatArray) -> Any:
+    """(K,) mean log density, per class, of rows whose mean logarithms are `mean` (K, K) [given, true]."""
+    return ((alpha - 1) * mean).sum(axis=0) - _log_normaliser(alpha)
+
+
+def _inverse_psi(value: FloatArray) -> FloatArray:
+    """ψ⁻¹ by Newton's method from Minka's start (2000, appendix C)."""
+    from scipy.special import polygamma, psi
+
+    x = np.where(value >= -2.22, np.exp(value) + 0.5, -1 / np.minimum(value - psi(1.0), -1))
+    for _ in range(5):
+        x = x - (psi(x) - value) / polygamma(1, x)
+    return np.asarray(x)

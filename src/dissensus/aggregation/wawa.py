@@ -1,0 +1,98 @@
+"""Wawa, worker agreement with aggregate: an annotator's vote weighs as much as it agrees with the majority.
+
+    m_i(c) = 1/T_i for the T_i classes with the most votes of item i, 0 for the others; known classes: 1
+    s_j    = Σ_{rows of j} w m_i(y) / Σ_{rows of j} w
+    q_i(c) = Σ_{rows of i with y = c} w s_j / Σ_{rows of i} w s_j
+
+| symbol | name | shape |
+|---|---|---|
+| m | outcome of the vote | (I, K), never made |
+| s | skill | (A,) |
+| w | weight of a row | (N,), 1 where the table has none |
+| q | posterior | (I, K) |
+
+Tied classes share the outcome: s is the agreement expected of a fair draw, and neither names nor order decide. A
+probabilistic row counts in parts, as one row per class.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.aggregation.dawid_skene import Rows, hard_rows
+from dissensus.aggregation.majority_vote import MajorityVote
+from dissensus.annotations import Annotations
+from dissensus.base import TIE, methods, reliability
+from dissensus.kernels import vote as kernels
+
+
+@methods.register(
+    "wawa", summary="a vote weighs as much as its annotator agrees with the majority", cite="Ustalov et al. 2024"
+)
+class Wawa(MajorityVote):
+    """Majority vote, then once more with every annotator weighed by its agreement with the first.
+
+    >>> table = Annotations.from_arrays([1, 1, 1, 2, 2, 2, 3, 3], [1, 2, 3, 1, 2, 3, 2, 3], list("aabaabab"))
+    >>> Wawa().fit(table).skill_.round(2)
+    array([1.  , 0.83, 0.17])
+    """
+
+    skill_: FloatArray
+    population_skill_: float
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        vote = SkilledVote(table, gold)
+        skill = vote.agreement(vote.hits(np.ones(table.n_annotators)))
+        self._conclude(vote, skill)
+        self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
+        on_step(1, float("nan"))
+
+    def _conclude(self, vote: SkilledVote, skill: FloatArray) -> FloatArray:
+        """Set the results that follow from the skills; returns the agreement with the last vote, (A,) summed weight."""
+        votes = np.empty((vote.rows.item_ptr.size - 1, vote.n_classes))
+        hits = vote.hits(skill, votes)
+        total = float(votes.sum())
+        self.skill_ = skill
+        self.population_skill_ = vote.population(vote.total * skill)
+        self.prior_ = votes.sum(axis=0) / total if total > 0 else np.full(vote.n_classes, 1 / vote.n_classes)
+        self.posterior_ = self._shares(votes)
+        if vote.gold is not None:
+            known = vote.gold >= 0
+            self.posterior_[known] = np.eye(vote.n_classes)[vote.gold[known]]
+        self.reliability_ = reliability(hits, vote.total)
+        return hits
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        votes = np.empty((table.n_items, table.n_classes))
+        SkilledVote(table, None).hits(np.append(self.skill_, self.population_skill_)[known], votes)
+        return self._shares(votes)
+
+
+class SkilledVote:
+    """Votes over the rows of one table, again and again with other skills."""
+
+    def __init__(self, table: Annotations, gold: IntArray | None):
+        self.rows: Rows = hard_rows(table)
+        self.gold, self.n_classes = gold, table.n_classes
+        self.total: FloatArray = np.bincount(
+            self.rows.annotator, self.rows.weight, minlength=table.n_annotators
+        ).astype(float)  # (A,) weight of each annotator's labels
+
+    def hits(self, skill: FloatArray, votes: FloatArray | None = None) -> FloatArray:
+        """(A,) weight of each annotator's labels that agree with the vote; `votes` (I, K) gets its sums."""
+        rows = self.rows
+        return np.asarray(
+            kernels.skilled_vote(
+                rows.item_ptr, rows.annotator, rows.label, rows.weight, skill, self.gold, self.n_classes, TIE, votes
+            )
+        )
+
+    def agreement(self, hits: FloatArray) -> FloatArray:
+        """(A,) the share of each annotator's labels that agree; the population's for one without labels."""
+        own = self.total > 0
+        return np.where(own, hits / np.where(own, self.total, 1), self.population(hits))
+
+    def population(self, hits: FloatArray) -> float:
+        """The share of all labels that agree."""
+        return float(hits.sum() / max(self.total.sum(), np.finfo(float).tiny))

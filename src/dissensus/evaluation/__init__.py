@@ -1,0 +1,83 @@
+"""Metrics, agreement, calibration, intervals, significance: functions of arrays. SciPy is imported where it is used."""
+
+from dissensus.evaluation.agreement import (
+    agreement,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    percent_agreement,
+    ratings_per_item,
+)
+from dissensus.evaluation.calibration import (
+    ReliabilityCurve,
+    expected_calibration_error,
+    log_loss,
+    reliability_curve,
+)
+from dissensus.evaluation.hard import (
+    accuracy,
+    balanced_accuracy,
+    confusion_matrix,
+    expected_accuracy,
+    hard_scores,
+    macro_f1,
+    micro_f1,
+)
+from dissensus.evaluation.intervals import Estimate, bootstrap, bootstrap_sums
+from dissensus.evaluation.pairs import Pairs, cohen_kappa, cohen_kappas
+from dissensus.evaluation.significance import Difference, Test, mann_whitney, mcnemar, paired_bootstrap
+from dissensus.evaluation.soft import (
+    brier,
+    cross_entropy,
+    entropy,
+    entropy_correlation,
+    inverse_kl_divergence,
+    jensen_shannon,
+    kl_divergence,
+    manhattan,
+    soft_scores,
+    total_variation,
+    wasserstein,
+)
+
+__all__ = [
+    "Difference",
+    "Estimate",
+    "Pairs",
+    "ReliabilityCurve",
+    "Test",
+    "accuracy",
+    "agreement",
+    "balanced_accuracy",
+    "bootstrap",
+    "bootstrap_sums",
+    "brier",
+    "cohen_kappa",
+    "cohen_kappas",
+    "confusion_matrix",
+    "cross_entropy",
+    "entropy",
+    "entropy_correlation",
+    "expected_accuracy",
+    "expected_calibration_error",
+    "fleiss_kappa",
+    "gwet_ac1",
+    "hard_scores",
+    "inverse_kl_divergence",
+    "jensen_shannon",
+    "kl_divergence",
+    "krippendorff_alpha",
+    "log_loss",
+    "macro_f1",
+    "manhattan",
+    "mann_whitney",
+    "mcnemar",
+    "micro_f1",
+    "paired_bootstrap",
+    "percent_agreement",
+    "ratings_per_item",
+    "reliability_curve",
+    "soft_scores",
+    "total_variation",
+    "wasserstein",
+]

@@ -1,0 +1,204 @@
+"""How far annotators agree, beyond chance: percent, Krippendorff's α, Fleiss' κ, Gwet's AC1, with intervals.
+
+Any table will do: items with unequal numbers of labels, annotators who saw few items, repeated pairs, probabilistic
+labels. A rating is what one annotator says about one item: labels that repeat an item and annotator share one rating,
+so that nobody agrees with themselves; the votes of a table without annotator ids are a rating each. Everything is a
+function of sums over items, which the bootstrap resamples (`intervals`): an item is drawn with all its labels.
+
+Symbols: m_i ratings of item i, v_ic of them (in parts where shared) for class c; P_i the share of the pairs of ratings
+of item i that agree; Σ_i over items with a rating, Σ'_i over those with two or more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.annotations import Annotations
+from dissensus.evaluation._ratings import Ratings, Scale, places, statistics
+from dissensus.evaluation.intervals import Estimate, Statistic, Sums, sparse_sums
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.kernels.ratings import FIXED
+
+RATED, PAIRED, AGREE, PAIRS, SHARE, APART = range(FIXED)  # columns of the statistics
+
+
+def agreement(
+    table: Annotations,
+    *,
+    scale: Scale = "nominal",
+    values: Any = None,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int | None = 0,
+    on_step: OnStep | None = None,
+) -> dict[str, Estimate]:
+    """All coefficients from the same resamples: percent, krippendorff_alpha, fleiss_kappa, gwet_ac1.
+
+    Parameters
+    ----------
+    table : Annotations
+    scale : "nominal", "ordinal" or "interval"
+        Of Krippendorff's α; the others take classes as names without order.
+    values : (K,), optional
+        Where the classes lie: numbers on an interval scale (left out, the class names themselves), and whatever sorts
+        them on an ordinal one (left out, the order of `table.classes`).
+    level, resamples, seed, on_step
+        As in `bootstrap`. `resamples=0`: no intervals.
+
+    Returns
+    -------
+    dict of Estimate
+        NaN where undefined: a coefficient that corrects for chance is, where only one class was ever given.
+    """
+    sums = _sums(table, scale, values, resamples, seed, on_step)
+    K = table.n_classes
+    found = {
+        "percent": _percent(AGREE, PAIRS),
+        "krippendorff_alpha": _alpha(scale, places(table, scale, values)),
+        "fleiss_kappa": _beyond_chance(K, _chance_of_two),
+        "gwet_ac1": _beyond_chance(K, _chance_of_gwet),
+    }
+    return {name: sums.estimate(statistic, level) for name, statistic in found.items()}
+
+
+def percent_agreement(
+    table: Annotations, *, mean_over: Literal["pairs", "items"] = "pairs", level: float = 0.95, **bootstrap: Any
+) -> Estimate:
+    """How often two ratings of one item agree.
+
+    Over "pairs", all pairs of ratings count alike, so that an item with ten ratings has 45 times the weight of one with
+    two; over "items", Σ'_i P_i / Σ'_i 1, all items count alike, as in Fleiss' κ and Gwet's AC1. The same where all
+    items have equally many.
+    """
+    if mean_over not in ("pairs", "items"):
+        raise BadParameter(f"mean_over must be 'pairs' or 'items', got {mean_over!r}.")
+    statistic = _percent(AGREE, PAIRS) if mean_over == "pairs" else _percent(SHARE, PAIRED)
+    return _sums(table, "nominal", None, **bootstrap).estimate(statistic, level)
+
+
+def krippendorff_alpha(
+    table: Annotations, *, scale: Scale = "nominal", values: Any = None, level: float = 0.95, **bootstrap: Any
+) -> Estimate:
+    """Krippendorff's α = 1 − D_o / D_e, for any number of annotators and missing labels.
+
+    With n_c = Σ'_i v_ic, n = Σ_c n_c and δ² the squared distance of two classes (whether they differ; of their midranks
+    among all ratings; of their values):
+
+    D_o = (1/n) Σ'_i Σ_{pairs of ratings of i, both orders} δ² / (m_i − 1),   D_e = Σ_{c,k} n_c n_k δ²_ck / (n (n − 1))
+
+    (Krippendorff 2011, "Computing Krippendorff's alpha-reliability"). Items with one rating say nothing
+    and are left out. In a resample everything is computed anew, expected disagreement and midranks too.
+
+    Parameters
+    ----------
+    table, scale, values, level, **bootstrap
+        As in `agreement`.
+    """
+    sums = _sums(table, scale, values, **bootstrap)
+    return sums.estimate(_alpha(scale, places(table, scale, values)), level)
+
+
+def fleiss_kappa(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> Estimate:
+    """Fleiss' κ = (P − P_e) / (1 − P_e), P = mean of P_i, P_e = Σ_c p_c² with p_c the share of class c (Fleiss 1971).
+
+    Fleiss has equally many ratings of every item. Where they differ, this is Gwet's generalisation (2014, Handbook of
+    Inter-Rater Reliability, 4th ed.; his package irrCAC): P = Σ'_i P_i / Σ'_i 1 over the items with two ratings or
+    more, p_c = the mean over all rated items of v_ic / m_i, every item counting alike. With equal numbers it is Fleiss'
+    own.
+    """
+    return _sums(table, "nominal", None, **bootstrap).estimate(_beyond_chance(table.n_classes, _chance_of_two), level)
+
+
+def gwet_ac1(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> Estimate:
+    """Gwet's AC1 = (P − P_e) / (1 − P_e), P_e = Σ_c p_c (1 − p_c) / (K − 1); P, p_c as in `fleiss_kappa` (Gwet 2008).
+
+    K counts all classes of the table, also those that nobody gave. Unlike κ it does not collapse where nearly all
+    labels are of one class.
+    """
+    return _sums(table, "nominal", None, **bootstrap).estimate(_beyond_chance(table.n_classes, _chance_of_gwet), level)
+
+
+def ratings_per_item(table: Annotations) -> IntArray:
+    """(I,) how many annotators have labelled each item; in a table without annotator ids, how many votes it has."""
+    rows = Ratings.of(table)
+    return np.bincount(rows.item[rows.starts], minlength=table.n_items)
+
+
+def _sums(
+    table: Annotations,
+    scale: Scale,
+    values: Any,
+    resamples: int = 1000,
+    seed: int | None = 0,
+    on_step: OnStep | None = None,
+) -> Sums:
+    ptr, column, value, n_columns = statistics(table, scale, places(table, scale, values))
+    sums = sparse_sums(ptr, column, value, n_columns, resamples=0)
+    if sums.whole[PAIRED] == 0:
+        raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
+    rated = np.flatnonzero(np.diff(ptr))  # items without labels are not drawn
+    packed = np.append(0, ptr[rated + 1])
+    return sparse_sums(packed, column, value, n_columns, resamples=resamples, seed=seed, on_step=on_step)
+
+
+# From sums (B, S) to coefficients (B,) --------------------------------------------------------------------------------
+
+
+def _percent(part: int, of: int) -> Statistic:
+    return lambda sums: _ratio(sums[:, part], sums[:, of])
+
+
+def _beyond_chance(K: int, chance: Statistic) -> Statistic:
+    def statistic(sums: FloatArray) -> FloatArray:
+        observed = _ratio(sums[:, SHARE], sums[:, PAIRED])
+        expected = chance(sums[:, FIXED : FIXED + K] / sums[:, [RATED]])
+        return _ratio(observed - expected, 1 - expected)
+
+    return statistic
+
+
+def _chance_of_two(p: FloatArray) -> FloatArray:
+    """Two labels drawn from the shares p (B, K) agree."""
+    return np.asarray((p**2).sum(axis=1))
+
+
+def _chance_of_gwet(p: FloatArray) -> FloatArray:
+    if p.shape[1] < 2:
+        return np.ones(len(p))  # undefined
+    return np.asarray((p * (1 - p)).sum(axis=1) / (p.shape[1] - 1))
+
+
+def _alpha(scale: Scale, place: FloatArray) -> Statistic:
+    K = place.size
+
+    def statistic(sums: FloatArray) -> FloatArray:
+        counts = sums[:, FIXED + K : FIXED + 2 * K]  # (B, K)
+        n = counts.sum(axis=1)
+        if scale == "nominal":
+            observed, expected = sums[:, APART], n**2 - (counts**2).sum(axis=1)
+        elif scale == "interval":
+            observed, expected = sums[:, APART], _spread(counts, np.broadcast_to(place, counts.shape))
+        else:
+            rank = np.cumsum(counts, axis=1) - counts / 2  # midranks: δ of the ordinal scale is their difference
+            first, second = np.triu_indices(K, 1)
+            distance = (rank[:, first] - rank[:, second]) ** 2
+            observed, expected = (sums[:, FIXED + 2 * K :] * distance).sum(axis=1), _spread(counts, rank)
+        return 1 - _ratio((n - 1) * observed, expected)
+
+    return statistic
+
+
+def _spread(counts: FloatArray, place: FloatArray) -> FloatArray:
+    """(B,) Σ_{c,k} n_c n_k (x_c − x_k)² = 2 n Σ_c n_c (x_c − x̄)²."""
+    n = counts.sum(axis=1, keepdims=True)
+    mean = (counts * place).sum(axis=1, keepdims=True) / np.maximum(n, 1)
+    return np.asarray(2 * n[:, 0] * (counts * (place - mean) ** 2).sum(axis=1))
+
+
+def _ratio(part: FloatArray, of: FloatArray) -> FloatArray:
+    """`part` / `of`, NaN where `of` is zero (or as good as zero)."""
+    good = np.abs(of) > 1e-12
+    return np.where(good, part / np.where(good, of, 1), np.nan)

@@ -1,0 +1,107 @@
+"""Whether probabilities mean what they say: of the items predicted with 80 %, 80 % should be right.
+
+`gold` is known classes (I,) as codes, −1 where unknown, or the distribution of the votes (I, K); against votes, "right"
+is the share of the votes for the predicted class. Ties between predicted classes count as a fair draw would on average.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray
+from dissensus.evaluation._check import distributions, integers, known_codes, pair, whole
+from dissensus.evaluation.hard import hits, tied
+from dissensus.exceptions import BadParameter, DataError
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityCurve:
+    """Confidence against accuracy, bin by bin."""
+
+    edges: FloatArray  # (bins+1,) bin b holds confidences in (edges[b], edges[b+1]]
+    count: IntArray  # (bins,) items
+    confidence: FloatArray  # (bins,) mean probability of the predicted class; NaN where there is no item
+    accuracy: FloatArray  # (bins,) share that is right; NaN where there is no item
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: the gap between the two, averaged over items."""
+        some = self.count > 0
+        gap = np.abs(self.accuracy[some] - self.confidence[some])
+        return float((gap * self.count[some]).sum() / self.count.sum())  # Eq. 3, Guo et al. 2017
+
+
+def reliability_curve(
+    gold: Any, h: Any, *, bins: int = 15, equal: Literal["width", "mass"] = "width"
+) -> ReliabilityCurve:
+    """Confidence against accuracy of the predicted class in bins of confidence (Guo et al. 2017, section 2).
+
+    Parameters
+    ----------
+    gold : (I,) int or (I, K)
+        Known codes (−1 unknown), or the distribution of the votes.
+    h : (I, K)
+        Predicted distribution.
+    bins : int
+    equal : "width" or "mass"
+        Bins of one width on [0, 1], or (about) equally many items in each.
+    """
+    bins = whole(bins, "bins", 1)
+    confidence, right = _confidence(gold, h)
+    if equal == "width":
+        edges = np.linspace(0, 1, bins + 1)
+    elif equal == "mass":
+        edges = np.quantile(confidence, np.linspace(0, 1, bins + 1))
+    else:
+        raise BadParameter(f"equal must be 'width' or 'mass', got {equal!r}.")
+    at = np.searchsorted(edges[1:-1], confidence)
+    count = np.bincount(at, minlength=bins)
+    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
+        return ReliabilityCurve(
+            edges,
+            count,
+            np.bincount(at, confidence, bins) / count,
+            np.bincount(at, right, bins) / count,
+        )
+
+
+def expected_calibration_error(
+    gold: Any, h: Any, *, bins: int = 15, equal: Literal["width", "mass"] = "width"
+) -> float:
+    """Σ_b (items in b / items) |accuracy of b − confidence of b| (Guo et al. 2017, Eq. 3); see `reliability_curve`.
+
+    It is biased upwards where bins hold few items: compare methods on the same items with the same bins.
+    """
+    return reliability_curve(gold, h, bins=bins, equal=equal).error
+
+
+def log_loss(gold: Any, h: Any) -> float:
+    """Mean of −log h[gold] over the items with known gold; infinite where a gold class is given no probability."""
+    gold, h = integers(gold, "gold"), distributions(h, "h")
+    _same_length(gold, h)
+    keep = np.flatnonzero(gold >= 0)
+    gold, _, _ = known_codes(gold, np.maximum(gold, 0), h.shape[1])
+    with np.errstate(divide="ignore"):
+        return float(-np.log(h[keep, gold]).mean() + 0.0)  # no −0
+
+
+def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
+    """Of every item that counts: the probability of its predicted class, and whether (or how far) that is right."""
+    if np.ndim(gold) == 2:
+        y, h = pair(gold, h)
+        if len(h) == 0:
+            raise DataError("there are no items; calibration needs some.")
+        best = tied(h)
+        return h.max(axis=1), (y * best).sum(axis=1) / best.sum(axis=1)
+    gold, h = integers(gold, "gold"), distributions(h, "h")
+    _same_length(gold, h)
+    right = hits(gold, h)
+    return h[gold >= 0].max(axis=1), right
+
+
+def _same_length(gold: IntArray, h: FloatArray) -> None:
+    if gold.size != len(h):
+        raise DataError(f"gold has {gold.size:,} items, h has {len(h):,}; they must be equally many.")

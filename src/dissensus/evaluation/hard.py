@@ -1,0 +1,123 @@
+"""Predicted classes against known ones. Codes in, numbers out; items whose gold is −1 are unknown and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray
+from dissensus.evaluation._check import distributions, integers, known_codes
+from dissensus.exceptions import DataError
+
+TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
+
+
+def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) -> IntArray:
+    """(K, K) how many items of each gold class (row) were predicted as each class (column).
+
+    Parameters
+    ----------
+    gold : (I,) int
+        Class codes; −1 where unknown.
+    predicted : (I,) int
+        Class codes.
+    n_classes : int, optional
+        K; left out, one more than the largest code.
+
+    >>> confusion_matrix([0, 1, 1, -1], [0, 1, 0, 1])
+    array([[1, 0],
+           [1, 1]])
+    """
+    gold, predicted, K = known_codes(gold, predicted, n_classes)
+    return np.bincount(gold * K + predicted, minlength=K * K).reshape(K, K)
+
+
+def accuracy(gold: Any, predicted: Any) -> float:
+    """Share of the items with known gold whose prediction is right."""
+    gold, predicted, _ = known_codes(gold, predicted)
+    return float((gold == predicted).mean())
+
+
+def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
+    """Accuracy that breaking ties by a fair draw has on average.
+
+    An item whose gold is among t equally probable best classes counts 1/t. Taking the lowest class instead favours it:
+    majority vote on a set with an even number of votes per item can look points better or worse than it is.
+
+    Parameters
+    ----------
+    gold : (I,) int
+        Class codes; −1 where unknown.
+    posterior : (I, K)
+        Probabilities, or votes as shares.
+    tie : float
+        Classes within this share of the largest are tied with it.
+    """
+    return float(hits(gold, posterior, tie).mean())
+
+
+def hits(gold: Any, posterior: Any, tie: float = TIE) -> FloatArray:
+    """(known items,) the chance that the best class is right when ties are drawn fairly."""
+    gold, posterior = integers(gold, "gold"), distributions(posterior, "posterior")
+    if gold.size != len(posterior):
+        raise DataError(f"gold has {gold.size:,} items, posterior has {len(posterior):,}; they must be equally many.")
+    keep = np.flatnonzero(gold >= 0)
+    gold, _, _ = known_codes(gold, np.maximum(gold, 0), posterior.shape[1])
+    best = tied(posterior[keep], tie)
+    return np.asarray(best[np.arange(keep.size), gold] / best.sum(axis=1))
+
+
+def tied(posterior: FloatArray, tie: float = TIE) -> Any:
+    """(I, K) bool: the classes that share the largest probability."""
+    return posterior >= posterior.max(axis=1, keepdims=True) * (1 - tie)
+
+
+def balanced_accuracy(gold: Any, predicted: Any) -> float:
+    """Mean over the gold classes of the share of each that is found (recall)."""
+    counts = confusion_matrix(gold, predicted)
+    total = counts.sum(axis=1)
+    return float((counts.diagonal()[total > 0] / total[total > 0]).mean())
+
+
+def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
+    """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
+
+    The classes are those that occur in gold or prediction, or the codes given in `classes`; one that is given and never
+    occurs counts 0, as in scikit-learn.
+    """
+    true, wrong = _outcomes(gold, predicted, classes)
+    occurs = (true + wrong > 0) if classes is None else np.ones(true.size, bool)
+    return float((2 * true[occurs] / np.maximum(2 * true + wrong, 1)[occurs]).mean())
+
+
+def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
+    """F1 of the summed counts. Over all classes it equals accuracy; leave one out (as "none") with `classes`."""
+    true, wrong = _outcomes(gold, predicted, classes)
+    return float(2 * true.sum() / max(2 * true.sum() + wrong.sum(), 1))
+
+
+def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
+    """All of the above that need no posterior, by name."""
+    return {
+        "accuracy": accuracy(gold, predicted),
+        "balanced_accuracy": balanced_accuracy(gold, predicted),
+        "macro_f1": macro_f1(gold, predicted),
+        "micro_f1": micro_f1(gold, predicted),
+    }
+
+
+def _outcomes(gold: Any, predicted: Any, classes: Sequence[int] | None) -> tuple[IntArray, IntArray]:
+    """True positives, and false positives plus false negatives, per class."""
+    if classes is None:
+        counts = confusion_matrix(gold, predicted)
+        chosen = np.arange(len(counts))
+    else:
+        chosen = integers(classes, "classes")
+        if chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size < chosen.size:
+            raise DataError(f"classes must be different class codes, at least one; got {list(classes)}.")
+        _, _, K = known_codes(gold, predicted)
+        counts = confusion_matrix(gold, predicted, max(K, int(chosen.max()) + 1))
+    true = counts.diagonal()
+    return true[chosen], (counts.sum(axis=0) + counts.sum(axis=1) - 2 * true)[chosen]

@@ -1,0 +1,168 @@
+"""Intervals by bootstrap over items (Efron & Tibshirani 1993), for every number that is a function of sums over items.
+
+A mean, a ratio or an agreement coefficient needs of every item only a few statistics, and of a resample only their
+sums. So a resample costs one pass over the items, and many statistics share the same resamples: see `kernels.resample`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.evaluation._check import whole
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.kernels.resample import BLOCK, LANES, add_sums
+
+Statistic = Callable[[FloatArray], FloatArray]
+"""From sums over items (B, S) to one number per row (B,)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval; NaN where it is undefined, or where no interval was asked for."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({100 * self.level:g} % interval {self.low:.3f} to {self.high:.3f})"
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums of S statistics over all items, and over the items of each of B resamples."""
+
+    whole: FloatArray  # (S,)
+    resampled: FloatArray  # (B, S)
+
+    def estimate(self, statistic: Statistic, level: float = 0.95) -> Estimate:
+        """`statistic` of the sums, with the percentile interval. Resamples where it is undefined (NaN) are left out."""
+        value = float(statistic(self.whole[None, :])[0])
+        return percentile_interval(value, statistic(self.resampled), level)
+
+
+def bootstrap(
+    stats: Any,
+    statistic: Statistic | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int | None = 0,
+    on_step: OnStep | None = None,
+) -> Estimate:
+    """A function of sums over items, with its percentile interval by bootstrap over items.
+
+    Parameters
+    ----------
+    stats : (I,) or (I, S)
+        Statistics of each item.
+    statistic : callable, optional
+        From sums (B, S) to numbers (B,), such as `lambda s: s[:, 0] / s[:, 1]`. Left out: the mean of (I,) stats.
+    level : float
+        Share of the resamples inside the interval.
+    resamples : int
+        B; 0 for no interval.
+    seed : int or None
+        The same seed gives the same interval, whatever the number of threads.
+    on_step : callable, optional
+        Called with (resamples done, NaN).
+
+    >>> right = np.repeat([1, 0], [80, 20])
+    >>> print(bootstrap(right))
+    0.800 (95 % interval 0.720 to 0.880)
+    """
+    table = np.asarray(stats)
+    if statistic is None:
+        if table.ndim != 1:
+            raise BadParameter(f"stats of shape {table.shape} need a statistic that makes one number of their sums.")
+        n = table.size
+        statistic = lambda sums: sums[:, 0] / n  # noqa: E731 - the default of an argument
+    return bootstrap_sums(table, resamples=resamples, seed=seed, on_step=on_step).estimate(statistic, level)
+
+
+def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
+    """Sums of (I,) or (I, S) statistics over all items and over resamples, for several numbers from the same draws."""
+    table = np.asarray(stats)
+    if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
+        raise DataError(f"stats must be numbers, one row per item; got {table.dtype} of shape {table.shape}.")
+    if len(table) == 0:
+        raise DataError("there are no items to resample.")
+    table = table.astype(np.float64).reshape(len(table), -1)
+    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if bad.size:
+        raise DataError(
+            f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
+        )
+    I, S = table.shape
+    return sparse_sums(
+        np.arange(I + 1) * S, np.tile(np.arange(S, dtype=np.int32), I), table.reshape(-1), S,
+        resamples=resamples, seed=seed, on_step=on_step,
+    )  # fmt: skip
+
+
+def sparse_sums(
+    ptr: IntArray,
+    column: IntArray,
+    value: FloatArray,
+    n_columns: int,
+    *,
+    resamples: int = 1000,
+    seed: int | None = 0,
+    on_step: OnStep | None = None,
+) -> Sums:
+    """The same for statistics in sparse rows: item i has value[j] in column[j] for j in ptr[i] … ptr[i+1] − 1."""
+    resamples = whole(resamples, "resamples", 0)
+    seed = None if seed is None else whole(seed, "seed", 0)
+    total = np.bincount(column, value, n_columns).astype(np.float64)  # of no entries it would be integers
+    n_items, batches = ptr.size - 1, -(-resamples // LANES)
+    sizes = np.diff(np.append(np.arange(0, n_items, BLOCK), n_items))  # items of each block
+
+    def batch(child: np.random.SeedSequence) -> FloatArray:
+        """(S, LANES) sums of one batch of resamples; its own seed, so that threads cannot change it."""
+        sums = np.zeros((n_columns, LANES))
+        of_blocks, of_items = child.spawn(2)
+        drawn = np.random.default_rng(of_blocks).multinomial(n_items, sizes / n_items, size=LANES)
+        add_sums(ptr, column, value, drawn, of_items.generate_state(LANES, np.uint64), sums)
+        return sums
+
+    parts = []
+    for done, sums in enumerate(_in_threads(batch, np.random.SeedSequence(seed).spawn(batches)), 1):
+        parts.append(sums)
+        if on_step is not None:
+            on_step(min(done * LANES, resamples), float("nan"))
+    resampled = np.concatenate(parts, axis=1).T[:resamples] if parts else np.empty((0, n_columns))
+    return Sums(total, np.ascontiguousarray(resampled))
+
+
+def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Estimate:
+    """`value` with the quantiles of its resampled values (B,) that hold the share `level`; NaNs are left out."""
+    if not 0 < level < 1:
+        raise BadParameter(f"level must be between 0 and 1, got {level}.")
+    known = np.asarray(resampled)[~np.isnan(resampled)]
+    if known.size == 0 or np.isnan(value):
+        return Estimate(value, float("nan"), float("nan"), level)
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(value, float(low), float(high), level)
+
+
+def _in_threads(
+    work: Callable[[np.random.SeedSequence], FloatArray], seeds: list[np.random.SeedSequence]
+) -> Iterator[FloatArray]:
+    """Results in order, computed on as many processors as this process may use."""
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads == 1 or len(seeds) < 2:
+        yield from map(work, seeds)
+        return
+    pool = ThreadPoolExecutor(min(threads, len(seeds)))
+    try:
+        yield from pool.map(work, seeds)
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest

@@ -1,0 +1,163 @@
+"""Who agrees with whom: Cohen's κ of pairs of annotators over the items that both have labelled.
+
+Of a pair only sums over its shared items are kept, and only while they are needed: no annotators × annotators and no
+items × annotators array is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus.annotations import Annotations
+from dissensus.evaluation._check import whole
+from dissensus.evaluation._ratings import Ratings, places
+from dissensus.evaluation.intervals import Estimate, sparse_sums
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.kernels import ratings as kernels
+from dissensus.kernels import table as indexing
+
+Weights = Literal["none", "linear", "quadratic"]
+Z = 1.959963984540054  # 97.5 % of a standard normal distribution lie below
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of annotators that share enough items, sorted by name; one entry per pair in every array."""
+
+    first: Names  # (P,) annotator
+    second: Names  # (P,) annotator
+    shared: IntArray  # (P,) items that both have labelled
+    agreement: FloatArray  # (P,) share of those on which they agree
+    kappa: FloatArray  # (P,) NaN where both gave one and the same class throughout
+    low: FloatArray  # (P,) 95 % interval of kappa
+    high: FloatArray  # (P,)
+
+    def __len__(self) -> int:
+        return int(self.first.size)
+
+
+def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "none", values: Any = None) -> Pairs:
+    """Cohen's κ of all pairs of annotators that share at least `least` items.
+
+    κ = 1 − D / E (Cohen 1960; with weights Cohen 1968): D the mean disagreement over shared items, E what it would be
+    if each annotator kept their own shares of the classes but labelled at random. Disagreement is 0 or 1, or with
+    weights the distance of the classes or its square.
+
+    The interval is Wilson's (1927) for the agreement 1 − D, carried over to κ at the E that was found. It needs no
+    resampling, however many pairs there are, and unlike a bootstrap it is not of width zero for two annotators who
+    agreed on all of twenty items. `cohen_kappa` bootstraps one pair.
+
+    Parameters
+    ----------
+    table : Annotations
+    least : int
+        Items that a pair must share.
+    weights : "none", "linear" or "quadratic"
+    values : (K,), optional
+        Where the classes lie, for weights; left out, 0, 1, …, K − 1.
+    """
+    least = whole(least, "least", 1)
+    distance = _distance(table, weights, values)
+    if table.n_annotators < 2:
+        raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
+    rows = Ratings.of(table)
+    annotator_ptr = indexing.offsets(rows.annotator, table.n_annotators)
+    by_annotator = indexing.group(rows.annotator, annotator_ptr)
+    where = (rows.item_ptr, rows.item, rows.annotator)
+    starts = rows.starts
+    kept = kernels.shared_items(*where, starts, annotator_ptr, by_annotator, least)
+    pair_ptr = np.append(0, np.cumsum(kept))
+    second, sums = np.empty(pair_ptr[-1], np.int64), np.zeros((pair_ptr[-1], 5))
+    kernels.pair_sums(
+        *where, rows.label, rows.share, starts, annotator_ptr, by_annotator, distance, least, pair_ptr, second, sums
+    )
+    shared, same, apart, squares, chance = sums.T
+    low, high = _wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
+    return Pairs(
+        table.annotators[np.repeat(np.arange(table.n_annotators), kept)],
+        table.annotators[second],
+        shared.astype(np.int64),
+        same / shared,
+        _kappa(apart, chance),
+        np.maximum(_kappa((1 - low) * shared, chance), -1.0),
+        _kappa((1 - high) * shared, chance),
+    )
+
+
+def cohen_kappa(
+    table: Annotations,
+    first: Any,
+    second: Any,
+    *,
+    weights: Weights = "none",
+    values: Any = None,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int | None = 0,
+    on_step: OnStep | None = None,
+) -> Estimate:
+    """Cohen's κ of two annotators, by name, with an interval by bootstrap over the items that both have labelled."""
+    distance = _distance(table, weights, values)
+    part = table.select(annotators=[first, second])
+    if part.n_annotators < 2:
+        raise BadParameter(f"first and second are the same annotator, {naming.shown(first)}; give two.")
+    rows, K = Ratings.of(part), table.n_classes
+    mine, theirs = np.flatnonzero(rows.annotator == 0), np.flatnonzero(rows.annotator == 1)
+    start, stop = (np.searchsorted(rows.item[theirs], rows.item[mine], side) for side in ("left", "right"))
+    times = stop - start  # rows of the other on the same item
+    left = np.repeat(np.arange(mine.size), times)
+    right = start[left] + np.arange(left.size) - (np.cumsum(times) - times)[left]
+    if left.size == 0:
+        raise DataError(f"annotators {naming.shown(first)} and {naming.shown(second)} have no item in common.")
+    one, other = mine[left], theirs[right]
+    ptr = np.append(np.flatnonzero(np.diff(rows.item[one], prepend=-1)), one.size)  # entries of each shared item
+    cells, column = np.unique(
+        rows.label[one] * np.int64(K) + rows.label[other], return_inverse=True
+    )  # those that occur
+    share = rows.share[one] * rows.share[other]
+    sums = sparse_sums(ptr, column.astype(np.int32), share, cells.size, resamples=resamples, seed=seed, on_step=on_step)
+    of_first, of_second, apart = np.eye(K)[cells // K], np.eye(K)[cells % K], distance[cells // K, cells % K]
+
+    def statistic(counts: FloatArray) -> FloatArray:
+        chance = (counts @ of_first @ distance * (counts @ of_second)).sum(axis=1) / (ptr.size - 1)
+        return _kappa(counts @ apart, chance)
+
+    return sums.estimate(statistic, level)
+
+
+def _distance(table: Annotations, weights: Weights, values: Any) -> FloatArray:
+    """(K, K) how far two labels are apart, from 0 to 1."""
+    K = table.n_classes
+    place = places(table, "ordinal", values)  # from end to end 1
+    if weights == "none":
+        return 1 - np.eye(K)
+    apart = np.abs(place[:, None] - place[None, :])
+    if weights == "linear":
+        return np.asarray(apart)
+    if weights == "quadratic":
+        return np.asarray(apart**2)
+    raise BadParameter(f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}.")
+
+
+def _kappa(apart: FloatArray, chance: FloatArray) -> FloatArray:
+    """1 − D / E, NaN where E is 0."""
+    good = chance > 1e-12
+    return np.where(good, 1 - apart / np.where(good, chance, 1), np.nan)
+
+
+def _wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Bounds of the mean of n values from 0 to 1: Wilson's (1927) for a share that varies as much, which a share does.
+
+    The number of trials of that share is n m (1 − m) / variance: n itself where the values are 0 and 1.
+    """
+    spread = mean * (1 - mean)
+    varies = variance > 1e-9
+    trials = n * np.where(varies, np.maximum(spread / np.where(varies, variance, 1), 1), 1)
+    middle = (mean + Z**2 / (2 * trials)) / (1 + Z**2 / trials)
+    half = Z / (1 + Z**2 / trials) * np.sqrt(np.maximum(spread, 0) / trials + Z**2 / (4 * trials**2))
+    return middle - half, np.minimum(middle + half, 1.0)

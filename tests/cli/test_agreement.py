@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.tables import write_csv
+
+
+def rows(*labels: str) -> list[tuple[str, str, str]]:
+    """One item per argument, one annotator per letter; a dot is no label."""
+    return [(f"i{i}", f"w{a}", y) for i, item in enumerate(labels) for a, y in enumerate(item) if y != "."]
+
+
+def table(here, *labels, name="t.csv"):
+    return write_csv(here / name, ["item", "annotator", "label"], rows(*labels))
+
+
+def test_coefficients_intervals_and_a_sentence_are_shown(cli, labels):
+    import dissensus as dz
+    from dissensus.evaluation import agreement
+
+    result = cli("agreement", labels)
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = agreement(dz.read(labels))
+    for name in ("krippendorff_alpha", "fleiss_kappa", "gwet_ac1"):
+        assert f"{found[name].value:.3f}" in result.stdout
+        assert f"{found[name].low:.3f} to {found[name].high:.3f}" in result.stdout
+    for words in ("Krippendorff's α", "Fleiss' κ", "Gwet's AC1", "Two labels of an item agree", "Beyond chance (α)"):
+        assert words in result.stdout
+    assert "Who agrees" not in result.stdout
+
+
+def test_json_has_the_library_s_numbers(cli, labels):
+    import dissensus as dz
+    from dissensus.evaluation import agreement, cohen_kappas
+
+    parsed = json.loads(cli("agreement", labels, "--json", "--pairs", "--resamples", "99", "--seed", "3").stdout)
+    found = agreement(dz.read(labels), resamples=99, seed=3)
+    assert parsed["coefficients"] == {
+        name: {"value": one.value, "low": one.low, "high": one.high} for name, one in found.items()
+    }
+    assert (parsed["resamples"], parsed["seed"], parsed["items"], parsed["items_with_two_ratings"]) == (99, 3, 40, 40)
+    pairs = cohen_kappas(dz.read(labels))
+    assert len(parsed["pairs"]) == len(pairs) == 21
+    assert [pair["kappa"] for pair in parsed["pairs"]] == sorted(pairs.kappa.tolist(), reverse=True)
+
+
+def test_best_and_worst_pairs_are_shown(cli, labels):
+    text = cli("agreement", labels, "--pairs").stdout
+    table = text[text.index("Who agrees with whom") :]
+    assert "… 11 more" in table
+    kappas = [float(line.split()[-4]) for line in table.splitlines() if line.strip().startswith("w")]
+    assert len(kappas) == 10
+    assert kappas == sorted(kappas, reverse=True)
+    few = cli("agreement", labels, "--pairs", "--least", "41").stdout
+    assert "No two annotators share 41 items on which κ is defined; lower --least." in few
+
+
+def test_few_pairs_are_shown_once_each(cli, here):
+    path = table(here, *["aab", "bba", "abb"] * 5)
+    text = cli("agreement", path, "--pairs", "--least", "2").stdout
+    assert "more" not in text
+    assert text.count("w0  ") == 2
+
+
+def test_numbers_on_an_ordinal_scale_are_taken_in_their_order(cli, here):
+    write_csv(here / "n.csv", ["item", "annotator", "label"], [
+        (f"i{i}", f"w{a}", y) for i, item in enumerate([("2", "10"), ("9", "10"), ("2", "2"), ("10", "10")])
+        for a, y in enumerate(item)
+    ])  # fmt: skip
+    assert "Order of the classes: 2 < 9 < 10." in cli("agreement", "n.csv", "--scale", "ordinal").stdout
+    declared = cli("agreement", "n.csv", "--scale", "ordinal", "--classes", "9,10,2")
+    assert "Order of the classes: 9 < 10 < 2." in declared.stdout
+    import dissensus as dz
+    from dissensus.evaluation import krippendorff_alpha
+
+    for scale, order in (("ordinal", [2.0, 0.0, 1.0]), ("interval", [10.0, 2.0, 9.0])):
+        parsed = json.loads(cli("agreement", "n.csv", "--scale", scale, "--json").stdout)
+        expected = krippendorff_alpha(dz.read("n.csv"), scale=scale, values=order).value
+        assert parsed["coefficients"]["krippendorff_alpha"]["value"] == pytest.approx(expected)
+    parsed = json.loads(cli("agreement", "n.csv", "--scale", "ordinal", "--classes", "9,10,2", "--json").stdout)
+    assert parsed["classes"] == ["9", "10", "2"]
+    options = ("--scale", "interval", "--pairs", "--least", "2", "--json")
+    pairs = json.loads(cli("agreement", "n.csv", *options).stdout)["pairs"]
+    assert pairs == json.loads(cli("agreement", "n.csv", *options, "--classes", "9,10,2").stdout)["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["ab", "ba", "ab"] * 40, "worse than chance"),
+        (["aa", "ab", "bb", "ba"] * 20, "no better than chance"),
+        (["aa", "bb"] * 40, "good: 0.8 is what"),
+        (["aa", "bb", "aa", "bb", "aa", "bb", "aa", "bb", "aa", "ab"] * 40, "fair: above 0.667"),
+        (["aa", "bb", "aa", "bb", "aa", "ab"] * 6, "undecided"),
+        (["aa", "bb", "ab"] * 60, "better than chance, but below the 0.667"),
+        (["aa", "aa"], "Only one class was ever given"),
+    ],
+)
+def test_verdicts_follow_the_interval(cli, here, labels, words):
+    result = cli("agreement", table(here, *labels))
+    assert result.exit_code == 0
+    assert words in " ".join(result.stdout.split())
+
+
+def test_items_that_say_nothing_and_a_common_class_are_mentioned(cli, here):
+    path = table(here, *["aa"] * 90, *["ab"] * 5, *["ba"] * 5, "a.", ".b")
+    text = " ".join(cli("agreement", path).stdout.split())
+    assert "2 of 102 items were labelled by fewer than two annotators" in text
+    assert "AC1 is far above κ" in text
+
+
+def test_weights_are_warned_about_once(cli, here):
+    path = write_csv(here / "w.csv", ["item", "annotator", "label", "weight"], [
+        (*row, 1 + number % 2) for number, row in enumerate(rows(*["aab", "bba", "abb"] * 8))
+    ])  # fmt: skip
+    result = cli("agreement", path, "--pairs")
+    assert result.exit_code == 0
+    assert result.stderr.count("weights are not used") == 1
+
+
+def test_questions_are_answered_one_by_one(cli, questions):
+    text = cli("agreement", questions).stdout
+    assert text.index("question Tone") < text.index("question is it good") < text.index("question is it/good?")
+    parsed = json.loads(cli("agreement", questions, "--json").stdout)
+    assert set(parsed["questions"]) == {"Tone", "is it good", "is it/good?"}
+    assert all("krippendorff_alpha" in one["coefficients"] for one in parsed["questions"].values())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ((), 1, "no item of 2 has labels by two annotators; agreement cannot be measured."),
+        (("--scale", "interval"), 1, "class 'a' is no number, which an interval scale needs"),
+        (("--item", "nothing"), 1, "nothing"),
+    ],
+)
+def test_bad_data_are_one_sentence(cli, here, options, code, words):
+    result = cli("agreement", table(here, "a.", ".b"), *options)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_bad_usage_is_code_2(cli, labels):
+    for options in (("--scale", "ratio"), ("--resamples", "-1"), ("--least", "0"), ("--seed", "-1")):
+        assert cli("agreement", labels, *options).exit_code == 2
+
+
+def test_no_resamples_no_intervals(cli, labels):
+    result = cli("agreement", labels, "--resamples", "0")
+    assert result.exit_code == 0
+    assert " to " not in result.stdout[: result.stdout.index("Two labels of an item agree")]

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from dissensus import evaluation as ev
+from dissensus.exceptions import DataError
+
+
+@pytest.fixture(params=[(50, 3), (7, 11), (300, 2)])
+def codes(request):
+    """Gold with unknown entries and predictions; more classes than items once, and classes that never occur."""
+    I, K = request.param
+    rng = np.random.default_rng(I)
+    gold = rng.integers(-1, K, I)
+    predicted = np.where(rng.random(I) < 0.6, np.maximum(gold, 0), rng.integers(0, max(K - 1, 1), I))
+    return gold, predicted, K
+
+
+def test_scores_are_scikit_learn_s_over_the_known_items(codes):
+    gold, predicted, K = codes
+    g, p = gold[gold >= 0], predicted[gold >= 0]
+    assert ev.accuracy(gold, predicted) == pytest.approx(metrics.accuracy_score(g, p))
+    recalls = metrics.recall_score(g, p, labels=np.unique(g), average="macro")
+    assert ev.balanced_accuracy(gold, predicted) == pytest.approx(recalls)
+    assert ev.macro_f1(gold, predicted) == pytest.approx(metrics.f1_score(g, p, average="macro"))
+    assert ev.micro_f1(gold, predicted) == pytest.approx(metrics.f1_score(g, p, average="micro"))
+    expected = metrics.confusion_matrix(g, p, labels=range(K + 2))
+    assert ev.confusion_matrix(gold, predicted, K + 2).tolist() == expected.tolist()
+    assert set(ev.hard_scores(gold, predicted)) == {"accuracy", "balanced_accuracy", "macro_f1", "micro_f1"}
+
+
+@pytest.mark.parametrize("classes", [[1], [1, 0], [0, 2, 13]])
+def test_f1_over_chosen_classes_is_scikit_learn_s(codes, classes):
+    gold, predicted, _ = codes
+    g, p = gold[gold >= 0], predicted[gold >= 0]
+    for average, ours in (("macro", ev.macro_f1), ("micro", ev.micro_f1)):
+        theirs = metrics.f1_score(g, p, labels=classes, average=average, zero_division=0)
+        assert ours(gold, predicted, classes=classes) == pytest.approx(theirs)
+
+
+def test_ties_count_as_a_fair_draw_would_on_average():
+    posterior = [[0.4, 0.4, 0.2], [0.2, 0.4, 0.4], [1 / 3, 1 / 3, 1 / 3], [0.0, 1.0, 0.0], [0.9, 0.1, 0.0]]
+    gold = [0, 0, 2, 1, -1]
+    assert ev.expected_accuracy(gold, posterior) == pytest.approx((1 / 2 + 0 + 1 / 3 + 1) / 4)
+    rng = np.random.default_rng(0)  # by drawing
+    best = np.isclose(posterior, np.max(posterior, axis=1, keepdims=True))
+    drawn = np.where(best, rng.random((40_000, 5, 3)), 0).argmax(axis=2)[:, :4]
+    assert ev.expected_accuracy(gold, posterior) == pytest.approx((drawn == gold[:4]).mean(), abs=0.01)
+
+
+def test_a_nearly_tied_class_is_tied_and_a_less_probable_one_is_not():
+    third = 0.1 + 0.1 + 0.1  # not 0.3
+    assert ev.expected_accuracy([0], [[0.3, third, 0.4 - 1e-16]]) == 0
+    assert ev.expected_accuracy([0], [[0.5 - 1e-14, 0.5 + 1e-14]]) == 0.5
+    assert ev.expected_accuracy([0], [[0.49, 0.51]]) == 0
+    assert ev.expected_accuracy([0], [[0.49, 0.51]], tie=0.1) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "message"),
+    [
+        ([0, 1], [0, 1, 1], "gold has 2 items, predicted has 3; they must be equally many."),
+        ([-1, -1], [0, 1], "none of the 2 items has a known gold label"),
+        ([0, -2], [0, 1], "gold: item 1 has code -2; codes start at 0, and −1 is unknown."),
+        ([0, 1], [0, -1], "predicted: item 1 has code -1, but its gold is known; predict a class."),
+        ([0.5, 1.0], [0, 1], r"gold must be a vector of integer codes, got float64 of shape \(2,\)"),
+        ([[0, 1]], [0, 1], r"got int64 of shape \(1, 2\)"),
+    ],
+)
+def test_bad_codes_are_refused_in_one_sentence(gold, predicted, message):
+    with pytest.raises(DataError, match=message):
+        ev.accuracy(gold, predicted)
+
+
+def test_codes_beyond_the_classes_are_refused():
+    with pytest.raises(DataError, match="a code is 4, but codes of 3 classes run from 0 to 2"):
+        ev.confusion_matrix([0, 4], [0, 1], 3)
+    with pytest.raises(DataError, match="a code is 2, but codes of 2 classes"):
+        ev.expected_accuracy([2], [[0.5, 0.5]])
+    with pytest.raises(DataError, match="classes must be different class codes"):
+        ev.macro_f1([0], [0], classes=[1, 1])
+    with pytest.raises(DataError, match="gold has 2 items, posterior has 1"):
+        ev.expected_accuracy([0, 1], [[0.5, 0.5]])
+
+
+def test_an_unknown_item_may_be_predicted_as_anything():
+    assert ev.accuracy([0, -1], [0, -1]) == 1
