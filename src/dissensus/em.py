@@ -7,8 +7,9 @@ A method is its equations: `start`, `em_pass` and, as the readable form that tes
 two EM steps to θ1, θ2; with r = θ1 − θ0 and v = (θ2 − θ1) − r jump to θ' = θ0 + 2αr + α²v, α = ‖r‖/‖v‖. The pass at θ'
 tells its objective and its EM step at once, so a cycle costs two passes. Most problems are nearly done then. On the
 others further cycles alternate between long jumps and cleaning up after them; momentum, θ + 0.75 (θ − the EM step
-before it), gets there in two thirds of the passes (gimpel_pos, labelme, ner_mturk). Either way a look ahead whose
-objective is below the last known one is thrown away and the run goes on from the EM step: the objective never falls.
+before it), gets there in fewer passes (gimpel_pos 28 against 51, labelme 13 against 14, ner_mturk 25 against 35).
+Either way a look ahead whose objective is below the last known one is thrown away and the run goes on from the EM step:
+the objective never falls.
 """
 
 from __future__ import annotations

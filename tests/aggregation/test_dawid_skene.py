@@ -6,25 +6,13 @@ import warnings
 import numpy as np
 import pytest
 
+from aggregation.tables import KINDS, random_table
 from dissensus import Annotations, methods
 from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Sweep, hard_rows
 from dissensus.em import climb, e_step
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.simulate import simulate
-
-
-def random_table(
-    seed: int, n_items: int = 23, n_annotators: int = 7, n_classes: int = 4, n: int = 131, **extra
-) -> Annotations:
-    """Items of very unequal length, some empty, repeated pairs: sizes all different."""
-    rng = np.random.default_rng(seed)
-    item = rng.integers(0, n_items, n) * rng.integers(0, 2, n)  # item 0 gets about half of all rows
-    annotator, label = rng.integers(0, n_annotators, n), rng.integers(0, n_classes, n)
-    return Annotations.from_arrays(
-        item, annotator, None if "proba" in extra else label, classes=n_classes,
-        items=np.arange(n_items), annotators=np.arange(n_annotators), **{k: v(rng, n) for k, v in extra.items()},
-    )  # fmt: skip
 
 
 def random_params(seed: int, table: Annotations) -> Confusions:
@@ -61,14 +49,6 @@ def literal_pass(table: Annotations, params: Confusions, gold=None):
                 for y in range(K):
                     counts[table.annotator[row], y] += weight * shares[y] * posterior[i]
     return posterior, counts, evidence
-
-
-KINDS = {
-    "hard": {},
-    "weighted": {"weight": lambda rng, n: rng.uniform(0, 3, n)},
-    "probabilistic": {"proba": lambda rng, n: rng.dirichlet(np.ones(4), n)},
-    "both": {"weight": lambda rng, n: rng.uniform(0, 3, n), "proba": lambda rng, n: rng.dirichlet(np.ones(4), n)},
-}
 
 
 @pytest.mark.parametrize("threads", [1, 3])

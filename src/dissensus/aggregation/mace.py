@@ -148,7 +148,6 @@ class MACE(EMAggregator[Copied]):
                 return bound, self._maximise(sweep, params, beliefs)
 
             params = self.run(em_pass, table, gold, on_step)
-            self.n_iter_ = sweep.passes  # of all starts together, as they are reported
             self.trace_ = np.append(self.trace_, em_pass(params)[0])  # the bound of what is returned
             self.prior_ = params.prior
             self.competence_counts_, self.strategy_counts_ = self.counts(params)
@@ -302,7 +301,6 @@ class Sweep:
         self.items = balanced(rows.item_ptr, pool.threads)
         self.cells = np.zeros((pool.threads, n_annotators, n_classes, 2))
         self.prior_counts = np.zeros(n_classes)
-        self.passes = 0
 
     def __call__(self, prior: FloatArray, beliefs: Beliefs, posterior: FloatArray | None = None) -> float:
         """Log evidence of the rows under `beliefs`; leaves hits and prior counts in the buffers."""
@@ -321,7 +319,6 @@ class Sweep:
 
         evidence = self.pool.map(work, self.items)
         self.prior_counts = prior_counts.sum(axis=0)
-        self.passes += 1
         return sum(evidence) + float((self.total * beliefs.log_spam).sum())  # the factor that all classes share
 
     def hits(self) -> FloatArray:
