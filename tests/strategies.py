@@ -53,15 +53,18 @@ def columns(
     weighted: bool | None = None,
     probabilistic: bool | None = None,
     max_size: int = 7,
+    max_classes: int | None = None,
     max_rows: int = 30,
 ) -> dict[str, Any]:
     """Arguments of `Annotations.from_arrays`, rows in any order.
 
-    The numbers of rows, items, annotators and classes are all different, in any order of size, so that A < K occurs.
+    The numbers of rows, items, annotators and classes are all different, in any order of size, so that A < K occurs
+    (with `max_classes`, K may equal one of them).
     Pairs repeat; some items, annotators and classes have no row.
     """
     sizes = st.lists(st.integers(1, max_size), min_size=3, max_size=3, unique=True)
     I, A, K = draw(sizes)
+    K = K if max_classes is None else min(K, max_classes)
     N = draw(st.integers(1, max_rows).filter(lambda n: n not in (I, A, K)))
     items, annotators, classes = draw(names(I)), draw(names(A)), draw(names(K))
 

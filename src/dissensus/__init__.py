@@ -3,6 +3,7 @@
 from dissensus import aggregation, simulate
 from dissensus.annotations import Annotations
 from dissensus.base import methods
+from dissensus.comparison import compare
 from dissensus.datasets import list_datasets, load_dataset
 from dissensus.io import read
 from dissensus.persistence import load, save
@@ -13,6 +14,7 @@ __all__ = [
     "Annotations",
     "Questions",
     "aggregation",
+    "compare",
     "list_datasets",
     "load",
     "load_dataset",

@@ -3,19 +3,22 @@
 `__init__` stores its keywords, `fit` checks them and learns, results end in `_`. After `fit` there are always
 `classes_`, `items_`, `annotators_`, `posterior_` (I, K), `reliability_` (A,), `trace_`, `n_iter_`, `converged_`;
 where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator, true, given], `difficulty_` (I,).
+`hits_` and `total_` (A,) say how much of an annotator's labels is right by the posterior: what intervals rest on.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
+from dissensus.earlier import Earlier, check_earlier, with_earlier
 from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.kernels import table as kernels
 from dissensus.parameters import Parameters
 from dissensus.registry import Registry
 
@@ -34,13 +37,27 @@ class Aggregator(Parameters, ABC):
     items_: Names
     annotators_: Names
     posterior_: FloatArray
+    prior_: FloatArray
     reliability_: FloatArray
+    hits_: FloatArray  # (A,) weight of each annotator's labels that are right by the posterior
+    total_: FloatArray  # (A,) weight of all its labels
     n_annotations_: IntArray  # (A,) rows of each annotator
     trace_: FloatArray
     n_iter_: int
     converged_: bool
 
-    def fit(self, table: Annotations, *, gold: IntArray | None = None, on_step: OnStep | None = None) -> Self:
+    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_")
+    """Results with one row per item, where there are any."""
+    takes_earlier: ClassVar[bool] = True
+
+    def fit(
+        self,
+        table: Annotations,
+        *,
+        gold: IntArray | None = None,
+        earlier: Earlier | None = None,
+        on_step: OnStep | None = None,
+    ) -> Self:
         """Learn from a table.
 
         Parameters
@@ -48,6 +65,9 @@ class Aggregator(Parameters, ABC):
         table : Annotations
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown.
+        earlier : annotator → (K, K) counts, or (A, K, K), optional
+            What is known of annotators from before: how often each gave each label to items of each class, [true,
+            given]. It counts like so many labels on items of known class.
         on_step : callable, optional
             Called after every pass over the data with (pass number, objective).
         """
@@ -61,11 +81,21 @@ class Aggregator(Parameters, ABC):
         if self.seed is not None and self.seed < 0:
             raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
         self._check_parameters()
+        self._check_classes(table)
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
         self.n_annotations_ = np.diff(table.annotator_ptr)
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
-        self._fit(table, check_gold(gold, table), on_step or (lambda step, objective: None))
+        gold, on_step = check_gold(gold, table), on_step or (lambda step, objective: None)
+        if earlier is None:
+            self._fit(table, gold, on_step)
+        elif not self.takes_earlier:
+            raise DataError(f"{type(self).__name__} has no use for earlier counts of annotators; leave them out.")
+        else:
+            self._fit(*with_earlier(table, gold, check_earlier(earlier, table)), on_step)
+            for key in self._per_item:
+                if key in vars(self):
+                    setattr(self, key, np.ascontiguousarray(getattr(self, key)[: table.n_items]))
         return self
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -87,12 +117,42 @@ class Aggregator(Parameters, ABC):
         items = self.items_ if table is None else table.items
         return self.classes_[arg_max(posterior, items, self.classes_, self.tie_seed_)]
 
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, K) P(label | item, annotator): what each row's annotator was expected to say, by what was fitted.
+
+        Items are known by the labels that were fitted, not by those of `table`: rows that were held out are predicted.
+        New items have the prior, unseen annotators are like the population.
+        """
+        self._check_fitted()
+        table = table.to_classes(self.classes_)
+        item = naming.match(table.items, self.items_, "items")[table.item]
+        annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
+        posterior = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
+        return self._label_proba(posterior, item, annotator)
+
+    def reliability_interval(self, level: float = 0.95) -> FloatArray:
+        """(A, 2) bounds of each annotator's reliability: of the Beta distribution that its right and wrong labels make.
+
+        The classes of the items are uncertain too; that is in the counts only as far as a doubtful label is neither
+        right nor wrong.
+        """
+        self._check_fitted()
+        return beta_interval(self.reliability_, self.total_ + CROWD_LABELS, level)
+
+    def confusion_interval(self, level: float = 0.95) -> FloatArray:
+        """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""
+        self._check_fitted()
+        size = self._confusion_size()
+        if size is None:
+            raise BadParameter(f"{type(self).__name__} keeps no counts behind a confusion matrix; it has no intervals.")
+        return beta_interval(self.confusion_, size, level)  # type: ignore[attr-defined]
+
     def to_frame(self, kind: FrameKind = "items", backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
         """Results with names.
 
-        `items`: item, label, confidence, p_<class> …; `annotators`: annotator, annotations, reliability; `confusions`:
-        annotator, true, given, probability. A pandas frame where pandas is installed, else an Arrow table; or say
-        which.
+        `items`: item, label, confidence, p_<class> …; `annotators`: annotator, annotations, reliability, low, high (its
+        95 % interval); `confusions`: annotator, true, given, probability, low, high. A pandas frame where pandas is
+        installed, else an Arrow table; or say which.
         """
         import pyarrow as pa
 
@@ -112,7 +172,7 @@ class Aggregator(Parameters, ABC):
                 "annotator": self.annotators_,
                 "annotations": self.n_annotations_,
                 "reliability": self.reliability_,
-            }
+            } | _bounds(self.reliability_interval())
         elif kind == "confusions":
             if not hasattr(self, "confusion_"):
                 raise BadParameter(
@@ -125,6 +185,8 @@ class Aggregator(Parameters, ABC):
                 "given": np.tile(self.classes_, A * K),
                 "probability": self.confusion_.reshape(-1),
             }
+            if self._confusion_size() is not None:
+                columns |= _bounds(self.confusion_interval().reshape(-1, 2))
         else:
             raise BadParameter(f"kind must be 'items', 'annotators' or 'confusions', got {kind!r}.")
         frame = pa.table(columns)
@@ -148,6 +210,16 @@ class Aggregator(Parameters, ABC):
     def _check_parameters(self) -> None:
         """Raise BadParameter where a keyword of `__init__` is out of range."""
 
+    def _check_classes(self, table: Annotations) -> None:
+        """Raise DataError where a method for two classes meets more."""
+        binary = [n for n, entry in methods.entries() if entry.facts.get("binary") and isinstance(self, entry.value)]
+        if binary and table.n_classes > 2:
+            raise DataError(
+                f"{binary[0]} is for two classes and the table has {table.n_classes}, such as "
+                f"{', '.join(map(naming.shown, table.classes[:3]))}; take another method, or ask about one class at a "
+                "time."
+            )
+
     @abstractmethod
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         """Set everything that the contract promises beyond the names."""
@@ -155,6 +227,24 @@ class Aggregator(Parameters, ABC):
     @abstractmethod
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) posterior of a new table over the same classes; `known` (A,) codes into `annotators_`, −1 unseen."""
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        """(len(known), K, K) [annotator, true, given] P(label | class) by code into `annotators_`, −1 unseen."""
+        raise NotImplementedError
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        """(n, K) P(label | item, annotator) of n pairs; posterior (n, K) of their items, codes (n,), −1 unseen."""
+        confusion = self._confusions(np.arange(-1, self.annotators_.size, dtype=np.int32))
+        return kernels.expected_labels(posterior, annotator + 1, np.ascontiguousarray(confusion))
+
+    def _confusion_size(self) -> FloatArray | None:
+        """How many labels are behind every entry of `confusion_`, (A, K, K) or what spreads to it; None: not known."""
+        return None
+
+    def _judge(self, hits: FloatArray, total: FloatArray) -> None:
+        """Set what `hits` of `total` labels (A,) say of the annotators."""
+        self.hits_, self.total_ = np.minimum(hits, total), total
+        self.reliability_ = reliability(hits, total)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
@@ -206,3 +296,21 @@ def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
     """
     average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # nothing that counts is known about anybody
     return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
+
+
+def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:
+    """(…, 2) where the middle `level` of Beta(mean·size, (1 − mean)·size) lies; NaN where the mean is."""
+    from scipy.special import betaincinv
+
+    if not 0 < level < 1:
+        raise BadParameter(f"level must be between 0 and 1, got {level}.")
+    a, b = mean * size, (1 - mean) * size
+    tails = (1 - level) / 2, (1 + level) / 2
+    sure = (a <= 0) | (b <= 0)  # no room for doubt
+    with np.errstate(invalid="ignore"):
+        ends = [np.where(sure, mean, betaincinv(np.where(sure, 1, a), np.where(sure, 1, b), tail)) for tail in tails]
+    return np.stack(ends, axis=-1)
+
+
+def _bounds(interval: FloatArray) -> dict[str, FloatArray]:
+    return {"low": interval[:, 0], "high": interval[:, 1]}

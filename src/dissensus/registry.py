@@ -20,7 +20,7 @@ class Entry(Generic[T]):
     value: T
     summary: str  # one line for tables
     cite: str  # author, year
-    facts: dict[str, Any] = field(default_factory=dict)  # such as needs_features, binary_only
+    facts: dict[str, Any] = field(default_factory=dict)  # such as needs_features, binary
 
 
 class Registry(Mapping[str, T]):
@@ -50,6 +50,10 @@ class Registry(Mapping[str, T]):
                 f"no {self.what} '{name}'; {guess}`dissensus {self.command}` lists all {len(self._entries)}."
             )
         return self._entries[name]
+
+    def entries(self) -> list[tuple[str, Entry[T]]]:
+        """All names with their entries, sorted."""
+        return sorted(self._entries.items())
 
     def name_of(self, value: T) -> str:
         """The name that `value` was registered under."""

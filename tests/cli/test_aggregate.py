@@ -37,7 +37,7 @@ def test_files_hold_what_the_method_found(cli, labels, here):
     assert [row["label"] for row in items] == model.predict().tolist()
     np.testing.assert_array_equal(posterior(out), model.posterior_)
     annotators = read_csv(out / "annotators.csv")
-    assert list(annotators[0]) == ["annotator", "annotations", "reliability"]
+    assert list(annotators[0]) == ["annotator", "annotations", "reliability", "low", "high"]
     assert [float(row["reliability"]) for row in annotators] == model.reliability_.tolist()
     assert len(read_csv(out / "confusions.csv")) == 7 * 3 * 3
 

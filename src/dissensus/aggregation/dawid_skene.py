@@ -29,7 +29,7 @@ import numpy as np
 
 from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
-from dissensus.base import methods, reliability
+from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, balanced, even, thread_count
 from dissensus.exceptions import BadParameter
@@ -142,14 +142,20 @@ class DawidSkene(EMAggregator[Confusions]):
             self.trace_ = np.append(self.trace_, final)  # the objective of what is returned
             counts = sweep.counts()
         population = counts.sum(axis=0) + pseudo
-        self.prior_ = params.prior
+        self.prior_, self.class_counts_ = params.prior, sweep.prior_counts
+        self.counts_ = np.ascontiguousarray(counts.transpose(0, 2, 1))  # [annotator, true, given]
         self.confusion_ = np.ascontiguousarray(params.confusion.transpose(0, 2, 1))
         self.population_confusion_ = (population / population.sum(axis=0)).T
-        self.reliability_ = reliability(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
+        self._judge(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        everyone = with_unseen(self.confusion_, self.population_confusion_, known)
-        return score(table, self.prior_, everyone, self.threads, self.precision)
+        return score(table, self.prior_, self._confusions(known), self.threads, self.precision)
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        return with_unseen(self.confusion_, self.population_confusion_, known)
+
+    def _confusion_size(self) -> FloatArray:
+        return np.asarray((self.counts_ + self.pseudo(self.classes_.size)).sum(axis=2, keepdims=True))
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Confusions:
         """One M step from the votes."""

@@ -32,7 +32,7 @@ from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.annotations import Annotations
-from dissensus.base import methods, reliability
+from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter, DataError
@@ -139,7 +139,7 @@ class GLAD(EMAggregator[Skills]):
         hits, total = table_kernels.agreement(
             table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
         )
-        self.reliability_ = reliability(hits, total)
+        self._judge(hits, total)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
@@ -149,6 +149,13 @@ class GLAD(EMAggregator[Skills]):
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             Sweep(rows, pool, None, 1 / self.ability_sd**2, 1 / self.easiness_sd**2)(params, posterior)
         return posterior
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        if self.classes_.size == 1:
+            return np.ones_like(posterior)
+        easiness = np.append(1 / self.difficulty_, 1.0)[item]  # −1, unseen, takes the last
+        right = 1 / (1 + np.exp(-np.append(self.ability_, self.ability_.mean())[annotator] * easiness))[:, None]
+        return np.asarray(posterior * right + (1 - posterior) * (1 - right) / (self.classes_.size - 1))
 
     def _easiness_of(self, items: Names) -> FloatArray:
         """(len(items),) b of the items that were fitted, 0 of new ones; names of another kind are new."""

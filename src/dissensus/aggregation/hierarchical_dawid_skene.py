@@ -39,7 +39,7 @@ from dissensus.aggregation.dawid_skene import (
     with_unseen,
 )
 from dissensus.annotations import Annotations
-from dissensus.base import methods, reliability
+from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, thread_count
 from dissensus.exceptions import BadParameter
@@ -139,15 +139,20 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
             self.posterior_ = np.empty((table.n_items, table.n_classes))
             sweep(Confusions(params.prior, gamma / gamma.sum(axis=1, keepdims=True)), nothing, self.posterior_)
             counts = sweep.counts()
-        self.prior_ = params.prior
+        self.prior_, self.class_counts_ = params.prior, sweep.prior_counts
         self.concentration_ = np.ascontiguousarray(gamma.transpose(0, 2, 1))  # [annotator, true, given]
         self.confusion_ = self.concentration_ / self.concentration_.sum(axis=2, keepdims=True)
         self.population_ = np.ascontiguousarray(params.population.T)  # [true, given]
-        self.reliability_ = reliability(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
+        self._judge(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        unseen = self.population_ / self.population_.sum(axis=1, keepdims=True)
-        return score(table, self.prior_, with_unseen(self.confusion_, unseen, known), self.threads, "float64")
+        return score(table, self.prior_, self._confusions(known), self.threads, "float64")
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        return with_unseen(self.confusion_, self.population_ / self.population_.sum(axis=1, keepdims=True), known)
+
+    def _confusion_size(self) -> FloatArray:
+        return np.asarray(self.concentration_.sum(axis=2, keepdims=True))
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Crowd:
         """As `dawid-skene` starts, and with the population that it expects."""

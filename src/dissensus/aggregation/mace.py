@@ -40,7 +40,7 @@ from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.annotations import Annotations
-from dissensus.base import methods, reliability
+from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, balanced, even, thread_count
 from dissensus.exceptions import BadParameter
@@ -161,7 +161,7 @@ class MACE(EMAggregator[Copied]):
         spammed = ((1 - params.share) * params.total).sum(axis=0) + self.strategy_count
         self.population_competence_ = float((copied + self.alpha) / (params.total.sum() + self.alpha + self.beta))
         self.population_strategy_ = spammed / spammed.sum()
-        self.reliability_ = reliability(hits.sum(axis=1), params.total.sum(axis=1))
+        self._judge(hits.sum(axis=1), params.total.sum(axis=1))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         competence = np.append(self.competence_, self.population_competence_)[known]  # −1, unseen, takes the last
@@ -172,6 +172,22 @@ class MACE(EMAggregator[Copied]):
             sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, None)
             sweep(self.prior_, certain(competence, strategy), posterior)
         return posterior
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        unseen = confusions(np.array([self.population_competence_]), self.population_strategy_[None])
+        return np.concatenate([self.confusion_, unseen])[known]  # −1 takes the last
+
+    def _confusion_size(self) -> FloatArray:
+        """Of the Beta with the mean and the variance of θ·[label = class] + (1 − θ) ξ[label]."""
+        spamming, says = self.competence_counts_[:, ::-1], self.strategy_counts_  # Beta and Dirichlet
+        n, m = spamming.sum(axis=1), says.sum(axis=1, keepdims=True)
+        square = (spamming[:, 0] * (spamming[:, 0] + 1) / (n * (n + 1)))[:, None, None]  # E (1 − θ)²
+        given = says * (says + 1) / (m * (m + 1))  # E ξ²
+        others = (m - says) * (m - says + 1) / (m * (m + 1))  # E (1 − ξ)²
+        right = np.eye(says.shape[1], dtype=bool)
+        mean = np.where(right, 1 - self.confusion_, self.confusion_)  # of 1 − an entry on the diagonal
+        variance = square * np.where(right, others[:, None, :], given[:, None, :]) - mean**2
+        return np.asarray(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1)
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Copied:
         """Everyone copied half of its labels; a random start draws the share of each annotator.

@@ -11,7 +11,7 @@ import numpy as np
 
 from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, methods, reliability
+from dissensus.base import Aggregator, methods
 from dissensus.kernels import table as kernels
 
 
@@ -27,6 +27,9 @@ class MajorityVote(Aggregator):
     array(['cat', 'dog'], dtype=object)
     """
 
+    item_total_: FloatArray  # (I,) weight of the votes of each item
+    _per_item = (*Aggregator._per_item, "item_total_")
+
     def __init__(self, *, seed: int | None = 0):
         self.seed = seed
 
@@ -35,18 +38,23 @@ class MajorityVote(Aggregator):
         self.prior_ = (
             votes.sum(axis=0) / votes.sum() if votes.sum() > 0 else np.full(table.n_classes, 1 / table.n_classes)
         )
-        self.posterior_ = self._shares(votes)
+        self.posterior_, self.item_total_ = self._shares(votes), votes.sum(axis=1)
         if gold is not None:
             self.posterior_[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
         hits, total = kernels.agreement(
             table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
         )
-        self.reliability_ = reliability(hits, total)
+        self._judge(hits, total)
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         return self._shares(table.votes())
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        """The item's votes and one more, shared as all votes are: whoever labels next is like those before."""
+        total = np.append(self.item_total_, 0.0)[item][:, None]  # −1, unseen, takes the last
+        return np.asarray((posterior * total + self.prior_) / (total + 1))
 
     def _shares(self, votes: FloatArray) -> FloatArray:
         total = votes.sum(axis=1, keepdims=True)

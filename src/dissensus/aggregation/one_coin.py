@@ -33,7 +33,7 @@ import numpy as np
 from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST, Rows, hard_rows
 from dissensus.annotations import Annotations
-from dissensus.base import methods, reliability
+from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter
@@ -149,9 +149,9 @@ class OneCoin(EMAggregator[Coins]):
             self.posterior_ = np.empty((table.n_items, table.n_classes))
             evidence = sweep(params, self.posterior_)
         self.trace_ = np.append(self.trace_, evidence + self.log_penalty(params))  # the objective of what is returned
-        self.prior_, self.coin_ = params.prior, params.coin
+        self.prior_, self.coin_, self.class_counts_ = params.prior, params.coin, sweep.prior_counts
         self.population_coin_ = self._coin(sweep.hits.sum(keepdims=True), sweep.total.sum(keepdims=True))  # (1, 2)
-        self.reliability_ = reliability(sweep.hits, sweep.total)
+        self._judge(sweep.hits, sweep.total)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         coin = np.concatenate([self.coin_, self.population_coin_])[known]  # −1, unseen, takes the last
@@ -160,6 +160,15 @@ class OneCoin(EMAggregator[Coins]):
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             Sweep(rows, table.n_annotators, table.n_classes, pool, None)(Coins(self.prior_, coin), posterior)
         return posterior
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        coin = np.concatenate([self.coin_, self.population_coin_])[annotator]
+        if self.classes_.size == 1:
+            return np.ones_like(posterior)
+        return np.asarray(posterior * coin[:, :1] + (1 - posterior) * coin[:, 1:] / (self.classes_.size - 1))
+
+    def _confusion_size(self) -> FloatArray:
+        return np.asarray(self.total_ + self.right + self.wrong)[:, None, None]
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Coins:
         """One M step from the shares of the votes; a random start draws the shares from Dirichlet(1 + votes)."""

@@ -23,7 +23,7 @@ from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.aggregation.majority_vote import MajorityVote
 from dissensus.annotations import Annotations
-from dissensus.base import TIE, methods, reliability
+from dissensus.base import TIE, methods
 from dissensus.kernels import vote as kernels
 
 
@@ -57,10 +57,14 @@ class Wawa(MajorityVote):
         self.population_skill_ = vote.population(vote.total * skill)
         self.prior_ = votes.sum(axis=0) / total if total > 0 else np.full(vote.n_classes, 1 / vote.n_classes)
         self.posterior_ = self._shares(votes)
+        self.item_total_ = np.diff(vote.rows.item_ptr).astype(float)
+        if vote.rows.weight is not None:
+            self.item_total_ = np.add.reduceat(np.append(vote.rows.weight, 0.0), vote.rows.item_ptr[:-1])
+            self.item_total_[np.diff(vote.rows.item_ptr) == 0] = 0.0
         if vote.gold is not None:
             known = vote.gold >= 0
             self.posterior_[known] = np.eye(vote.n_classes)[vote.gold[known]]
-        self.reliability_ = reliability(hits, vote.total)
+        self._judge(hits, vote.total)
         return hits
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:

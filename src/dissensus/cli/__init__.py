@@ -13,12 +13,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dissensus.cli import aggregate, agreement, datasets, describe, methods
+from dissensus.cli import aggregate, agreement, compare, datasets, describe, methods
 from dissensus.cli.errors import reported
 
 COMMANDS = (
     describe.describe,
     aggregate.aggregate,
+    compare.compare,
     agreement.agreement,
     methods.methods,
     datasets.datasets,

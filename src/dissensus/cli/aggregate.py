@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli import folder, keywords, results, show
+from dissensus.cli import gold as golds
 from dissensus.cli.errors import about
 from dissensus.cli.source import Source, takes_table
-from dissensus.exceptions import BadParameter, DissensusError, UnknownClass
+from dissensus.exceptions import BadParameter, UnknownClass
 
 if TYPE_CHECKING:
-    from dissensus._types import IntArray
     from dissensus.annotations import Annotations
     from dissensus.base import Aggregator
 
@@ -56,16 +56,9 @@ def aggregate(
             help="Score FILE with the model of an earlier run's folder instead of fitting one.",
         ),
     ] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option("--gold", metavar="GOLD", help="Known labels, to measure accuracy; the method never sees them."),
-    ] = None,
-    gold_item: Annotated[
-        str | None, typer.Option("--gold-item", metavar="COLUMN", help="GOLD's column of items.")
-    ] = None,
-    gold_label: Annotated[
-        str | None, typer.Option("--gold-label", metavar="COLUMN", help="GOLD's column of labels.")
-    ] = None,
+    gold: golds.GoldFile = None,
+    gold_item: golds.GoldItem = None,
+    gold_label: golds.GoldLabel = None,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object instead.")] = False,
 ) -> None:
     """Turn many labels per item into one, with how sure it is and how good each annotator is.
@@ -102,7 +95,7 @@ def aggregate(
             one.set_params(threads=threads)
         if model is not None:
             table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
-        known = None if gold is None else _read_gold(gold, table, gold_item, gold_label)
+        known = None if gold is None else golds.read(gold, table, gold_item, gold_label)
         what = f"question {question}" if question else str(source.file)
         if model is None:
             return results.fit(one, table, known, f"fitting {what}")
@@ -149,19 +142,6 @@ def _new_model(method: str, settings: list[str], question: str | None = None) ->
     from dissensus.base import methods
 
     return methods[method](**keywords.parse(settings, methods[method], method))
-
-
-def _read_gold(path: Path, table: Annotations, item: str | None, label: str | None) -> IntArray:
-    from dissensus.io import read_gold
-
-    try:
-        with show.waiting(f"reading {path}"):
-            return read_gold(path, table, item, label)
-    except DissensusError as error:  # its columns have options of their own
-        advice = (
-            str(error).replace("item=<column>", "--gold-item COLUMN").replace("label=<column>", "--gold-label COLUMN")
-        )
-        raise type(error)(advice) from error.__cause__
 
 
 def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotations:

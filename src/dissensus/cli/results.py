@@ -80,7 +80,8 @@ def scored(model: Aggregator, table: Annotations) -> Aggregator:
     result.posterior_ = model.predict_proba(table)
     result.items_, result.annotators_ = table.items, table.annotators
     result.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
-    result.reliability_ = np.where(known >= 0, model.reliability_[known], np.nan)
+    for key in ("reliability_", "hits_", "total_"):
+        setattr(result, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
     vars(result).pop("difficulty_", None)  # of the items it was fitted to
     return result
 
@@ -151,9 +152,10 @@ def write(result: Result, folder: Path, suffix: str) -> None:
     model = result.model
     write_frame(model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
     annotators = model.to_frame("annotators", "pyarrow")
-    at = annotators.column_names.index("reliability")
-    unknown_is_empty = pa.array(model.reliability_, from_pandas=True)
-    write_frame(annotators.set_column(at, "reliability", unknown_is_empty), folder / f"annotators.{suffix}")
+    for name in ("reliability", "low", "high"):
+        unknown_is_empty = pa.array(annotators[name].to_numpy(), from_pandas=True)
+        annotators = annotators.set_column(annotators.column_names.index(name), name, unknown_is_empty)
+    write_frame(annotators, folder / f"annotators.{suffix}")
     if not result.fitted:
         return
     confusion = getattr(model, "confusion_", None)

@@ -129,6 +129,18 @@ def agreement(
 
 
 @compiled
+def expected_labels(posterior: FloatArray, annotator: IntArray, confusion: FloatArray) -> FloatArray:
+    """(n, K) Σ_c posterior[n, c] confusion[annotator[n], c, :]."""
+    n, n_classes = posterior.shape
+    out = np.zeros((n, n_classes))
+    for row in range(n):
+        for c in range(n_classes):
+            for k in range(n_classes):
+                out[row, k] += posterior[row, c] * confusion[annotator[row], c, k]
+    return out
+
+
+@compiled
 def present(values: IntArray, low: int, span: int) -> BoolArray:
     """(span,) which of the integers low … low + span − 1 occur."""
     seen = np.zeros(span, np.bool_)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+
+
+def test_ranking_and_verdict_are_shown(cli, labels):
+    result = cli("compare", labels, "--methods", "majority-vote,dawid-skene", "--resamples", 50)
+    assert (result.exit_code, result.stderr) == (0, "")
+    for words in ("log-likelihood", "majority-vote", "dawid-skene", "hidden annotations", "best"):
+        assert words in result.stdout
+    assert "accuracy" not in result.stdout
+
+
+def test_json_has_the_library_s_numbers(cli, labels):
+    import dissensus as dz
+
+    names = ["majority-vote", "dawid-skene", "mace"]
+    options = ("--share", "0.3", "--splits", 2, "--resamples", 50, "--seed", 3)
+    parsed = json.loads(cli("compare", labels, "-m", ",".join(names), "--gold", "gold.csv", *options, "--json").stdout)
+    table = dz.read(labels)
+    gold = dz.io.read_gold("gold.csv", table)
+    found = dz.compare(table, names, gold=gold, share=0.3, splits=2, resamples=50, seed=3)
+    assert parsed["best"] == found.best
+    assert parsed["tied_with_best"] == found.tied
+    assert parsed["verdict"] == found.verdict()
+    for row, one in zip(parsed["methods"], found.rows(), strict=True):
+        del row["seconds"], one["seconds"]
+        assert row == one
+    assert {"accuracy", "accuracy_low", "accuracy_high"} <= parsed["methods"][0].keys()
+
+
+def test_every_question_is_compared(cli, questions):
+    parsed = json.loads(cli("compare", questions, "-m", "majority-vote,wawa", "--resamples", 20, "--json").stdout)
+    assert len(parsed["questions"]) == 3
+    assert all(len(one["methods"]) == 2 for one in parsed["questions"].values())
+    assert "question Tone" in cli("compare", questions, "-m", "majority-vote", "--resamples", 20).stdout
+    refused = cli("compare", questions, "--gold", "gold.csv")
+    assert refused.exit_code == 2
+    assert "--gold is for a file of one question" in refused.stderr
+
+
+def test_wrong_names_are_clear_before_the_file_is_read(cli, here):
+    result = cli("compare", here / "missing.csv", "--methods", "dawid-skeen")
+    assert result.exit_code == 2
+    assert "did you mean 'dawid-skene'?" in result.stderr
+    assert "twice" in cli("compare", here / "missing.csv", "--methods", "mace,mace").stderr
+    assert "--methods names none" in cli("compare", here / "missing.csv", "--methods", ",").stderr
+
+
+def test_what_cannot_be_compared_is_one_sentence(cli, here):
+    from cli.tables import write_csv
+
+    single = write_csv(here / "single.csv", ["item", "annotator", "label"], [("a", "x", "1"), ("b", "x", "2")])
+    result = cli("compare", single)
+    assert result.exit_code == 1
+    assert "no item has two annotations" in result.stderr
