@@ -5,6 +5,7 @@ from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.comparison import compare
 from dissensus.datasets import list_datasets, load_dataset
+from dissensus.diagnostics import diagnose
 from dissensus.io import read
 from dissensus.persistence import load, save
 from dissensus.questions import Questions
@@ -15,6 +16,7 @@ __all__ = [
     "Questions",
     "aggregation",
     "compare",
+    "diagnose",
     "list_datasets",
     "load",
     "load_dataset",
