@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus import online
+from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.earlier import Earlier, check_earlier, with_earlier
 from dissensus.exceptions import BadParameter, DataError, NotFitted
@@ -45,6 +46,7 @@ class Aggregator(Parameters, ABC):
     trace_: FloatArray
     n_iter_: int
     converged_: bool
+    class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
     _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_")
     """Results with one row per item, where there are any."""
@@ -96,6 +98,49 @@ class Aggregator(Parameters, ABC):
             for key in self._per_item:
                 if key in vars(self):
                     setattr(self, key, np.ascontiguousarray(getattr(self, key)[: table.n_items]))
+        return self
+
+    def partial_fit(self, table: Annotations, *, gold: IntArray | None = None) -> Self:
+        """Learn from more annotations, in time that depends on how many they are.
+
+        New rows of known items and annotators, new items and new annotators all update the fitted model; what was
+        learnt from earlier rows is kept as counts and posteriors, not gone over again. Classes stay as they are.
+
+        Parameters
+        ----------
+        table : Annotations
+            The new rows only.
+        gold : (I,) int, optional
+            Known classes of the items of `table`, as in `fit`.
+        """
+        self._check_fitted()
+        if type(self)._update is Aggregator._update:
+            raise BadParameter(f"{type(self).__name__} cannot be updated; fit it to all annotations again.")
+        table = table.to_classes(self.classes_)
+        gold = check_gold(gold, table)
+        if table.n_annotations == 0 and table.n_items == 0:
+            return self
+        self.items_, at, item = online.merge(self.items_, table.items, "items")
+        for key in self._per_item:
+            if key in vars(self):
+                fill = {"posterior_": self.prior_, "difficulty_": 1.0}.get(key, 0.0)
+                setattr(self, key, online.put_in(getattr(self, key), at, fill))
+        old = online.known_before(self.items_.size, at, item)
+        self.annotators_, at, annotator = online.merge(self.annotators_, table.annotators, "annotators")
+        fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | self._newcomer()
+        for key, fill in fills.items():
+            setattr(self, key, online.put_in(getattr(self, key), at, fill))
+
+        posterior = self._update(table, item, annotator, old, gold)
+        self.posterior_ = _written(self.posterior_, item, posterior)
+        hits, total = self._agreement(table, posterior)
+        self.n_annotations_ = _written(
+            self.n_annotations_, annotator, self.n_annotations_[annotator] + np.diff(table.annotator_ptr)
+        )
+        self._judge(
+            _written(self.hits_, annotator, self.hits_[annotator] + hits),
+            _written(self.total_, annotator, self.total_[annotator] + total),
+        )
         return self
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -224,6 +269,32 @@ class Aggregator(Parameters, ABC):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         """Set everything that the contract promises beyond the names."""
 
+    def _newcomer(self) -> dict[str, Any]:
+        """What a new annotator has in each result with one row per annotator."""
+        return {}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """(I, K) posterior of a new table's items; learns from its rows.
+
+        `item` and `annotator` are codes of the table's items and annotators in the model, `old` says which items were
+        there before. Results with one row per annotator are replaced, never written into.
+        """
+        raise NotImplementedError
+
+    def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
+        return kernels.agreement(
+            table.item_ptr, table.annotator, table.label, table.weight, table.proba, posterior, table.n_annotators
+        )
+
+    def _recount(self, posterior: FloatArray, before: FloatArray, old: BoolArray, count: float) -> None:
+        """`class_counts_` and `prior_` after items changed from `before`; those not `old` had not been counted."""
+        self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
+        counts = np.maximum(self.class_counts_, 0) + count
+        self.prior_ = counts / counts.sum()
+
     @abstractmethod
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) posterior of a new table over the same classes; `known` (A,) codes into `annotators_`, −1 unseen."""
@@ -310,6 +381,13 @@ def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArra
     with np.errstate(invalid="ignore"):
         ends = [np.where(sure, mean, betaincinv(np.where(sure, 1, a), np.where(sure, 1, b), tail)) for tail in tails]
     return np.stack(ends, axis=-1)
+
+
+def _written(values: Any, at: IntArray, new: Any) -> Any:
+    """A copy of `values` with `new` at these places: what somebody else holds does not change."""
+    values = values.copy()
+    values[at] = new
+    return values
 
 
 def _bounds(interval: FloatArray) -> dict[str, FloatArray]:

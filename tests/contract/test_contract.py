@@ -432,6 +432,89 @@ def test_earlier_counts_are_the_same_as_the_items_they_stand_for():
     np.testing.assert_allclose(one.confusion_, two.confusion_, atol=1e-6)
 
 
+def can_be_updated(name: str) -> bool:
+    return methods[name]._update is not Aggregator._update
+
+
+def named(table: Annotations, rows=None) -> Annotations:
+    """The same with text for names, only items and annotators with rows."""
+    rows = np.arange(len(table)) if rows is None else np.flatnonzero(rows)
+    return Annotations.from_arrays(
+        [f"i{i:04}" for i in table.item[rows]], [f"a{a:02}" for a in table.annotator[rows]], table.label[rows],
+        classes=table.n_classes,
+    )  # fmt: skip
+
+
+@every_method
+def test_an_update_is_near_a_fit_of_everything(name):
+    """Nine tenths of the rows first, then the rest in two parts: new rows of known items, new items, new annotators."""
+    sim = simulate(900, 15, 2 if is_binary(name) else 4, redundancy=5, seed=3)
+    table, rng = sim.annotations, np.random.default_rng(0)
+    late = (table.item % 20 == 7) | (table.annotator == 4) & (table.item > 600) | (rng.random(len(table)) < 0.05)
+    late |= (table.annotator == 5) & (table.item % 3 > 0) & (table.item < 300)
+    late &= table.item != 0
+    first, parts = named(table, ~late), [named(table, late & (table.item % 2 == part)) for part in (0, 1)]
+    everything = named(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model, refit = methods[name]().fit(first), methods[name]().fit(everything)
+        if not can_be_updated(name):
+            with pytest.raises(BadParameter, match="cannot be updated; fit it to all annotations again"):
+                model.partial_fit(parts[0])
+            return
+        held = model.posterior_
+        copy = held.copy()
+        for part in parts:
+            model.partial_fit(part)
+    np.testing.assert_array_equal(held, copy)  # what was handed out stays
+    assert_array = np.testing.assert_array_equal
+    assert_array(model.items_, refit.items_)
+    assert_array(model.annotators_, refit.annotators_)
+    assert_array(model.n_annotations_, refit.n_annotations_)
+    np.testing.assert_allclose(model.total_, refit.total_)
+    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    assert results(model).keys() == results(refit).keys()
+    for key, value in results(model).items():
+        other = getattr(refit, key)
+        assert value.shape == other.shape or key == "trace_", key
+        if value.dtype.kind == "f" and key != "trace_":
+            assert np.abs(value - other).mean() < 0.06 * np.abs(other).mean(), key
+    assert 0.5 * np.abs(model.posterior_ - refit.posterior_).sum(axis=1).mean() < 0.02
+    assert np.abs(model.reliability_ - refit.reliability_).max() < 0.03
+    right = [(one.predict() == sim.truth).mean() for one in (model, refit)]
+    assert abs(right[0] - right[1]) < 0.01
+    expected = [one.predict_annotations(everything) for one in (model, refit)]
+    assert np.abs(expected[0] - expected[1]).mean() < 0.02
+
+
+@every_method
+def test_an_updated_model_is_saved_scored_and_updated_with_gold(name, tmp_path):
+    if not can_be_updated(name):
+        pytest.skip("cannot be updated")
+    table = table_of(name, "A>K")
+    model = fit(name, table)
+    new = Annotations.from_arrays([900, 900, 3], [0, 77, 77], [0, 1, 1])
+    gold = np.array([-1, 1])  # of items 3 and 900
+    model.partial_fit(new, gold=gold)
+    assert model.predict()[-1] == 1
+    dissensus.save(model, tmp_path)
+    assert_same(model, dissensus.load(tmp_path))
+    assert model.predict_proba(Annotations.from_arrays([5], [77], [1])).shape == (1, table.n_classes)
+    with pytest.raises(UnknownClass, match="99"):
+        model.partial_fit(Annotations.from_arrays([1], [0], [99]))
+    with pytest.raises(DataError, match=r"items: .*integers.*text"):
+        model.partial_fit(Annotations.from_arrays(["x"], [0], [0]))
+
+
+def test_majority_vote_s_update_is_exact():
+    table = table_of("majority-vote", "A>K")
+    late = np.random.default_rng(0).random(len(table)) < 0.4
+    model = methods["majority-vote"]().fit(named(table, ~late)).partial_fit(named(table, late))
+    refit = methods["majority-vote"]().fit(named(table))
+    np.testing.assert_allclose(model.posterior_, refit.posterior_)
+    np.testing.assert_allclose(model.prior_, refit.prior_)
+
+
 def test_ties_are_broken_by_seed_and_name_not_by_order_of_rows_or_classes():
     items, even = np.arange(4000), np.full((4000, 2), 0.5)
     first, second = np.array(["a", "b"], object), np.array(["b", "a"], object)

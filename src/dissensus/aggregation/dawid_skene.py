@@ -23,17 +23,19 @@ A flat prior would call it a guesser, and on rare classes it would stay one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, balanced, even, thread_count
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import confusion as kernels
+from dissensus.online import settle
 
 MAX_SINGLE = 2**22  # labels of one annotator that single precision can count; from 2^24 on it cannot add one
 LARGEST = 1e9  # largest pseudo-count
@@ -156,6 +158,30 @@ class DawidSkene(EMAggregator[Confusions]):
 
     def _confusion_size(self) -> FloatArray:
         return np.asarray((self.counts_ + self.pseudo(self.classes_.size)).sum(axis=2, keepdims=True))
+
+    def _newcomer(self) -> dict[str, Any]:
+        return {"counts_": 0.0, "confusion_": self.population_confusion_}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        before, pseudo = self.posterior_[item], self.pseudo(table.n_classes)
+        earlier = self.counts_[annotator].transpose(0, 2, 1)  # [annotator, given, true]
+
+        def learn(posterior: FloatArray) -> Confusions:
+            counts = earlier + soft_counts(table, posterior) + pseudo
+            return Confusions(self.prior_, counts / counts.sum(axis=1, keepdims=True))
+
+        first = Confusions(self.prior_, self.confusion_[annotator].transpose(0, 2, 1))
+        posterior, params = settle(table, before, gold, first, partial(self.log_votes, table), learn)
+        new = soft_counts(table, posterior).transpose(0, 2, 1)
+        self.counts_, self.confusion_ = self.counts_.copy(), self.confusion_.copy()
+        self.counts_[annotator] += new
+        self.confusion_[annotator] = params.confusion.transpose(0, 2, 1)
+        population = self.counts_.sum(axis=0) + pseudo
+        self.population_confusion_ = population / population.sum(axis=1, keepdims=True)
+        self._recount(posterior, before, old, self.class_count)
+        return posterior
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Confusions:
         """One M step from the votes."""

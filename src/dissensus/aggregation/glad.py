@@ -24,12 +24,13 @@ evaluations, each like a pass.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 
 from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.annotations import Annotations
 from dissensus.base import methods
@@ -38,6 +39,7 @@ from dissensus.engines.local import Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.kernels import glad as kernels
 from dissensus.kernels import table as table_kernels
+from dissensus.online import settle
 
 MEAN_ABILITY = 1.0  # of the prior
 FARTHEST = 50.0  # a look ahead may not take |b| beyond this, where exp(b) would be of no use
@@ -134,7 +136,8 @@ class GLAD(EMAggregator[Skills]):
             self.posterior_ = np.empty((table.n_items, table.n_classes))
             final = sweep(params, self.posterior_) + self.log_penalty(params)
         self.trace_ = np.append(self.trace_, final)  # the objective of what is returned
-        self.prior_, self.ability_ = params.prior, params.ability
+        self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sweep.prior_counts
+        self.pull_, self.curvature_ = sweep.pull, sweep.curvature  # what the ability rests on
         self.difficulty_ = np.exp(-params.easiness)
         hits, total = table_kernels.agreement(
             table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
@@ -156,6 +159,54 @@ class GLAD(EMAggregator[Skills]):
         easiness = np.append(1 / self.difficulty_, 1.0)[item]  # −1, unseen, takes the last
         right = 1 / (1 + np.exp(-np.append(self.ability_, self.ability_.mean())[annotator] * easiness))[:, None]
         return np.asarray(posterior * right + (1 - posterior) * (1 - right) / (self.classes_.size - 1))
+
+    def _newcomer(self) -> dict[str, Any]:
+        return {"ability_": self.ability_.mean(), "pull_": 0.0, "curvature_": 0.0}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
+        before, rows = self.posterior_[item], hard_rows(table)
+        of_item = np.repeat(np.arange(table.n_items), np.diff(rows.item_ptr))
+        weight = np.ones(rows.annotator.size) if rows.weight is None else rows.weight
+        now = Skills(self.ability_[annotator], -np.log(self.difficulty_[item]), self.prior_)
+        precision, sums = 1 / self.ability_sd**2, [np.empty(0), np.empty(0)]
+
+        def learn(posterior: FloatArray) -> Skills:
+            """One step of the M step in `kernels.glad`, for these rows."""
+            nonlocal now
+            alpha, beta = now.ability[rows.annotator], np.exp(now.easiness)[of_item]
+            x = np.abs(alpha * beta)
+            bend = np.where(x > 1e-4, np.tanh(x / 2) / np.maximum(2 * x, 1e-4), 0.25)
+            pull = weight * (posterior[of_item, rows.label] - 0.5)
+            slope: FloatArray = np.bincount(of_item, pull * alpha, table.n_items).astype(float)
+            square: FloatArray = np.bincount(of_item, weight * bend * alpha**2, table.n_items).astype(float)
+            easiness = kernels.climb_all(slope, square, 1 / self.easiness_sd**2, now.easiness)
+            easiness = np.where(old, now.easiness, easiness)
+            beta = np.exp(easiness)[of_item]
+            sums[0] = np.bincount(rows.annotator, pull * beta, table.n_annotators).astype(float)
+            sums[1] = np.bincount(rows.annotator, weight * bend * beta**2, table.n_annotators).astype(float)
+            above = self.pull_[annotator] + sums[0] + precision * MEAN_ABILITY
+            now = Skills(above / (self.curvature_[annotator] + sums[1] + precision), easiness, self.prior_)
+            return now
+
+        posterior, params = settle(table, before, gold, now, partial(self.log_votes, table), learn)
+        for key, new in (
+            ("ability_", params.ability),
+            ("pull_", self.pull_[annotator] + sums[0]),
+            ("curvature_", self.curvature_[annotator] + sums[1]),
+        ):
+            values = getattr(self, key).copy()
+            values[annotator] = new
+            setattr(self, key, values)
+        self.difficulty_ = self.difficulty_.copy()
+        self.difficulty_[item] = np.exp(-params.easiness)
+        as_before = self.prior_
+        self._recount(posterior, before, old, self.class_count or 0.0)
+        if self.class_count is None:
+            self.prior_ = as_before
+        return posterior
 
     def _easiness_of(self, items: Names) -> FloatArray:
         """(len(items),) b of the items that were fitted, 0 of new ones; names of another kind are new."""

@@ -27,7 +27,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import (
     Confusions,
     DawidSkene,
@@ -43,6 +43,7 @@ from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, thread_count
 from dissensus.exceptions import BadParameter
+from dissensus.online import settle
 
 LEAST = 0.05  # smallest α: ψ(0.05) = −20.5, so that exp(E log Θ) stays above 1e-18, see kernels.confusion
 FIXED_POINTS = 5  # steps of the fixed point in one M step
@@ -153,6 +154,33 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
 
     def _confusion_size(self) -> FloatArray:
         return np.asarray(self.concentration_.sum(axis=2, keepdims=True))
+
+    def _newcomer(self) -> dict[str, Any]:
+        return {
+            "concentration_": self.population_,
+            "confusion_": self.population_ / self.population_.sum(axis=1, keepdims=True),
+        }
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """With the means of Θ, as the posterior that is returned; the population stays as it is."""
+        before, earlier = self.posterior_[item], self.concentration_[annotator].transpose(0, 2, 1)
+
+        def learn(posterior: FloatArray) -> FloatArray:
+            gamma = earlier + soft_counts(table, posterior)
+            return np.asarray(gamma / gamma.sum(axis=1, keepdims=True))
+
+        def log_votes(confusion: FloatArray) -> FloatArray:
+            return DawidSkene().log_votes(table, Confusions(self.prior_, confusion))
+
+        first = earlier / earlier.sum(axis=1, keepdims=True)
+        posterior, confusion = settle(table, before, gold, first, log_votes, learn)
+        self.concentration_, self.confusion_ = self.concentration_.copy(), self.confusion_.copy()
+        self.concentration_[annotator] += soft_counts(table, posterior).transpose(0, 2, 1)
+        self.confusion_[annotator] = confusion.transpose(0, 2, 1)
+        self._recount(posterior, before, old, self.class_count)
+        return posterior
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Crowd:
         """As `dawid-skene` starts, and with the population that it expects."""

@@ -32,13 +32,13 @@ A row of weight w counts as w rows: its factor to the power of w.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, OnStep
-from dissensus.aggregation.dawid_skene import Rows, hard_rows
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Rows, hard_rows
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
@@ -46,6 +46,7 @@ from dissensus.engines.local import Threads, balanced, even, thread_count
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import mace as kernels
 from dissensus.kernels import table as table_kernels
+from dissensus.online import settle
 
 LEAST = 0.01  # smallest parameter of a prior: ψ(0.01) = −101, so that ratios stay below `kernels.RATIO`
 LARGEST = 1e9
@@ -155,7 +156,7 @@ class MACE(EMAggregator[Copied]):
             self.strategy_ = self.strategy_counts_ / self.strategy_counts_.sum(axis=1, keepdims=True)
             self.posterior_ = np.empty((table.n_items, table.n_classes))
             sweep(self.prior_, certain(self.competence_, self.strategy_), self.posterior_)
-            hits = sweep.hits()
+            hits, self.class_counts_ = sweep.hits(), sweep.prior_counts
         self.confusion_ = confusions(self.competence_, self.strategy_)
         copied = (params.share * params.total).sum()
         spammed = ((1 - params.share) * params.total).sum(axis=0) + self.strategy_count
@@ -188,6 +189,58 @@ class MACE(EMAggregator[Copied]):
         mean = np.where(right, 1 - self.confusion_, self.confusion_)  # of 1 − an entry on the diagonal
         variance = square * np.where(right, others[:, None, :], given[:, None, :]) - mean**2
         return np.asarray(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1)
+
+    def _newcomer(self) -> dict[str, Any]:
+        competence, strategy = np.array([self.population_competence_]), self.population_strategy_[None]
+        return {
+            "competence_counts_": [self.alpha, self.beta],
+            "strategy_counts_": self.strategy_count,
+            "competence_": competence[0],
+            "strategy_": strategy[0],
+            "confusion_": confusions(competence, strategy)[0],
+        }
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """With E θ and E ξ themselves, as the posterior that is returned."""
+        before = self.posterior_[item]
+        rows, A, K = hard_rows(table), table.n_annotators, table.n_classes
+        total = label_totals(rows, A, K)
+        cell = rows.annotator.astype(np.int64) * K + rows.label
+        of_item = np.repeat(np.arange(table.n_items), np.diff(rows.item_ptr))
+        competence, strategy = self.competence_counts_[annotator], self.strategy_counts_[annotator]
+        now = [competence, strategy]  # Beta and Dirichlet with what the new rows say
+
+        def means() -> tuple[FloatArray, FloatArray]:
+            return now[0][:, 0] / now[0].sum(axis=1), now[1] / now[1].sum(axis=1, keepdims=True)
+
+        def learn(posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+            theta, xi = means()
+            right = posterior[of_item, rows.label] * (1.0 if rows.weight is None else rows.weight)
+            hits = np.bincount(cell, right, A * K).reshape(A, K)
+            copied = hits * theta[:, None] / (theta[:, None] + (1 - theta)[:, None] * xi)
+            spammed = total - copied
+            now[0] = competence + np.stack([copied.sum(axis=1), spammed.sum(axis=1)], axis=1)
+            now[1] = strategy + spammed
+            return means()
+
+        def log_votes(params: tuple[FloatArray, FloatArray]) -> FloatArray:
+            return DawidSkene().log_votes(table, Confusions(self.prior_, confusions(*params).transpose(0, 2, 1)))
+
+        posterior, params = settle(table, before, gold, means(), log_votes, learn)
+        for key, new in (
+            ("competence_counts_", now[0]), ("strategy_counts_", now[1]), ("competence_", params[0]),
+            ("strategy_", params[1]), ("confusion_", confusions(*params)),
+        ):  # fmt: skip
+            values = getattr(self, key).copy()
+            values[annotator] = new
+            setattr(self, key, values)
+        as_before = self.prior_
+        self._recount(posterior, before, old, self.class_count)
+        if self.class_prior == "uniform":
+            self.prior_ = as_before
+        return posterior
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Copied:
         """Everyone copied half of its labels; a random start draws the share of each annotator.

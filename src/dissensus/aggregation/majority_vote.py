@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, methods
 from dissensus.kernels import table as kernels
@@ -47,6 +47,26 @@ class MajorityVote(Aggregator):
         self._judge(hits, total)
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        votes = self.posterior_[item] * self.item_total_[item, None]
+        posterior = self._more_votes(table, item, votes, self.item_total_[item], table.votes())
+        if gold is not None:
+            posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        return posterior
+
+    def _more_votes(
+        self, table: Annotations, item: IntArray, before: FloatArray, weight: FloatArray, new: FloatArray
+    ) -> FloatArray:
+        """Shares of the votes of before (I, K) and the new ones; `weight` (I,) is what those of before weigh."""
+        of_all = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
+        if of_all.sum() > 0:
+            self.prior_ = of_all / of_all.sum()
+        self.item_total_ = self.item_total_.copy()
+        self.item_total_[item] = weight + table.votes().sum(axis=1)
+        return self._shares(before + new)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         return self._shares(table.votes())

@@ -26,11 +26,12 @@ that opinion.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST, Rows, hard_rows
 from dissensus.annotations import Annotations
 from dissensus.base import methods
@@ -39,6 +40,7 @@ from dissensus.engines.local import Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import one_coin as kernels
 from dissensus.kernels.table import agreement
+from dissensus.online import settle
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,28 @@ class OneCoin(EMAggregator[Coins]):
 
     def _confusion_size(self) -> FloatArray:
         return np.asarray(self.total_ + self.right + self.wrong)[:, None, None]
+
+    def _newcomer(self) -> dict[str, Any]:
+        return {"coin_": self.population_coin_[0]}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        before, hits, total = self.posterior_[item], self.hits_[annotator], self.total_[annotator]
+
+        def learn(posterior: FloatArray) -> Coins:
+            new_hits, new_total = self._agreement(table, posterior)
+            return Coins(self.prior_, self._coin(hits + new_hits, total + new_total))
+
+        first = Coins(self.prior_, self.coin_[annotator])
+        posterior, params = settle(table, before, gold, first, partial(self.log_votes, table), learn)
+        self.coin_ = self.coin_.copy()
+        self.coin_[annotator] = params.coin
+        uniform = self.prior_
+        self._recount(posterior, before, old, self.class_count)
+        if self.class_prior == "uniform":
+            self.prior_ = uniform
+        return posterior
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Coins:
         """One M step from the shares of the votes; a random start draws the shares from Dirichlet(1 + votes)."""

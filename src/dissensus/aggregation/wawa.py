@@ -17,9 +17,11 @@ probabilistic row counts in parts, as one row per class.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.aggregation.majority_vote import MajorityVote
 from dissensus.annotations import Annotations
@@ -66,6 +68,32 @@ class Wawa(MajorityVote):
             self.posterior_[known] = np.eye(vote.n_classes)[vote.gold[known]]
         self._judge(hits, vote.total)
         return hits
+
+    def _newcomer(self) -> dict[str, Any]:
+        return {"skill_": self.population_skill_}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """New votes weigh by the skills, those of before by the population's; then the skills by all agreement."""
+        vote, skill, total = SkilledVote(table, gold), self.skill_[annotator], self.total_[annotator]
+        new = np.empty((table.n_items, table.n_classes))
+        vote.hits(skill, new)
+        weight = self.item_total_[item]
+        before = self.posterior_[item] * (weight * self.population_skill_)[:, None]
+        posterior = self._more_votes(table, item, before, weight, new)
+        if gold is not None:
+            posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        agreed, more = self._agreement(table, posterior)
+        weights = np.maximum(total + more, np.finfo(float).tiny)
+        self.skill_ = self.skill_.copy()
+        self.skill_[annotator] = np.where(total + more > 0, (skill * total + agreed) / weights, skill)
+        return posterior
+
+    def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """With the outcome of the vote."""
+        tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - TIE)
+        return super()._agreement(table, tied / tied.sum(axis=1, keepdims=True))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         votes = np.empty((table.n_items, table.n_classes))

@@ -144,3 +144,12 @@ def climb(slope: float, square: float, precision: float, b: float) -> float:
         else:
             break
     return b
+
+
+@compiled
+def climb_all(slope: FloatArray, square: FloatArray, precision: float, start: FloatArray) -> FloatArray:
+    """`climb` for many numbers."""
+    out = np.empty(start.size)
+    for i in range(start.size):
+        out[i] = climb(slope[i], square[i], precision, start[i])
+    return out
