@@ -9,6 +9,7 @@ import pytest
 
 import dissensus as dz
 from cli.tables import rows, write_csv
+from dissensus import evaluation
 from dissensus.io import read_frame
 
 
@@ -37,7 +38,7 @@ def test_files_hold_what_the_method_found(cli, labels, here):
     assert [row["label"] for row in items] == model.predict().tolist()
     np.testing.assert_array_equal(posterior(out), model.posterior_)
     annotators = read_csv(out / "annotators.csv")
-    assert list(annotators[0]) == ["annotator", "annotations", "reliability", "low", "high"]
+    assert list(annotators[0]) == ["annotator", "annotations", "reliability", "low", "high", "flags", "reasons"]
     assert [float(row["reliability"]) for row in annotators] == model.reliability_.tolist()
     assert len(read_csv(out / "confusions.csv")) == 7 * 3 * 3
 
@@ -54,8 +55,49 @@ def test_summary_file_says_what_was_done(cli, labels, here):
     assert summary["parameters"] == model.get_params()
     assert (summary["passes"], summary["converged"]) == (model.n_iter_, True)
     assert summary["objective"] == model.trace_[-1]
-    assert summary["gold"] == {"items": 40, "accuracy": float(np.mean(model.predict() == truth))}
+    gold, right = summary["gold"], model.predict() == truth
+    assert (gold["items"], gold["accuracy"]) == (40, right.mean())
+    codes = np.searchsorted(["cat", "dog", "owl"], truth)
+    assert gold["log_loss"] == pytest.approx(-np.log(model.posterior_[np.arange(40), codes]).mean())
+    assert gold["calibration_error"] == evaluation.expected_calibration_error(codes, model.posterior_)
+    bounds = evaluation.bootstrap(right)
+    assert (gold["accuracy_low"], gold["accuracy_high"]) == (bounds.low, bounds.high)
     assert sum(summary["labels"].values()) == 40
+
+
+def test_known_labels_are_fitted(cli, labels, here):
+    write_csv(here / "sure.csv", ["item", "label"], [("i000", "owl"), ("i001", "owl")])
+    cli("aggregate", labels, "--known", "sure.csv", "-o", "out")
+    assert [row["p_owl"] for row in read_csv(here / "out" / "items.csv")][:2] == ["1", "1"]
+    table = dz.read(labels)
+    model = dz.methods["dawid-skene"]().fit(table, gold=table.gold_codes(["i000", "i001"], ["owl", "owl"]))
+    np.testing.assert_array_equal(posterior(here / "out"), model.posterior_)
+    refused = cli("aggregate", labels, "--known", "sure.csv", "--model", "out")
+    assert refused.exit_code == 2
+    assert "leave out --known" in refused.stderr
+
+
+def test_annotators_to_look_at_are_named_with_reasons(cli, here):
+    """digits-crowd: spammers, an adversary, a clique of five."""
+    table = dz.load_dataset("digits-crowd").annotations
+    rows = zip(*table.to_arrow().select(["item", "annotator", "label"]).to_pydict().values(), strict=True)
+    path = write_csv(here / "digits.csv", ["item", "annotator", "label"], rows)
+    found = dz.diagnose(table)
+    result = cli("aggregate", path, "-o", "out")
+    for words in ("Annotators to look at", "spammer", "adversary", "copier", "are worth about 38.1 independent ones"):
+        assert words in result.stdout
+    assert f"{len(found.flagged('too few labels'))} of 42 annotators have too few labels to tell" in result.stdout
+    written = {row["annotator"]: row for row in read_csv(here / "out" / "annotators.csv")}
+    for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True):
+        assert (written[name]["flags"], written[name]["reasons"]) == (", ".join(flags), reasons)
+    summary = json.loads((here / "out" / "summary.json").read_text())["annotators_to_look_at"]
+    assert summary["annotators"].keys() == {
+        n for n in found.annotators if written[n]["flags"] not in ("", "too few labels")
+    }
+    assert summary["copying_groups"] == [list(found.groups[0])]
+    plain = cli("aggregate", path, "--no-flags", "-o", "plain")
+    assert "look at" not in plain.stdout
+    assert "flags" not in read_csv(here / "plain" / "annotators.csv")[0]
 
 
 def test_gold_is_never_fitted(cli, labels, here):
@@ -180,7 +222,7 @@ def test_scoring_a_file_with_fewer_classes_keeps_the_model_s(cli, labels, here):
     write_csv(here / "g.csv", ["item", "label"], [("a", "owl")])
     summary = json.loads(cli("aggregate", "new.csv", "--model", "fit", "--gold", "g.csv", "--json").stdout)
     assert summary["classes"] == ["cat", "dog", "owl"]
-    assert summary["gold"] == {"items": 1, "accuracy": 0.0}
+    assert (summary["gold"]["items"], summary["gold"]["accuracy"]) == (1, 0.0)
 
 
 def test_scoring_an_unknown_class_is_one_sentence(cli, labels, here):

@@ -373,6 +373,23 @@ def test_intervals_hold_the_estimate_and_narrow_with_labels(name):
         assert (low < high).mean() > 0.9
 
 
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    """Simulated crowds whose truth is known; 90 % allows for items whose class is in doubt."""
+    inside, entries = [], []
+    for seed in range(4):
+        kinds = {"expert": 1, "ordinary": 3, "specialist": 1, "uniform-spammer": 0.3}
+        sim = simulate(1500, 60, 4, redundancy=6, kinds=kinds, hardness=0.05, seed=seed)
+        table, model = sim.annotations, fit("dawid-skene", sim.annotations)
+        right = np.einsum("akk->ak", sim.confusion)[table.annotator, sim.truth[table.item]]
+        accuracy = np.bincount(table.annotator, right) / np.diff(table.annotator_ptr)
+        low, high = model.reliability_interval().T
+        inside.append((low <= accuracy) & (accuracy <= high))
+        low, high = np.moveaxis(model.confusion_interval(), -1, 0)
+        entries.append((low <= sim.confusion) & (sim.confusion <= high))
+    assert 0.90 <= np.mean(inside) <= 0.99
+    assert 0.90 <= np.mean(entries) <= 0.99
+
+
 def known_before(table: Annotations, right: float, wrong: float) -> np.ndarray:
     """Counts of an annotator who was right and wrong so often, over all classes."""
     K = table.n_classes

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dissensus.base import Aggregator
 
 DEFAULT = "dawid-skene"
+MANY = 2_000_000  # annotations beyond which looking for copiers takes longer than most methods
 
 
 @takes_table()
@@ -56,6 +57,17 @@ def aggregate(
             help="Score FILE with the model of an earlier run's folder instead of fitting one.",
         ),
     ] = None,
+    flags: Annotated[
+        bool | None,
+        typer.Option(
+            "--flags/--no-flags",
+            help=f"Look for spammers, adversaries and copiers; left out, with up to {MANY:,} annotations.",
+        ),
+    ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option("--known", metavar="GOLD", help="Known labels of some items, which the method may use."),
+    ] = None,
     gold: golds.GoldFile = None,
     gold_item: golds.GoldItem = None,
     gold_label: golds.GoldLabel = None,
@@ -63,9 +75,10 @@ def aggregate(
 ) -> None:
     """Turn many labels per item into one, with how sure it is and how good each annotator is.
 
-    FOLDER gets items.csv (item, label, confidence, p_CLASS …), annotators.csv (annotator, annotations, reliability),
-    confusions.csv where the method models them, model.npz for --model, and summary.json, or all of these in one
-    sub-folder per question. Nothing is written unless everything is; the result tables of an earlier run are replaced.
+    FOLDER gets items.csv (item, label, confidence, p_CLASS …), annotators.csv (annotator, annotations, reliability, its
+    interval, flags with reasons), confusions.csv where the method models them, model.npz for --model, and summary.json,
+    or all of these in one sub-folder per question. Nothing is written unless everything is; the result tables of an
+    earlier run are replaced.
 
     Example: dissensus aggregate labels.csv --method dawid-skene --gold gold.csv -o results
 
@@ -82,7 +95,13 @@ def aggregate(
         make = partial(_new_model, method or DEFAULT, settings)
         make()  # a wrong name or keyword should not wait for the file
     else:
-        for option, given in (("--method", method), ("--set, --max-iter and --seed", settings)):
+        no_fit = (
+            ("--method", method),
+            ("--set, --max-iter and --seed", settings),
+            ("--known", known),
+            ("--flags", flags),
+        )
+        for option, given in no_fit:
             if given:
                 raise BadParameter(f"--model scores with what was learnt before; leave out {option}.")
         if output is not None and output.resolve() == model.resolve():
@@ -95,18 +114,20 @@ def aggregate(
             one.set_params(threads=threads)
         if model is not None:
             table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
-        known = None if gold is None else golds.read(gold, table, gold_item, gold_label)
+        codes = None if gold is None else golds.read(gold, table, gold_item, gold_label)
         what = f"question {question}" if question else str(source.file)
         if model is None:
-            return results.fit(one, table, known, f"fitting {what}")
-        return results.score(one, table, known, f"scoring {what}")
+            sure = None if known is None else golds.read(known, table, gold_item, gold_label)
+            look = table.n_annotations <= MANY if flags is None else flags
+            return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
+        return results.score(one, table, codes, f"scoring {what}")
 
     began = time.perf_counter()
     tables = source.read()
     summary = _head(source, time.perf_counter() - began, model, gold)
     if isinstance(tables, Questions):
-        if gold is not None:
-            raise BadParameter("--gold is for a file of one question; evaluate each question by itself.")
+        if gold is not None or known is not None:
+            raise BadParameter("--gold and --known are for a file of one question; take each question by itself.")
         answers = {}
         for question, table in tables.items():
             with about(f"question {show.name(question)!r}"):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dissensus._types import IntArray
     from dissensus.annotations import Annotations
     from dissensus.base import Aggregator
+    from dissensus.diagnostics import Diagnosis
 
 
 class Output(StrEnum):
@@ -49,16 +50,26 @@ class Result:
     model: Aggregator  # fitted to the table, or `scored` on it
     fitted: bool
     summary: dict[str, Any]
+    diagnosis: Diagnosis | None = None
 
 
-def fit(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
-    """Fit to a table; `gold` (I,) is for the summary only."""
+def fit(
+    model: Aggregator, table: Annotations, gold: IntArray | None, text: str, *, known: IntArray | None, flags: bool
+) -> Result:
+    """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
     parameters = model.get_params()
     passes = parameters.get("max_iter")
     began = time.perf_counter()
     with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
-        model.fit(table, on_step=on_step)
-    return Result(model, True, _summary(model, table, gold, time.perf_counter() - began))
+        model.fit(table, gold=known, on_step=on_step)
+    summary = _summary(model, table, gold, time.perf_counter() - began)
+    if not flags:
+        return Result(model, True, summary)
+    from dissensus.diagnostics import diagnose
+
+    with show.waiting("looking at the annotators"):
+        found = diagnose(table, threads=parameters.get("threads"))
+    return Result(model, True, summary | {"annotators_to_look_at": _flagged(found)}, found)
 
 
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -155,6 +166,9 @@ def write(result: Result, folder: Path, suffix: str) -> None:
     for name in ("reliability", "low", "high"):
         unknown_is_empty = pa.array(annotators[name].to_numpy(), from_pandas=True)
         annotators = annotators.set_column(annotators.column_names.index(name), name, unknown_is_empty)
+    if result.diagnosis is not None:
+        annotators = annotators.append_column("flags", pa.array([", ".join(one) for one in result.diagnosis.flags]))
+        annotators = annotators.append_column("reasons", pa.array(result.diagnosis.reasons))
     write_frame(annotators, folder / f"annotators.{suffix}")
     if not result.fitted:
         return
@@ -182,8 +196,14 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     unsure = about["items_below_0.7"]
     out.print(f"{unsure:,} items ({show.percent(unsure / max(about['items'], 1))}) are below {UNSURE} confidence.")
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
-        out.print(f"Accuracy {gold['accuracy']:.4f} on the {gold['items']:,} items with a known label.")
+        out.print(
+            f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
+            f"{gold['items']:,} items with a known label; calibration error {gold['calibration_error']:.3f}, log loss "
+            f"{gold['log_loss']:.3f}."
+        )
     out.print(_annotators(result.model))
+    if result.diagnosis is not None:
+        _print_flags(result.diagnosis)
     if preview:
         out.print(_first_items(result.model))
 
@@ -202,8 +222,10 @@ def _annotators(model: Aggregator) -> Any:
     import numpy as np
 
     table = show.grid(
-        "Most and least reliable", "annotator", "labels", "reliability", numbers=("labels", "reliability")
-    )
+        "Most and least reliable", "annotator", "labels", "reliability", "95 % interval",
+        numbers=("labels", "reliability", "95 % interval"),
+    )  # fmt: skip
+    interval = model.reliability_interval()
     known = np.flatnonzero(~np.isnan(model.reliability_))
     enough = known[model.n_annotations_[known] >= FEW]
     among = enough if enough.size else known
@@ -213,8 +235,45 @@ def _annotators(model: Aggregator) -> Any:
         if cut and place == BEST:
             table.add_row("…")
         labels, reliability = model.n_annotations_[code], model.reliability_[code]
-        table.add_row(show.name(model.annotators_[code]), f"{labels:,}", f"{reliability:.3f}")
+        bounds = f"{interval[code, 0]:.3f} to {interval[code, 1]:.3f}"
+        table.add_row(show.name(model.annotators_[code]), f"{labels:,}", f"{reliability:.3f}", bounds)
     return table
+
+
+def _flagged(found: Diagnosis) -> dict[str, Any]:
+    """Flags for the summary; those with too few labels are only counted."""
+    named = {
+        str(name): {"flags": list(flags), "reasons": reasons}
+        for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True)
+        if set(flags) - {"too few labels"}
+    }
+    return {
+        "annotators": named,
+        "too_few_labels": len(found.flagged("too few labels")),
+        "copying_groups": [[str(name) for name in group] for group in found.groups],
+        "effective_annotators": found.effective_annotators,
+    }
+
+
+def _print_flags(found: Diagnosis) -> None:
+    out, about = show.console(), _flagged(found)
+    if about["annotators"]:
+        table = show.grid("Annotators to look at", "annotator", "", "why")
+        flagged = list(about["annotators"].items())
+        for name, one in flagged[:MOST]:
+            table.add_row(show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
+        if len(flagged) > MOST:
+            table.add_row(f"… {len(flagged) - MOST:,} more", "", "in annotators.csv and --json")
+        out.print(table)
+    if found.groups:
+        out.print(
+            f"Because some copy, the {found.active_annotators:,} annotators are worth about "
+            f"{found.effective_annotators:.1f} independent ones."
+        )
+    few = about["too_few_labels"]
+    if few:
+        have = "has" if few == 1 else "have"
+        out.print(f"{few:,} of {found.active_annotators:,} annotators {have} too few labels to tell.")
 
 
 def _first_items(model: Aggregator) -> Any:
@@ -249,8 +308,18 @@ def _summary(model: Aggregator, table: Annotations, gold: IntArray | None, secon
     }
     if gold is not None:
         known = gold >= 0
-        right = predicted[known] == model.classes_[gold[known]]
-        summary["gold"] = {"items": int(known.sum()), "accuracy": float(right.mean()) if known.any() else None}
-        if not known.any():
+        summary["gold"] = {"items": int(known.sum()), "accuracy": None}
+        if known.any():
+            from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
+
+            accuracy = bootstrap(predicted[known] == model.classes_[gold[known]])
+            summary["gold"] |= {
+                "accuracy": accuracy.value,
+                "accuracy_low": accuracy.low,
+                "accuracy_high": accuracy.high,
+                "calibration_error": expected_calibration_error(gold[known], model.posterior_[known]),
+                "log_loss": log_loss(gold[known], model.posterior_[known]),
+            }
+        else:
             say("warning: none of the items has a known label; accuracy cannot be measured.")
     return summary
