@@ -18,6 +18,7 @@ from dissensus import online
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.earlier import Earlier, check_earlier, with_earlier
+from dissensus.evaluation.hard import TIE
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.kernels import table as kernels
 from dissensus.parameters import Parameters
@@ -25,7 +26,6 @@ from dissensus.registry import Registry
 
 FrameKind = Literal["items", "annotators", "confusions"]
 
-TIE = 1e-9  # probabilities closer than this to the largest are tied with it
 CROWD_LABELS = 5  # see `reliability`
 
 

@@ -25,7 +25,8 @@ from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.aggregation.majority_vote import MajorityVote
 from dissensus.annotations import Annotations
-from dissensus.base import TIE, methods
+from dissensus.base import methods
+from dissensus.evaluation.hard import TIE
 from dissensus.kernels import vote as kernels
 
 

@@ -1,0 +1,133 @@
+"""Whether the method that predicts hidden annotations best is also the one that is most often right.
+
+    python -m benchmarks.choice.run [--only rte labelme …]
+
+from the repository's root, with DISSENSUS_DATA naming the data folder. `dissensus.compare` chooses among all methods
+without gold; then gold says how many points its choice is behind the best of them. Writes `results/` and, where all
+sets were run, the tables of README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import record
+
+import dissensus as dz
+
+HERE = Path(__file__).parent
+SETS: list[tuple[str, str | None]] = [
+    ("rte", None),
+    ("bluebirds", None),
+    ("sentiment_polarity", None),
+    ("gimpel_pos", None),
+    ("labelme", None),
+    ("wordsim", None),
+    ("medical_causes", "test_partition"),
+    ("medical_treats", "test_partition"),
+    ("cifar10h", None),
+    ("ner_mturk", None),
+    ("plank_pos", None),
+]
+REDUNDANCY = (3, 5, 10, 0)  # 0: all there is
+ALWAYS = ("majority-vote", "dawid-skene", "hierarchical-dawid-skene")  # to compare the choice with
+NEAR = 1.0  # point
+
+
+def run_case(name: str, gold: str | None, redundancy: int) -> dict[str, Any] | None:
+    """All methods on one table; None where it has no more than `redundancy` annotations per item."""
+    data = dz.load_dataset(name, gold=gold)
+    table, known = data.annotations, data.gold
+    per_item = table.n_annotations / max(int((np.diff(table.item_ptr) > 0).sum()), 1)
+    if redundancy:
+        if per_item <= redundancy + 0.5:
+            return None
+        table = table.subsample(redundancy, seed=0)
+    known = np.where(np.diff(table.item_ptr) > 0, known, -1)
+    begin = time.perf_counter()
+    found = dz.compare(table, gold=known)
+    accuracy = {one.method: 100 * one.accuracy.value for one in found if one.accuracy is not None}
+    best = max(accuracy.values())
+    vote = next(one for one in found if one.method == "majority-vote")
+    return {
+        "set": name,
+        "gold": gold,
+        "redundancy": redundancy or round(per_item, 1),
+        "full": not redundancy,
+        "scored": int((known >= 0).sum()),
+        "chosen": found.best,
+        "tied": found.tied,
+        "vote_is_as_good": found.verdict().startswith("Majority vote"),
+        "behind": best - accuracy[found.best],
+        "best": [method for method, value in accuracy.items() if value > best - 1e-9],
+        "always": {method: best - accuracy[method] for method in ALWAYS},
+        "average": best - float(np.mean(list(accuracy.values()))),
+        "vote_behind": vote.behind.value,
+        "accuracy": accuracy,
+        "log_likelihood": {one.method: one.log_likelihood.value for one in found},
+        "seconds": time.perf_counter() - begin,
+    }
+
+
+def write_tables(made: dict[str, Any], cases: list[dict[str, Any]]) -> None:
+    head = ["set", "labels per item", "chosen without gold", "its accuracy", "best by gold", "behind", "vote as good?"]
+    body = []
+    for case in cases:
+        tied = len(case["tied"]) - 1
+        best = ", ".join(case["best"][:2]) + (f" and {len(case['best']) - 2} more" if len(case["best"]) > 2 else "")
+        behind = f"{case['behind']:.2f}"
+        body.append([
+            case["set"] + (f" ({case['gold']})" if case["gold"] else ""),
+            f"{case['redundancy']}" + (" (all)" if case["full"] else ""),
+            case["chosen"] + (f" (≈ {tied} more)" if tied else ""),
+            f"{case['accuracy'][case['chosen']]:.2f}",
+            f"{best}: {max(case['accuracy'].values()):.2f}",
+            f"**{behind}**" if case["behind"] > NEAR else behind,
+            "yes" if case["vote_is_as_good"] else "",
+        ])  # fmt: skip
+    rules = [("the choice without gold", [case["behind"] for case in cases])]
+    rules += [(f"always {method}", [case["always"][method] for case in cases]) for method in ALWAYS]
+    rules += [("a method at random", [case["average"] for case in cases])]
+    summary = [
+        [rule, f"{sum(b <= NEAR for b in behind)} of {len(behind)}", f"{np.mean(behind):.2f}", f"{max(behind):.2f}"]
+        for rule, behind in rules
+    ]
+    full = [case for case in cases if case["full"]]
+    near = sum(case["behind"] <= NEAR for case in full)
+    text = [
+        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}}),
+        f"On the {len(full)} whole sets the choice is within one point of the best method by gold on {near}.",
+        record.table(["rule", "within one point", "points behind, mean", "largest"], summary),
+        record.table(head, body),
+    ]
+    record.splice(HERE / "README.md", "tables", "\n\n".join(text))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="SET", help="only these sets; the tables stay as they are")
+    only = parser.parse_args().only
+    made, cases = record.provenance(), []
+    for name, gold in SETS:
+        for redundancy in REDUNDANCY:
+            if only and name not in only:
+                continue
+            case = run_case(name, gold, redundancy)
+            if case is not None:
+                cases.append(case)
+                print(
+                    f"{name} at {case['redundancy']}: {case['chosen']}, {case['behind']:.2f} behind {case['best']}; "
+                    f"tied {case['tied'][1:]}; {case['seconds']:.0f} s",
+                    flush=True,
+                )
+    if not only:
+        print("written:", record.save(HERE, "choice", made, {"cases": cases}).name)
+        write_tables(made, cases)
+
+
+if __name__ == "__main__":
+    main()
