@@ -65,6 +65,28 @@ def test_summary_file_says_what_was_done(cli, labels, here):
     assert sum(summary["labels"].values()) == 40
 
 
+def test_a_model_is_updated_with_the_annotations_of_another_day(cli, labels, here):
+    all_rows, _ = rows()
+    today = [row for row in all_rows if row[0] < "i030"]
+    late = [row for row in all_rows if row[0] >= "i030"]
+    write_csv(here / "today.csv", ["item", "annotator", "label"], today)
+    write_csv(here / "late.csv", ["item", "annotator", "label"], late)
+    cli("aggregate", "today.csv", "-o", "day1")
+    result = cli("aggregate", "late.csv", "--model", "day1", "--update", "--gold", "gold.csv", "-o", "day2")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "dawid-skene updated with 70 annotations" in result.stdout
+    model = dz.load(here / "day1").partial_fit(dz.read(here / "late.csv"))
+    np.testing.assert_array_equal(posterior(here / "day2"), model.posterior_)
+    assert len(read_csv(here / "day2" / "items.csv")) == 40
+    summary = json.loads((here / "day2" / "summary.json").read_text())
+    assert (summary["annotations"], summary["items"], summary["new_annotations"]) == (280, 40, 70)
+    assert summary["gold"]["items"] == 40
+    np.testing.assert_array_equal(dz.load(here / "day2").posterior_, model.posterior_)
+    alone = cli("aggregate", "late.csv", "--update")
+    assert alone.exit_code == 2
+    assert "--update needs the model to update" in alone.stderr
+
+
 def test_known_labels_are_fitted(cli, labels, here):
     write_csv(here / "sure.csv", ["item", "label"], [("i000", "owl"), ("i001", "owl")])
     cli("aggregate", labels, "--known", "sure.csv", "-o", "out")

@@ -16,6 +16,7 @@ from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter, UnknownClass
 
 if TYPE_CHECKING:
+    from dissensus._types import IntArray
     from dissensus.annotations import Annotations
     from dissensus.base import Aggregator
 
@@ -57,6 +58,12 @@ def aggregate(
             help="Score FILE with the model of an earlier run's folder instead of fitting one.",
         ),
     ] = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update", help="Add FILE's annotations to the --model, and write it and the results of all its items."
+        ),
+    ] = False,
     flags: Annotated[
         bool | None,
         typer.Option(
@@ -83,6 +90,8 @@ def aggregate(
     Example: dissensus aggregate labels.csv --method dawid-skene --gold gold.csv -o results
 
     Example: dissensus aggregate new.csv --model results -o new-results
+
+    Example: dissensus aggregate today.csv --model yesterday --update -o today
     """
     from dissensus.questions import Questions
 
@@ -91,6 +100,8 @@ def aggregate(
         results.check_output(output, [source.file, gold])
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
+    if update and model is None:
+        raise BadParameter("--update needs the model to update: --model FOLDER.")
     if model is None:
         make = partial(_new_model, method or DEFAULT, settings)
         make()  # a wrong name or keyword should not wait for the file
@@ -108,13 +119,18 @@ def aggregate(
             raise BadParameter(f"-o {output} is the model's own folder, whose results would be lost; name another.")
         make = partial(results.load_model, model)
 
+    def gold_of(table: Annotations) -> IntArray | None:
+        return None if gold is None else golds.read(gold, table, gold_item, gold_label)
+
     def answer(table: Annotations, question: str | None = None) -> results.Result:
         one = make(question)
         if threads is not None and "threads" in one.get_params():
             one.set_params(threads=threads)
         if model is not None:
             table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
-        codes = None if gold is None else golds.read(gold, table, gold_item, gold_label)
+        if update:
+            return results.update(one, table, gold_of(everything(one, table)), f"updating with {source.file}")
+        codes = gold_of(table)
         what = f"question {question}" if question else str(source.file)
         if model is None:
             sure = None if known is None else golds.read(known, table, gold_item, gold_label)
@@ -163,6 +179,17 @@ def _new_model(method: str, settings: list[str], question: str | None = None) ->
     from dissensus.base import methods
 
     return methods[method](**keywords.parse(settings, methods[method], method))
+
+
+def everything(model: Aggregator, table: Annotations) -> Annotations:
+    """A table without rows that names the items of a model and of a table; golds are read by it."""
+    import numpy as np
+
+    from dissensus.online import merge
+
+    items, _, _ = merge(model.items_, table.items, "items")
+    nothing = np.empty(0, np.int32), np.empty(0, table.label.dtype), np.zeros(items.size + 1, np.int64)
+    return type(table)(*nothing, items, model.annotators_, model.classes_)
 
 
 def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotations:

@@ -62,7 +62,7 @@ def fit(
     began = time.perf_counter()
     with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
         model.fit(table, gold=known, on_step=on_step)
-    summary = _summary(model, table, gold, time.perf_counter() - began)
+    summary = _summary(model, gold, time.perf_counter() - began)
     if not flags:
         return Result(model, True, summary)
     from dissensus.diagnostics import diagnose
@@ -72,12 +72,20 @@ def fit(
     return Result(model, True, summary | {"annotators_to_look_at": _flagged(found)}, found)
 
 
+def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
+    """A fitted model with the annotations of a table added to what it knows; `gold` is of all its items then."""
+    began = time.perf_counter()
+    with show.waiting(text):
+        model.partial_fit(table)
+    return Result(model, True, _summary(model, gold, time.perf_counter() - began) | {"new_annotations": len(table)})
+
+
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
     """Score a table over the classes of a fitted model."""
     began = time.perf_counter()
     with show.waiting(text):
         model = scored(model, table)
-    return Result(model, False, _summary(model, table, gold, time.perf_counter() - began))
+    return Result(model, False, _summary(model, gold, time.perf_counter() - began))
 
 
 def scored(model: Aggregator, table: Annotations) -> Aggregator:
@@ -212,6 +220,8 @@ def _how(result: Result) -> str:
     about = result.summary
     if not result.fitted:
         return f"Scored with a fitted {about['method']} in {about['seconds']:.1f} s."
+    if "new_annotations" in about:
+        return f"{about['method']} updated with {about['new_annotations']:,} annotations in {about['seconds']:.1f} s."
     end = "converged" if about["converged"] else "did not converge"
     passes = "1 pass" if about["passes"] == 1 else f"{about['passes']:,} passes"
     return f"{about['method']} {end} after {passes} in {about['seconds']:.1f} s."
@@ -284,7 +294,7 @@ def _first_items(model: Aggregator) -> Any:
     return table
 
 
-def _summary(model: Aggregator, table: Annotations, gold: IntArray | None, seconds: float) -> dict[str, Any]:
+def _summary(model: Aggregator, gold: IntArray | None, seconds: float) -> dict[str, Any]:
     import numpy as np
 
     from dissensus import names as naming
@@ -293,9 +303,9 @@ def _summary(model: Aggregator, table: Annotations, gold: IntArray | None, secon
     predicted = model.predict()
     counts = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     summary: dict[str, Any] = {
-        "annotations": table.n_annotations,
-        "items": table.n_items,
-        "annotators": table.n_annotators,
+        "annotations": int(model.n_annotations_.sum()),
+        "items": int(model.items_.size),
+        "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         "method": methods.name_of(type(model)),
         "parameters": model.get_params(),
