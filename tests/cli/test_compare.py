@@ -30,7 +30,9 @@ def test_json_has_the_library_s_numbers(cli, labels):
 
 
 def test_every_question_is_compared(cli, questions):
-    parsed = json.loads(cli("compare", questions, "-m", "majority-vote,wawa", "--resamples", 20, "--json").stdout)
+    parsed = json.loads(
+        cli("compare", questions, "-m", "majority-vote", "-m", "wawa", "--resamples", 20, "--json").stdout
+    )
     assert len(parsed["questions"]) == 3
     assert all(len(one["methods"]) == 2 for one in parsed["questions"].values())
     assert "question Tone" in cli("compare", questions, "-m", "majority-vote", "--resamples", 20).stdout

@@ -25,9 +25,12 @@ def compare(
     source: Source,
     *,
     methods: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--methods", "-m", metavar="A,B,…", help="Only these; left out, every method that can take the table."
+            "--methods",
+            "-m",
+            metavar="A,B,…",
+            help="Only these; left out, every method that can take the table. Repeatable.",
         ),
     ] = None,
     gold: golds.GoldFile = None,
@@ -88,14 +91,14 @@ def compare(
         _show(str(source.file), result)
 
 
-def _check(methods: str | None) -> list[str] | None:
+def _check(methods: list[str] | None) -> list[str] | None:
     """The names; a wrong one should not wait for the file."""
-    if methods is None:
+    if not methods:
         return None
     import dissensus.aggregation  # noqa: F401 - registers the methods
     from dissensus.base import methods as registry
 
-    names = [name.strip() for name in methods.split(",") if name.strip()]
+    names = [name.strip() for given in methods for name in given.split(",") if name.strip()]
     for name in names:
         registry.entry(name)
     if not names:
