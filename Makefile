@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed clean
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods clean
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -18,7 +18,8 @@ help:
 	@echo "make docs            rewrite the generated tables in README.md and docs/"
 	@echo "make wheel           build dist/*.whl"
 	@echo "make bench-accuracy  accuracy and log loss beside other libraries (makes their environments)"
-	@echo "make bench-speed     time and memory beside other libraries"
+	@echo "make bench-speed     time and memory of Dawid-Skene beside other libraries, and of reading files"
+	@echo "make bench-methods   time and memory of every method beside crowd-kit's"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"dissensus needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
@@ -60,11 +61,15 @@ wheel: $(VENV)/.dev
 
 bench-accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy.run
+	$(BIN)/python -m benchmarks.accuracy.order
 
 bench-speed: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.speed.run
 	$(BIN)/python -m benchmarks.speed.squarem
 	$(BIN)/python -m benchmarks.speed.read
+
+bench-methods: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.speed.methods
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis

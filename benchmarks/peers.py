@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,9 @@ PEERS = {
     "dissensus": Peer("ours.py", None),
     "crowd-kit": Peer("crowd_kit.py", "crowd-kit.txt"),
     "crowd-kit-pandas2": Peer("crowd_kit.py", "crowd-kit-pandas2.txt"),
+    "cleanlab": Peer("for_cleanlab.py", "cleanlab.txt"),
+    "peerannot": Peer("for_peerannot.py", "peerannot.txt"),
+    "snorkel": Peer("for_snorkel.py", "snorkel.txt"),
 }
 
 
@@ -82,21 +85,25 @@ class Data:
 
 def run(
     name: str,
-    data: Data,
+    data: Data | Sequence[Data],
     fits: Sequence[dict[str, Any]],
     *,
     keep: str = "posterior",
     threads: int = 1,
     variables: dict[str, str] | None = None,
-) -> tuple[dict[str, Any], list[np.ndarray]]:
+    use: Callable[[int, np.ndarray], Any] | None = None,
+) -> tuple[dict[str, Any], list[Any]]:
     """Fit in a process of its own: what `protocol.serve` reports, and the posterior or label of every fit.
 
-    Each fit is {"method": name, "params": keywords}; `variables` are added to the process's environment.
+    Each fit is {"method": name, "params": keywords} with what else `protocol` knows; `variables` are added to the
+    process's environment. With `use`, what it makes of (number of the fit, answer) stands for the answers, which are
+    read one by one. Fits that fail are errors, unless they have a limit: then there is None, and why in the report.
     """
     python = environment(name)
+    tables = [data] if isinstance(data, Data) else data
     with tempfile.TemporaryDirectory(prefix="dissensus-job-") as job:
-        task = {"data": str(data.folder), "n_items": data.n_items, "n_classes": data.n_classes}
-        Path(job, "job.json").write_text(json.dumps(task | {"fits": list(fits), "keep": keep}))
+        tasks = [{"data": str(t.folder), "n_items": t.n_items, "n_classes": t.n_classes} for t in tables]
+        Path(job, "job.json").write_text(json.dumps({"tables": tasks, "fits": list(fits), "keep": keep}))
         limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), str(threads))
         done = subprocess.run(
             [python, HERE / "peers" / PEERS[name].worker, job],
@@ -109,7 +116,13 @@ def run(
         if done.returncode:
             raise RuntimeError(f"the worker of {name} failed (exit {done.returncode}):\n{done.stderr[-4000:]}")
         result = json.loads(Path(job, "result.json").read_text())
-        return result, [np.load(Path(job, f"{number}.npy")) for number in range(len(fits))]
+        answers: list[Any] = []
+        for number, fit in enumerate(result["fits"]):
+            if fit["error"] and "limit" not in fit:
+                raise RuntimeError(f"{fit['method']} of {name} failed: {fit['error']}")
+            answer = None if fit["error"] else np.load(Path(job, f"{number}.npy"))
+            answers.append(answer if use is None or answer is None else use(number, answer))
+        return result, answers
 
 
 if __name__ == "__main__":

@@ -29,10 +29,15 @@ def provenance() -> dict[str, Any]:
         "commit": git("rev-parse", "--short", "HEAD"),
         "changed_since_commit": bool(git("status", "--porcelain", "--untracked-files=no")),
         "cpu": models[0] if models else platform.processor() or platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "others": round(busy_share(), 2),
     }
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def busy_share(seconds: float = 2.0) -> float:
@@ -65,11 +70,11 @@ def sentence(made: dict[str, Any], versions: dict[str, dict[str, str]]) -> str:
     return f"{made['date']}, {commit}; {machine}{busy}. {with_versions}."
 
 
-def save(folder: Path, name: str, made: dict[str, Any], content: dict[str, Any]) -> Path:
-    """`<folder>/results/<date>-<name>.json`; a later run of the same day replaces it."""
+def save(folder: Path, name: str, made: dict[str, Any], content: dict[str, Any], indent: int | None = 1) -> Path:
+    """`<folder>/results/<date>-<name>.json`; a later run of the same day replaces it. No indent: all in one line."""
     path = folder / "results" / f"{made['date'][:10]}-{name}.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"made": made} | content, indent=1) + "\n")
+    path.write_text(json.dumps({"made": made} | content, indent=indent) + "\n")
     return path
 
 

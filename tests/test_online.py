@@ -60,7 +60,7 @@ def test_an_update_is_the_em_of_a_literal_loop(kind):
     np.testing.assert_allclose(model.posterior_, q, atol=1e-8)
     np.testing.assert_allclose(model.counts_, counts + added, atol=1e-8)
     np.testing.assert_allclose(model.confusion_, theta, atol=1e-8)
-    shares = class_counts + (q - q_before).sum(axis=0) + model.class_count
+    shares = class_counts + (q - q_before).sum(axis=0) + model.class_pseudo_
     np.testing.assert_allclose(model.prior_, shares / shares.sum(), atol=1e-8)
 
 

@@ -1,9 +1,9 @@
-"""Methods × data sets: accuracy, log loss, Brier score, seconds; ours and our peers' in one run.
+"""Methods × data sets × redundancy: accuracy, log loss, Brier score, seconds; ours and our peers' in one run.
 
-    python -m benchmarks.accuracy.run [--only rte labelme …]
+    python -m benchmarks.accuracy.run [--only rte labelme …] [--seeds 5] [--limit 20]
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. Writes `results/` and, where all sets were run,
-the tables of README.md.
+from the repository's root, with DISSENSUS_DATA naming the data folder. Writes `results/` and, where all sets were run
+with the defaults, the tables of README.md.
 """
 
 from __future__ import annotations
@@ -11,190 +11,542 @@ from __future__ import annotations
 import argparse
 import math
 import tempfile
-from collections.abc import Callable
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks import peers, record
+from scipy.stats import false_discovery_control
 
 import dissensus as dz
 from dissensus.datasets import load_dataset
+from dissensus.evaluation import paired_bootstrap
 
 HERE = Path(__file__).parent
 CLIP = 1e-15  # least probability in a log loss, the same for every library
 TIE = 1e-9  # probabilities this close to the largest are tied with it
+FULL = 0  # the level of redundancy that is all there is
+LEVELS = (2, 5, 10, FULL)
+SEEDS, LIMIT = 5, 20.0
+OWN_LIMIT = 60.0  # our own methods are to have all their cells
+BUDGET = 3.0  # seconds for the seeds of one method at one level, after which the rest are left out
+SIGNIFICANT, RESAMPLES = 0.05, 2000
 
 
 @dataclass(frozen=True)
 class Method:
-    """One column of the tables."""
+    """One row of the tables."""
 
-    title: str
     library: str  # of peers.PEERS
     method: str
+    title: str
     params: dict[str, Any] = field(default_factory=dict)
-    repeats: int = 3  # the median time is kept
+    levels: tuple[int, ...] = LEVELS
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is our own."""
+        return self.library == "dissensus"
+
+
+def theirs(library: str, **titles: str) -> list[Method]:
+    """A peer's methods; `titles` are their own names by ours, with _ for −. Majority vote first: it warms up."""
+    return [Method(library, name.replace("_", "-"), f"{library} {title}") for name, title in titles.items()]
 
 
 METHODS = [
-    *(Method(name, "dissensus", name) for name in dz.methods if not dz.methods.entry(name).facts.get("needs_features")),
-    Method("crowd-kit MajorityVote", "crowd-kit", "majority-vote"),
-    Method("crowd-kit DawidSkene", "crowd-kit", "dawid-skene"),
-    Method("the same, tol=1e-9", "crowd-kit", "dawid-skene", {"n_iter": 10_000, "tol": 1e-9}, repeats=1),
+    *(Method("dissensus", name, name) for name in dz.methods if not dz.methods.entry(name).facts.get("needs_features")),
+    *theirs(
+        "crowd-kit",
+        majority_vote="MajorityVote",
+        wawa="Wawa",
+        zero_based_skill="ZeroBasedSkill",
+        dawid_skene="DawidSkene",
+        one_coin="OneCoinDawidSkene",
+        kos="KOS",
+        glad="GLAD",
+        m_msr="MMSR",
+    ),
+    # its ten restarts all start from the same seed: one gives the same answer in a tenth of the time
+    Method("crowd-kit", "mace", "crowd-kit MACE, one restart", {"n_restarts": 1}),
+    Method("crowd-kit", "dawid-skene", "the same, tol=1e-9", {"n_iter": 10_000, "tol": 1e-9}, (FULL,)),
+    *theirs(
+        "peerannot",
+        majority_vote="NaiveSoft",
+        wawa="Wawa",
+        dawid_skene="DawidSkene",
+        glad="GLAD",
+        community_bcc="DawidSkeneClust",
+    ),
+    *theirs("cleanlab", majority_vote="get_majority_vote_label", crowdlab="CROWDLAB on vote shares"),
+    *theirs("snorkel", majority_vote="MajorityLabelVoter", metal="LabelModel"),
+]
+METHODS.sort(key=lambda m: (m.method == "crowdlab", m.method))  # stable: ours, then the peers of the same method
+
+LIBRARIES = [library for library in peers.PEERS if any(method.library == library for method in METHODS)]
+
+SETS: list[tuple[str, tuple[str | None, ...]]] = [  # folder, and its golds: None for gold.csv.gz, the experts' own
+    ("rte", (None,)),
+    ("bluebirds", (None,)),
+    ("sentiment_polarity", (None,)),
+    ("gimpel_pos", (None,)),
+    ("labelme", (None,)),
+    ("wordsim", (None,)),
+    ("medical_causes", (None, "test_partition")),
+    ("medical_treats", (None, "test_partition")),
+    ("cifar10h", (None,)),
+    ("ner_mturk", (None,)),
+    ("plank_pos", (None,)),
 ]
 
-SETS: list[tuple[str, str | None]] = [  # folder, and which of its golds: None for gold.csv.gz, the experts' own
-    ("rte", None),
-    ("bluebirds", None),
-    ("sentiment_polarity", None),
-    ("gimpel_pos", None),
-    ("labelme", None),
-    ("wordsim", None),
-    ("medical_causes", None),
-    ("medical_causes", "test_partition"),
-    ("medical_treats", None),
-    ("medical_treats", "test_partition"),
-    ("cifar10h", None),
-    ("ner_mturk", None),
-    ("plank_pos", None),
-]
+
+# What one fit is worth ------------------------------------------------------------------------------------------------
 
 
-def accuracy(posterior: np.ndarray, gold: np.ndarray) -> float:
-    """Share of items whose most probable class is the gold one; one of n tied classes counts 1/n."""
-    tied = posterior >= posterior.max(axis=1, keepdims=True) * (1 - TIE)
-    return float((tied[np.arange(gold.size), gold] / tied.sum(axis=1)).mean())
+@dataclass
+class Scored:
+    """One fit against one gold, item by item."""
+
+    credit: np.ndarray  # (n,) 1 where the most probable class is the gold one; one of n tied classes counts 1/n
+    log_p: np.ndarray | None  # (n,) log P(gold), P no smaller than CLIP; None: the method gives labels only
+    brier: float | None  # mean over items of Σ_c (P(c) − [c is gold])²
+    blank: int  # items of all without an answer: not a number, or all zero; scored as if every class were as likely
 
 
-def log_loss(posterior: np.ndarray, gold: np.ndarray) -> float:
-    """Mean of −log P(gold), P no smaller than CLIP."""
-    return float(-np.log(np.maximum(posterior[np.arange(gold.size), gold], CLIP)).mean())
+def score(answer: np.ndarray, scored: np.ndarray, gold: np.ndarray, n_classes: int) -> Scored:
+    answer = answer[scored]
+    if answer.ndim == 1:
+        return Scored((answer == gold).astype(float), None, None, int((answer < 0).sum()))
+    blank = ~np.isfinite(answer).all(axis=1) | (answer.sum(axis=1) <= 0)
+    answer = np.where(blank[:, None], 1 / n_classes, answer)
+    tied = answer >= answer.max(axis=1, keepdims=True) * (1 - TIE)
+    row = np.arange(gold.size)
+    return Scored(
+        tied[row, gold] / tied.sum(axis=1),
+        np.log(np.maximum(answer[row, gold], CLIP)),
+        float(((answer - np.eye(n_classes)[gold]) ** 2).sum(axis=1).mean()),
+        int(blank.sum()),
+    )
 
 
-def brier(posterior: np.ndarray, gold: np.ndarray) -> float:
-    """Mean over items of Σ_c (P(c) − [c is gold])²."""
-    return float(((posterior - np.eye(posterior.shape[1])[gold]) ** 2).sum(axis=1).mean())
+# One set --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Cell:
+    """The fits of one method at one level, by seed."""
+
+    fits: dict[int, dict[str, Any]] = field(default_factory=dict)  # what the worker reports
+    scores: dict[int, dict[str, Scored]] = field(default_factory=dict)  # of those that were done, by gold
+
+    def summary(self, level: int, gold: str) -> dict[str, Any]:
+        """What goes into the results."""
+        fits = [self.fits[seed] for seed in self.scores]
+        if not fits:
+            return {"error": next(iter(self.fits.values()))["error"] if self.fits else "two classes only"}
+        scores = [self.scores[seed][gold] for seed in self.scores]
+        each = [float(s.credit.mean()) for s in scores]
+        spread = float(np.std(each, ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
+        credit = np.mean([s.credit for s in scores], axis=0)
+        soft = scores[0].log_p is not None
+        failed = [fit["error"] for fit in self.fits.values() if fit["error"] not in (None, "budget")]
+        return {
+            "accuracy": float(np.mean(each)),
+            # one draw of the annotations: what varies is which items there are (the bootstrap's limit in closed form)
+            "error_of_accuracy": float(credit.std(ddof=1) / math.sqrt(credit.size)) if level == FULL else spread,
+            "spread_over_seeds": spread,
+            "log_likelihood": float(np.mean([s.log_p.mean() for s in scores])) if soft else None,
+            "brier": float(np.mean([s.brier for s in scores])) if soft else None,
+            "seconds": float(np.median([fit["seconds"] for fit in fits])),
+            "iterations": float(np.median([fit["iterations"] for fit in fits])),
+            "seeds": len(each),
+            **({"blank": max(s.blank for s in scores)} if any(s.blank for s in scores) else {}),
+            **({"stopped_by_a_fall": True} if (fits[0]["last_rise"] or 0) < 0 else {}),
+            **({"failed": failed} if failed else {}),
+        }
+
+
+def binary(method: str) -> bool:
+    """Whether a method knows two classes only."""
+    return method == "kos" or (method in dz.methods and bool(dz.methods.entry(method).facts.get("binary")))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rows of a set on disk, in some order, with its classes numbered in some way."""
+
+    data: peers.Data
+    numbers: np.ndarray  # (K,) what each class is called there
+    level: int = FULL
+    seed: int = 0
+
+    @classmethod
+    def write(cls, folder: Path, rows: Any, order: np.ndarray, numbers: np.ndarray, **where: int) -> Draw:
+        """The rows of a table of annotations."""
+        columns = rows.item[order], rows.annotator[order], numbers[rows.label[order]]
+        return cls(peers.Data.write(folder, *columns, rows.n_items, rows.n_classes), numbers, **where)
+
+    def back(self, answer: np.ndarray) -> np.ndarray:
+        """A posterior (I, K), or labels (I,), over the classes as they are."""
+        if answer.ndim == 2:
+            return answer[:, self.numbers]
+        return np.where(answer < 0, -1, np.argsort(self.numbers)[answer])
+
+
+def plan(library: str, draws: list[Draw], options: argparse.Namespace) -> list[tuple[Draw, str, dict[str, Any]]]:
+    """The fits of a library, draw by draw: the draw, the method's title, and the fit as the protocol wants it."""
+    fits = []
+    for number, draw in enumerate(draws):
+        for method in METHODS:
+            if method.library != library or draw.level not in method.levels:
+                continue
+            if draw.data.n_classes > 2 and binary(method.method):
+                continue
+            fit = {"method": method.method, "params": method.params | {"seed": draw.seed}, "table": number}
+            limit = OWN_LIMIT if method.ours else options.limit
+            fit |= {"limit": limit, "group": f"{method.title} {draw.level}", "budget": BUDGET}
+            fits.append((draw, method.title, fit))
+    return fits
+
+
+def run_set(
+    name: str, golds: tuple[str | None, ...], options: argparse.Namespace, versions: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Every method on one set, at every level of redundancy that it has; a result for each of its golds."""
+    data = load_dataset(name)
+    table = data.annotations
+    annotated = np.diff(table.item_ptr) > 0
+    redundancy = table.n_annotations / annotated.sum()
+    levels = [level for level in LEVELS if level < redundancy]  # FULL among them
+    levels.sort(key=lambda level: level or math.inf)  # small ones first: they tell which large ones are hopeless
+    known = {}
+    for which in golds:
+        codes = data.gold if which is None else load_dataset(name, gold=which).gold
+        scored = np.flatnonzero((codes >= 0) & annotated)
+        known[which or ""] = scored, codes[scored]
+
+    cells: dict[tuple[int, str], Cell] = defaultdict(Cell)
+    with tempfile.TemporaryDirectory(prefix="dissensus-set-") as folder:
+        draws = []
+        for level in levels:
+            for seed in range(options.seeds):
+                rows = table.subsample(level, seed=seed) if level else table
+                rng = np.random.default_rng(seed)  # nobody may gain by an order: some peers' answers depend on it
+                order, numbers = rng.permutation(rows.n_annotations), rng.permutation(table.n_classes)
+                draws.append(Draw.write(Path(folder, f"{level}-{seed}"), rows, order, numbers, level=level, seed=seed))
+
+        def run(library: str) -> None:
+            begin = time.perf_counter()
+            fits = plan(library, draws, options)
+
+            def against_golds(number: int, answer: np.ndarray) -> dict[str, Scored]:
+                answer = fits[number][0].back(answer)
+                return {which: score(answer, *items, table.n_classes) for which, items in known.items()}
+
+            report, answers = peers.run(
+                library,
+                [draw.data for draw in draws],
+                [fit for *_, fit in fits],
+                threads=record.cores() if library == "dissensus" else 1,
+                use=against_golds,
+            )
+            versions[library] = report["versions"]
+            for (draw, title, _), fit, scores in zip(fits, report["fits"], answers, strict=True):
+                cells[draw.level, title].fits[draw.seed] = fit
+                if scores is not None:
+                    cells[draw.level, title].scores[draw.seed] = scores
+            print(f"  [{time.perf_counter() - begin:5.1f} s] {library}: {len(answers)} fits", flush=True)
+
+        run("dissensus")
+        with ThreadPoolExecutor(record.cores()) as pool:  # the peers work on one core each
+            list(pool.map(run, [library for library in LIBRARIES if library != "dissensus"]))
+    return [
+        {
+            "set": name,
+            "gold": which,
+            "items": table.n_items,
+            "annotators": table.n_annotators,
+            "annotations": table.n_annotations,
+            "classes": table.n_classes,
+            "scored": int(known[which or ""][0].size),
+            "levels": {
+                level: {
+                    "methods": {
+                        method.title: cells[level, method.title].summary(level, which or "")
+                        for method in METHODS
+                        if level in method.levels
+                    },
+                    "tests": list(tests(level, which or "", cells)),
+                }
+                for level in levels
+            },
+        }
+        for which in golds
+    ]
+
+
+def tests(level: int, gold: str, cells: dict[tuple[int, str], Cell]) -> Iterator[dict[str, Any]]:
+    """Ours against each peer's same method and against our majority vote, on the same seeds and items.
+
+    What an item is worth is averaged over the seeds that both have done; items are what is drawn again.
+    """
+    for ours in METHODS:
+        if not ours.ours or level not in ours.levels:
+            continue
+        rivals = [m for m in METHODS if m.method == ours.method and not m.ours and level in m.levels]
+        rivals += [m for m in METHODS if m.ours and m.method == "majority-vote" and m != ours]
+        for rival in rivals:
+            first, second = (cells[level, method.title].scores for method in (ours, rival))
+            seeds = sorted(set(first) & set(second))
+            if not seeds:
+                continue
+            for key in ("credit", "log_p"):
+                sides = [[getattr(side[seed][gold], key) for seed in seeds] for side in (first, second)]
+                if any(values[0] is None for values in sides):
+                    continue
+                found = paired_bootstrap(*(np.mean(values, axis=0) for values in sides), resamples=RESAMPLES)
+                yield {
+                    "ours": ours.title,
+                    "rival": rival.title,
+                    "score": "accuracy" if key == "credit" else "log_likelihood",
+                    "difference": found.mean.value,
+                    "low": found.mean.low,
+                    "high": found.mean.high,
+                    "p": found.p_value,
+                    "seeds": len(seeds),
+                }
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One table."""
+    """One kind of table."""
 
     key: str
     title: str
     show: Callable[[float], str]
     sign: int  # +1: more is better
+    levels: tuple[int, ...] = (FULL,)
+    tested: str | None = None  # the score whose tests mark its cells
+    error: str | None = None  # key of the standard error beside it
 
 
-SCORES = {"accuracy": accuracy, "log_loss": log_loss, "brier": brier}
 FIGURES = [
-    Figure("accuracy", "Accuracy (%)", lambda x: f"{100 * x:.2f}", +1),
-    Figure("log_loss", "Log loss", lambda x: f"{x:.3f}", -1),
+    Figure(
+        "accuracy",
+        "Accuracy (%)",
+        lambda x: f"{100 * x:.2f}",
+        +1,
+        (FULL, 10, 5, 2),
+        "accuracy",
+        "error_of_accuracy",
+    ),
+    Figure("log_likelihood", "Log loss", lambda x: f"{-x:.3f}", -1, (FULL, 10, 5, 2), "log_likelihood"),
     Figure("brier", "Brier score", lambda x: f"{x:.3f}", -1),
     Figure("seconds", "Milliseconds to fit", lambda x: f"{1e3 * x:.1f}", -1),
     Figure("iterations", "Iterations", lambda x: f"{x:.0f}", 0),
 ]
 
 
-def run_set(name: str, which: str | None, versions: dict[str, Any]) -> dict[str, Any]:
-    """Every method on one set."""
-    data = load_dataset(name, gold=which)
-    table = data.annotations
-    # sorted by annotator, then label: some of the peers' methods number names as they come
-    order = np.lexsort((table.item, table.label, table.annotator))
-    scored = np.flatnonzero((data.gold >= 0) & (np.diff(table.item_ptr) > 0))
-    gold = data.gold[scored]
-    results = {}
-    with tempfile.TemporaryDirectory(prefix="dissensus-set-") as folder:
-        on_disk = peers.Data.write(
-            Path(folder), table.item[order], table.annotator[order], table.label[order], table.n_items, table.n_classes
-        )
-        for method in METHODS:
-            fits = [{"method": method.method, "params": method.params}] * method.repeats
-            report, posteriors = peers.run(method.library, on_disk, fits, threads=record.provenance()["cores"])
-            versions[method.library] = report["versions"]
-            posterior = posteriors[0][scored]
-            last = report["fits"][0]
-            results[method.title] = {
-                **{key: score(posterior, gold) for key, score in SCORES.items()},
-                "seconds": float(np.median([fit["seconds"] for fit in report["fits"]])),
-                "iterations": last["iterations"],
-                "stopped_by_a_fall": (last["last_rise"] or 0) < 0,
-            }
-    return {
-        "set": name,
-        "gold": which,
-        "items": table.n_items,
-        "annotators": table.n_annotators,
-        "annotations": table.n_annotations,
-        "classes": table.n_classes,
-        "scored": int(scored.size),
-        "methods": results,
-    }
+def titles(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["set"] + (f" ({row['gold']})" if row["gold"] else "") for row in rows]
 
 
-def cells(row: dict[str, Any], figure: Figure) -> list[str]:
-    """The figures of one set, compared as they are shown: the best in bold, ▼ and ▽ where ours lose (see README.md)."""
-    shown = [figure.show(row["methods"][method.title][figure.key]) for method in METHODS]
-    values = [figure.sign * float(text) for text in shown]  # more is better
-    majority = max(value for value, method in zip(values, METHODS, strict=True) if method.method == "majority-vote")
+def column(row: dict[str, Any], figure: Figure, level: int) -> list[str]:
+    """The figures of one set, one per method, the best in bold as they are shown; the marks are README.md's."""
+    of_level = row["levels"][level]
+    marks: dict[str, str] = defaultdict(str)
+    for test in of_level["tests"]:
+        if test["score"] == figure.tested and test["difference"] < 0 and test["p"] < SIGNIFICANT:
+            mark = " ▽" if test["rival"] == "majority-vote" else " ▼"
+            marks[test["ours"]] += mark if mark not in marks[test["ours"]] else ""
+    shown: dict[str, str] = {}
+    for method in METHODS:
+        result = of_level["methods"].get(method.title, {})
+        if result.get(figure.key) is not None:
+            shown[method.title] = figure.show(result[figure.key])
+    best = max((figure.sign * float(text) for text in shown.values()), default=0.0)
     out = []
-    for method, text, value in zip(METHODS, shown, values, strict=True):
-        peers_of_it = [
-            other
-            for other, peer in zip(values, METHODS, strict=True)
-            if peer.library != "dissensus" and peer.method == method.method
-        ]
-        cell = f"**{text}**" if figure.sign and value == max(values) else text
-        if method.library == "dissensus" and value < max(peers_of_it, default=-math.inf):
-            cell += " ▼"
-        if method.library == "dissensus" and figure.key in SCORES and value < majority:
-            cell += " ▽"
-        if figure.key == "iterations" and row["methods"][method.title]["stopped_by_a_fall"]:
+    for method in METHODS:
+        result = of_level["methods"].get(method.title)
+        if method.title not in shown:
+            out.append("–" if result is None else brief(result.get("error")))
+            continue
+        cell = text = shown[method.title]
+        if figure.error and result[figure.error] is not None:
+            cell += f" ± {figure.show(result[figure.error])}"
+        if figure.sign and figure.sign * float(text) == best:
+            cell = f"**{cell}**"
+        if figure.error and result["seeds"] < SEEDS and level != FULL:
+            cell += f" ({result['seeds']})"
+        if figure.key == "iterations" and result.get("stopped_by_a_fall"):
             cell += " ↓"
-        out.append(cell)
+        out.append(cell + marks[method.title])
     return out
 
 
+def brief(error: str | None) -> str:
+    """Why a cell is empty, in few words."""
+    if error is None:
+        return "–"  # labels only
+    return error if error[0] in ">≈nt" and len(error) < 40 else error.split(":")[0]
+
+
 def write_tables(readme: Path, made: dict[str, Any], versions: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    titles = [row["set"] + (f" (gold: {row['gold']})" if row["gold"] else "") for row in rows]
     text = [record.sentence(made, versions)]
     for figure in FIGURES:
-        head = [figure.title, *(method.title for method in METHODS)]
-        body = [[title, *cells(row, figure)] for title, row in zip(titles, rows, strict=True)]
-        text.append(record.table(head, body))
+        for level in figure.levels:
+            there = [row for row in rows if level in row["levels"]]
+            if not there:
+                continue
+            at = f" at redundancy {level}" if level else ""
+            body = [
+                [method.title if method.ours else f"· {method.title}"] for method in METHODS if level in method.levels
+            ]
+            kept = [level in method.levels for method in METHODS]
+            for row in there:
+                cells = [cell for cell, keep in zip(column(row, figure, level), kept, strict=True) if keep]
+                for line, cell in zip(body, cells, strict=True):
+                    line.append(cell)
+            text.append(record.table([figure.title + at, *titles(there)], body))
+    text += [verdict(rows), failures(rows)]
     head = ["Set", "items", "annotators", "annotations", "classes", "items scored"]
     columns = ("items", "annotators", "annotations", "classes", "scored")
-    body = [[t, *(f"{row[c]:,}" for c in columns)] for t, row in zip(titles, rows, strict=True)]
+    body = [[t, *(f"{row[c]:,}" for c in columns)] for t, row in zip(titles(rows), rows, strict=True)]
     text.append(record.table(head, body))
     record.splice(readme, "tables", "\n\n".join(text))
+
+
+def verdict(rows: list[dict[str, Any]]) -> str:
+    """How often ours is above and below a peer's same method, and every case where it is significantly below."""
+    text = []
+    for figure in FIGURES:
+        if figure.tested is None:
+            continue
+        found = [
+            (title, level, test)
+            for title, row in zip(titles(rows), rows, strict=True)
+            for level, of_level in row["levels"].items()
+            for test in of_level["tests"]
+            if test["score"] == figure.tested and test["rival"] != "majority-vote"
+        ]
+        if not found:
+            continue
+        corrected = false_discovery_control([test["p"] for _, _, test in found])
+        significant = [test for _, _, test in found if test["p"] < SIGNIFICANT]
+        above = sum(test["difference"] > 0 for test in significant)
+        below = len(significant) - above
+        text.append(
+            f"{figure.title}: of {len(found)} comparisons with the same method of a peer, ours is significantly better "
+            f"in {above} and worse in {below} (p < {SIGNIFICANT:g}); were there no difference at all, about "
+            f"{len(found) * SIGNIFICANT / 2:.0f} of either kind would be expected."
+        )
+        body = [
+            [
+                title,
+                str(level) if level else "all",
+                test["ours"],
+                test["rival"],
+                f"{test['difference']:.4f}",
+                f"{test['low']:.4f} … {test['high']:.4f}",
+                f"{test['p']:.4f}",
+                f"{q:.3f}",
+            ]
+            for (title, level, test), q in zip(found, corrected, strict=True)
+            if test["difference"] < 0 and test["p"] < SIGNIFICANT
+        ]
+        head = ["Set", "redundancy", "ours", "below", f"difference in {figure.tested.replace('_', ' ')}"]
+        if body:
+            text.append(record.table([*head, "95% interval", "p", "p, corrected for the number of tests"], body, 4))
+    return "\n\n".join(text)
+
+
+def failures(rows: list[dict[str, Any]]) -> str:
+    """What went wrong in a method, and on which sets; sizes and times that it could not do are in its cells."""
+    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for title, row in zip(titles(rows), rows, strict=True):
+        for level, of_level in row["levels"].items():
+            at = f"{title} at {level}" if level else title
+            for name, result in of_level["methods"].items():
+                for error in dict.fromkeys(
+                    [*result.get("failed", []), *([result["error"]] if "error" in result else [])]
+                ):
+                    if error[0] not in ">≈" and not error.startswith(("needs a dense", "two classes")):
+                        where[name, error.splitlines()[0][:100]].append(at)
+                if "blank" in result:
+                    where[name, "items without an answer, scored as if all classes were as likely"].append(
+                        f"{at} ({result['blank']} of {row['scored']})"
+                    )
+    if not where:
+        return "No method failed."
+    body = [[name, f"`{error}`" if ":" in error else error, "; ".join(at)] for (name, error), at in where.items()]
+    return record.table(["Method", "what went wrong", "where"], body, 3)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="SET", help="only these sets; the tables stay as they are")
-    only = parser.parse_args().only
-    for library in {method.library for method in METHODS}:
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds that a fit of a peer may take")
+    parser.add_argument("--readme", type=Path, help="write the tables of these options into this file")
+    options = parser.parse_args()
+    for library in LIBRARIES:
         peers.environment(library)
     made, versions, rows = record.provenance(), {}, []
-    for name, which in SETS:
-        if only and name not in only:
+    begin = time.perf_counter()
+    for name, golds in SETS:
+        if options.only and name not in options.only:
             continue
-        row = run_set(name, which, versions)
-        rows.append(row)
-        print(f"{name} {which or ''}".strip(), flush=True)
-        for title, result in row["methods"].items():
+        print(name, flush=True)
+        rows += run_set(name, golds, options, versions)
+        for row in rows[-len(golds) :]:
+            print_set(row)
+    print(f"{(time.perf_counter() - begin) / 60:.1f} minutes")
+    whole = not options.only and options.seeds == SEEDS
+    if whole:
+        content = {"versions": versions, "clip": CLIP, "seeds": SEEDS, "limit": options.limit, "sets": rounded(rows)}
+        print("written:", record.save(HERE, "accuracy", made, content, indent=None).name)
+    if whole or options.readme:
+        write_tables(options.readme or HERE / "README.md", made, versions, rows)
+
+
+def rounded(content: Any) -> Any:
+    """With five digits of every number, and a readable file."""
+    if isinstance(content, float):
+        return float(f"{content:.5g}")
+    if isinstance(content, dict):
+        return {key: rounded(value) for key, value in content.items()}
+    return [rounded(value) for value in content] if isinstance(content, list) else content
+
+
+def print_set(row: dict[str, Any]) -> None:
+    """Everything about one set, as text."""
+    for level, of_level in row["levels"].items():
+        print(f"  {row['set']} {row['gold'] or ''} at {level or 'full redundancy'}")
+        for title, result in of_level["methods"].items():
+            if "error" in result:
+                print(f"    {title:40} {result['error'][:120]}")
+                continue
+            loss = result["log_likelihood"]
             print(
-                f"  {title:25} accuracy {result['accuracy']:.4f}  log loss {result['log_loss']:.4f}  "
-                f"Brier {result['brier']:.4f}  {result['seconds']:.3f} s  {result['iterations']} iterations"
-                + (", stopped by a fall" if result["stopped_by_a_fall"] else ""),
-                flush=True,
+                f"    {title:40} accuracy {result['accuracy']:.4f}"
+                f"  log loss {-loss if loss is not None else math.nan:7.4f}  {result['seconds']:8.3f} s"
+                f"  {result['iterations']:5.0f} iterations  {result['seeds']} seeds"
+                + "".join(f"  {key}: {result[key]}" for key in ("blank", "failed") if key in result)
             )
-    if not only:
-        print("written:", record.save(HERE, "accuracy", made, {"versions": versions, "clip": CLIP, "sets": rows}).name)
-        write_tables(HERE / "README.md", made, versions, rows)
+        for test in of_level["tests"]:
+            if test["difference"] < 0 and test["p"] < SIGNIFICANT and test["rival"] != "majority-vote":
+                print(
+                    f"    ▼ {test['ours']} below {test['rival']} in {test['score']}: {test['difference']:.4f}, "
+                    f"p = {test['p']:.4f}"
+                )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ def prepare(item, annotator, label, n_items, n_classes):
 
 def fit(prepared, method, params):
     table, n_items = prepared
-    return dz.methods[method](seed=0, **params).fit(table), n_items
+    return dz.methods[method](**params).fit(table), n_items
 
 
 def read(fitted):
@@ -26,4 +26,4 @@ def read(fitted):
 
 
 if __name__ == "__main__":
-    protocol.serve(prepare, fit, read, ["dissensus", "numba", "numpy"])
+    protocol.serve(prepare, fit, read, ["dissensus", "numba", "numpy"], compiles=True)

@@ -2,23 +2,31 @@
 
 A job is a folder with `job.json`:
 
-    data       a folder with item.npy, annotator.npy, label.npy: (N,) codes
-    n_items, n_classes
-    fits       a list of {"method", "params"}, run one after the other in this process
+    tables     a list of {"data", "n_items", "n_classes"}; `data` is a folder with item.npy, annotator.npy, label.npy:
+               (N,) codes
+    fits       a list of {"method", "params"}, run one after the other in this process; they may also hold
+                 "table"   its number, 0 if left out; fits of one table should follow each other
+                 "limit"   seconds, after which the fit is given up; so are, without trying, fits of the same method
+                           and keywords that are as large, or that would take twice the limit at the pace of the last
+                 "group", "budget"   the fits of a group end when they have taken so many seconds together
     keep       "posterior" or "label": what is written of each fit, as `<n>.npy`
 
-The worker adds `result.json`: the versions, the seconds and memory of making its table, of a first fit of a few rows
-(where compilers and lazy imports are paid for) and of every fit. Memory is in bytes of resident set.
+The worker adds `result.json`: the versions, the seconds and memory of making its (last) table, of a first fit of a few
+rows (where compilers and lazy imports are paid for) and of every fit, or why there is none ("error"). Memory is in
+bytes of resident set.
 
 A worker hands `serve` three functions: `prepare(item, annotator, label, n_items, n_classes)` makes the library's own
-table, `fit(table, method, params)` fits, `read(model)` gives (posterior (I, K), iterations, trace of the objective).
+table, `fit(table, method, params)` fits, `read(model)` gives (posterior (I, K), or labels (I,) where a method has no
+more to say; iterations; trace of the objective). A worker must not be named as the library that it imports.
 """
 
 import gc
 import json
 import platform
+import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -27,56 +35,143 @@ from typing import Any
 import numpy as np
 
 FEW = 200  # rows of the first fit
+HOPELESS = 2.0  # times the limit that a fit would take at the pace of the one before, from which it is not tried
+
+
+class Impossible(Exception):
+    """A method that cannot do this table, and why, in words for a cell of a results table."""
+
+
+class TooSlow(Impossible):
+    """The limit of a fit."""
 
 
 def serve(
-    prepare: Callable[..., Any], fit: Callable[..., Any], read: Callable[[Any], Any], packages: list[str]
+    prepare: Callable[..., Any],
+    fit: Callable[..., Any],
+    read: Callable[[Any], Any],
+    packages: list[str],
+    *,
+    compiles: bool = False,
 ) -> None:
-    """Do the job in the folder that the command line names."""
+    """Do the job in the folder that the command line names. `compiles`: every method has a first fit of its own."""
     folder = Path(sys.argv[1])
     job = json.loads((folder / "job.json").read_text())
-    sizes = job["n_items"], job["n_classes"]
     result: dict[str, Any] = {
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
         "imported_bytes": memory("VmRSS"),
     }
-    columns = [np.load(Path(job["data"]) / f"{name}.npy") for name in ("item", "annotator", "label")]
 
-    step = max(1, columns[0].size // FEW)
+    def columns(number: int) -> tuple[list[np.ndarray], dict[str, Any]]:
+        task = job["tables"][number]
+        names = ("item", "annotator", "label")
+        sizes = {key: task[key] for key in ("n_items", "n_classes")}
+        return [np.load(Path(task["data"]) / f"{name}.npy") for name in names], sizes
+
+    arrays, sizes = columns(job["fits"][0].get("table", 0))
+    step = max(1, arrays[0].size // FEW)
     begin = time.perf_counter()
-    fit(prepare(*(column[::step] for column in columns), *sizes), job["fits"][0]["method"], job["fits"][0]["params"])
+    few = prepare(*(column[::step] for column in arrays), **sizes)
+    methods: dict[str, dict[str, Any]] = {}
+    for spec in job["fits"] if compiles else job["fits"][:1]:
+        methods.setdefault(spec["method"], spec)
+    for spec in methods.values():
+        attempt(fit, few, spec)  # what goes wrong here goes wrong again below, and is told there
     result["first_call_seconds"] = time.perf_counter() - begin
+    del arrays, few
 
-    begin = time.perf_counter()
-    table = prepare(*columns, *sizes)
-    result["prepare_seconds"] = time.perf_counter() - begin
-    del columns
-    peaks, result["fits"] = [memory("VmHWM")], []
+    made, table, rows, peaks, result["fits"] = None, None, 0, [], []
+    guard = Guard()
     for number, spec in enumerate(job["fits"]):
+        if made != spec.get("table", 0):
+            made, table = spec.get("table", 0), None  # the last one goes before the next is made
+            arrays, sizes = columns(made)
+            begin = time.perf_counter()
+            table = prepare(*arrays, **sizes)
+            result["prepare_seconds"] = time.perf_counter() - begin
+            rows = arrays[0].size
+            del arrays
+            peaks.append(memory("VmHWM"))
         gc.collect()
         held = memory("VmRSS")
         reset = reset_peak()
         begin = time.perf_counter()
-        model = fit(table, spec["method"], spec["params"])
+        model, error = (None, why) if (why := guard.refuses(spec, rows)) else attempt(fit, table, spec)
         seconds = time.perf_counter() - begin
+        if not why:
+            guard.saw(spec, rows, seconds, error)
         peaks.append(memory("VmHWM"))
-        posterior, iterations, trace = read(model)
-        rises = np.diff(np.asarray(trace, float))
-        result["fits"].append(
-            spec
-            | {
-                "seconds": seconds,
+        done: dict[str, Any] = {"seconds": seconds, "error": error}
+        if error is None:
+            posterior, iterations, trace = read(model)
+            rises = np.diff(np.asarray(trace, float))
+            done |= {
                 "iterations": int(iterations),
                 "last_rise": float(rises[-1]) if rises.size else None,  # of the library's own objective
                 "falls": int((rises < 0).sum()),
                 "held_bytes": held,
                 "fit_peak_bytes": peaks[-1] if reset else None,  # None: this system cannot tell one fit's peak
             }
-        )
-        np.save(folder / f"{number}.npy", posterior if job["keep"] == "posterior" else posterior.argmax(axis=1))
-        del model, posterior
+            hard = job["keep"] == "label" and posterior.ndim == 2
+            np.save(folder / f"{number}.npy", posterior.argmax(axis=1) if hard else posterior)
+            del posterior
+        result["fits"].append(spec | done)
+        del model
     result["peak_bytes"] = max(peaks)  # to the end of the last fit
     (folder / "result.json").write_text(json.dumps(result))
+
+
+def attempt(fit: Callable[..., Any], table: Any, spec: dict[str, Any]) -> tuple[Any, str | None]:
+    """A fitted model, or None and what went wrong."""
+
+    def ring(*_: Any) -> None:
+        raise TooSlow(f"> {spec['limit']:g} s")
+
+    try:
+        if "limit" in spec:
+            signal.signal(signal.SIGALRM, ring)
+            signal.setitimer(signal.ITIMER_REAL, spec["limit"])
+        return fit(table, spec["method"], dict(spec["params"])), None
+    except Impossible as error:
+        return None, str(error)
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Guard:
+    """Which fits are not worth starting, from what was seen before."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = defaultdict(float)  # by group
+        self.pace: dict[str, float] = {}  # by method and keywords: seconds per row of the last fit
+        self.too_many: dict[str, int] = {}  # by the same: rows with which it ran into its limit
+
+    @staticmethod
+    def _case(spec: dict[str, Any]) -> str:
+        return json.dumps([spec["method"], {key: value for key, value in spec["params"].items() if key != "seed"}])
+
+    def refuses(self, spec: dict[str, Any], rows: int) -> str | None:
+        """Why not to start, if so."""
+        case = self._case(spec)
+        if "budget" in spec and self.spent[spec["group"]] >= spec["budget"]:
+            return "budget"
+        if "limit" in spec and rows >= self.too_many.get(case, sys.maxsize):
+            return f"> {spec['limit']:g} s"
+        expected = self.pace.get(case, 0.0) * rows
+        if "limit" in spec and expected > HOPELESS * spec["limit"]:
+            return f"≈ {expected:.0f} s"
+        return None
+
+    def saw(self, spec: dict[str, Any], rows: int, seconds: float, error: str | None) -> None:
+        """Remember a fit."""
+        case = self._case(spec)
+        self.spent[spec.get("group", "")] += seconds
+        if error is None:
+            self.pace[case] = seconds / rows
+        elif error.startswith(">"):
+            self.too_many[case] = min(rows, self.too_many.get(case, rows))
 
 
 def memory(field: str) -> int:

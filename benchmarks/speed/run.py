@@ -105,7 +105,7 @@ class Bench:
         self.slopes[library, threads] += pairs
         self.score[library, threads] = scores[-1]
         self.memory[library, threads] = report["fits"][-1] | {"peak_bytes": report["peak_bytes"]}
-        _say(f"{library}, {threads} threads: {1e3 * _per_iteration(pairs):.2f} ms per iteration", begin)
+        say(f"{library}, {threads} threads: {1e3 * per_iteration(pairs):.2f} ms per iteration", begin)
 
     def converge(self, library: str, threads: int) -> None:
         """Time and memory of a fit with the library's defaults."""
@@ -114,7 +114,7 @@ class Bench:
         fit = report["fits"][0] | {"score": scores[0]}
         fit |= {key: report[key] for key in ("prepare_seconds", "first_call_seconds", "imported_bytes", "peak_bytes")}
         self.converged[library, threads].append(fit)
-        _say(
+        say(
             f"{library}, {threads} threads: converged in {fit['seconds']:.3f} s, {fit['iterations']} iterations, "
             f"accuracy {fit['score']:.4f}, peak {fit['peak_bytes'] / 1e9:.2f} GB",
             begin,
@@ -129,7 +129,7 @@ class Bench:
                 {
                     "library": library,
                     "threads": threads,
-                    "seconds_per_iteration": _per_iteration(pairs) if pairs else None,
+                    "seconds_per_iteration": per_iteration(pairs) if pairs else None,
                     "slopes": [
                         {"seconds": [fit["seconds"] for fit in pair], "iterations": [fit["iterations"] for fit in pair]}
                         for pair in pairs
@@ -175,7 +175,7 @@ def measure_floors(data: peers.Data) -> dict[str, Any]:
         speed = floors.bandwidth(threads)
         result[str(threads)] = {"bytes_per_second": speed, "stream": result["streamed_bytes"] / speed}
         result[str(threads)] |= floors.gathers_and_scatters(table, threads)
-    _say("floors", begin)
+    say("floors", begin)
     return result
 
 
@@ -198,7 +198,7 @@ def compilation(folder: Path) -> dict[str, float]:
         fits = [{"method": "dawid-skene", "params": {}}]
         report, _ = peers.run("dissensus", data, fits, variables={"NUMBA_CACHE_DIR": str(folder / "numba")})
         result[key] = report["first_call_seconds"]
-        _say(f"first call, {key}: {result[key]:.2f} s", begin)
+        say(f"first call, {key}: {result[key]:.2f} s", begin)
     return result
 
 
@@ -220,8 +220,8 @@ def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) ->
                     result["size"]["title"],
                     case["library"],
                     "–" if peer else str(case["threads"]),
-                    _three(1e3 * per_iteration) if per_iteration else "–",
-                    f"{_three(fit['seconds'])} ({fit['iterations']})" if fit else "–",
+                    three(1e3 * per_iteration) if per_iteration else "–",
+                    f"{three(fit['seconds'])} ({fit['iterations']})" if fit else "–",
                     *(ratios or ["–"] * len(THREADS)),
                     f"{memory['peak_bytes'] / 1e9:.2f}",
                     f"{(memory['fit_peak_bytes'] - memory['held_bytes']) / 1e9:.2f}"
@@ -238,10 +238,10 @@ def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) ->
                 [
                     result["size"]["title"],
                     str(threads),
-                    _three(1e3 * seconds),
+                    three(1e3 * seconds),
                     f"{floor['bytes_per_second'] / 1e9:.1f}",
                     f"{result['floors']['streamed_bytes'] / 1e6:.1f}",
-                    *(_three(1e3 * floor[key]) for key in ("stream", "gather", "scatter", "both")),
+                    *(three(1e3 * floor[key]) for key in ("stream", "gather", "scatter", "both")),
                     f"{seconds / floor['both']:.2f}",
                 ]
             )
@@ -266,17 +266,17 @@ def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) ->
     )
 
 
-def _per_iteration(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> float:
+def per_iteration(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> float:
     short, long = (min((pair[n] for pair in pairs), key=lambda fit: fit["seconds"]) for n in (0, 1))
     return float((long["seconds"] - short["seconds"]) / (long["iterations"] - short["iterations"]))
 
 
-def _three(value: float) -> str:
+def three(value: float) -> str:
     """Three significant digits, never an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _say(text: str, begin: float) -> None:
+def say(text: str, begin: float) -> None:
     print(f"  [{time.perf_counter() - begin:5.1f} s] {text}", flush=True)
 
 
@@ -294,7 +294,7 @@ def main() -> None:
         content["sizes"] = [run_size(size, folder, versions) for size in (SIZES[:1] if quick else SIZES)]
         if not quick:
             content["sizes"].append(run_huge(HUGE, folder, versions))
-    _say("everything", begin)
+    say("everything", begin)
     if not quick:
         print("written:", record.save(HERE, "speed", made, content).name)
         write_tables(HERE / "README.md", made, content)

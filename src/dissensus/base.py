@@ -289,7 +289,7 @@ class Aggregator(Parameters, ABC):
             table.item_ptr, table.annotator, table.label, table.weight, table.proba, posterior, table.n_annotators
         )
 
-    def _recount(self, posterior: FloatArray, before: FloatArray, old: BoolArray, count: float) -> None:
+    def _recount(self, posterior: FloatArray, before: FloatArray, old: BoolArray, count: FloatArray | float) -> None:
         """`class_counts_` and `prior_` after items changed from `before`; those not `old` had not been counted."""
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
         counts = np.maximum(self.class_counts_, 0) + count

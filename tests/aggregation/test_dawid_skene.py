@@ -79,6 +79,7 @@ def test_readable_form_equals_the_literal_loops(kind):
     params = random_params(4, table)
     posterior, counts, evidence = literal_pass(table, params)
     model = DawidSkene()
+    model.start(table, None, None)  # the prior of π is made of the votes
     readable, objective = e_step(model, table, params)
     np.testing.assert_allclose(readable, posterior, atol=1e-12)
     np.testing.assert_allclose(objective, evidence + model.log_penalty(params), rtol=1e-12)
@@ -94,10 +95,26 @@ def test_start_is_an_m_step_from_the_shares_of_the_votes(kind, with_gold):
     shares = table.soft_labels()  # uniform where an item has no votes
     if gold is not None:
         shares[gold >= 0] = np.eye(4)[2]
-    expected = DawidSkene().m_step(table, shares)
-    started = DawidSkene().start(table, gold, None)
+    model = DawidSkene(class_count=0.6, vote_count=0.4)
+    started = model.start(table, gold, None)
+    expected = model.m_step(table, shares)
     np.testing.assert_allclose(started.confusion, expected.confusion, atol=1e-12)
-    np.testing.assert_allclose(started.prior, expected.prior, atol=1e-12)
+    active = len(set(table.annotator.tolist()))
+    prior = shares.sum(axis=0) + 0.6 + 0.4 * active * shares.mean(axis=0)
+    np.testing.assert_allclose(started.prior, prior / prior.sum(), atol=1e-12)
+    np.testing.assert_allclose(expected.prior, prior / prior.sum(), atol=1e-12)
+
+
+def test_few_labels_each_do_not_make_one_class_of_all_items():
+    """Two labels of every item, five of every annotator: matrices alone could explain anything."""
+    smallest = {0.0: [], 0.5: []}
+    for seed in range(8):
+        table = simulate(100, 40, 2, redundancy=2, hardness=0.2, seed=seed).annotations
+        for vote_count, shares in smallest.items():
+            predicted = DawidSkene(vote_count=vote_count).fit(table).predict()
+            shares.append(min((predicted == k).mean() for k in (0, 1)))
+    assert np.mean(smallest[0.0]) < 0.15
+    assert np.mean(smallest[0.5]) > 0.25
 
 
 @pytest.mark.parametrize("n_classes", [2, 33, 200])  # compiled for their length, and beyond
@@ -108,7 +125,9 @@ def test_any_number_of_classes(n_classes):
     with Threads(1) as pool:
         sweep = Sweep(hard_rows(table), table.n_annotators, n_classes, pool, "float64", None)
         sweep(params, np.zeros((n_classes, n_classes)), out)
-    np.testing.assert_allclose(out, e_step(DawidSkene(), table, params)[0], atol=1e-12)
+    model = DawidSkene()
+    model.start(table, None, None)
+    np.testing.assert_allclose(out, e_step(model, table, params)[0], atol=1e-12)
 
 
 def test_an_item_with_thousands_of_labels_neither_underflows_nor_overflows():
@@ -258,7 +277,7 @@ def test_every_restart_has_its_own_draw_and_the_best_is_kept(monkeypatch):
 def test_random_start_keeps_gold():
     table = simulate(60, 6, 3, seed=1).annotations
     start = DawidSkene().start(table, np.zeros(table.n_items, np.int32), np.random.default_rng(0))
-    prior = np.array([table.n_items + 1.0, 1, 1])
+    prior = np.array([table.n_items + 1.0 + 0.5 * 6, 1, 1])  # and half a count of each of six annotators
     np.testing.assert_allclose(start.prior, prior / prior.sum())
 
 

@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 from scipy import optimize, stats
-from scipy.special import psi
+from scipy.special import gammaln, psi
 
 from dissensus import Annotations
 from dissensus.aggregation.dawid_skene import DawidSkene
 from dissensus.aggregation.hierarchical_dawid_skene import (
+    LEAST,
     Crowd,
     HierarchicalDawidSkene,
     _inverse_psi,
     expected_log,
     expected_population,
+    polished,
 )
 from dissensus.em import e_step
 from dissensus.exceptions import BadParameter
@@ -35,8 +37,9 @@ def test_expected_log_is_that_of_samples():
 def test_penalty_is_minus_the_divergences_plus_the_log_priors():
     A, K = 3, 4
     params = random_crowd(1, A, K)
-    model = HierarchicalDawidSkene(known=1.5, class_count=0.7)
-    literal = 0.7 * np.log(params.prior).sum()
+    model = HierarchicalDawidSkene(known=1.5)
+    model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])  # `start` makes it from the votes
+    literal = model.class_pseudo_ @ np.log(params.prior)
     for c in range(K):
         alpha = params.population[:, c]
         for j in range(A):
@@ -89,6 +92,37 @@ def test_bound_never_falls_and_is_that_of_the_readable_form(seed, accelerate):
     np.testing.assert_allclose(e_step(model, table, params)[1], model.trace_[-1], rtol=1e-10)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_polishing_ends_where_a_search_does(weighted):
+    """Σ_j w_j log B(α + n_j)/B(α) and the prior's part, literally, and SciPy's search for its top."""
+    rng = np.random.default_rng(4)
+    A, K, known = 30, 3, 1.5
+    truth = np.array([[6.0, 0.4, 0.3], [0.2, 4.0, 1.0], [0.5, 0.1, 9.0]]).T  # [given, true]
+    counts = np.stack(
+        [np.stack([rng.multinomial(12, rng.dirichlet(truth[:, c])) for c in range(K)], axis=1) for _ in range(A)]
+    ).astype(float)
+    weight = rng.random(A) if weighted else np.ones(A)
+
+    def density(alpha, c):
+        def log_beta(x):
+            return gammaln(x).sum() - gammaln(x.sum())
+
+        expected = expected_population(K)[:, c]
+        logs = psi(expected) - psi(expected.sum())
+        fit = sum(weight[j] * (log_beta(alpha + counts[j, :, c]) - log_beta(alpha)) for j in range(A))
+        return fit + known * (((alpha - 1) * logs).sum() - log_beta(alpha))
+
+    alpha = np.ones((K, K))
+    for _ in range(60):
+        after = polished(alpha, counts, known, weight if weighted else None)
+        for c in range(K):
+            assert density(after[:, c], c) >= density(alpha[:, c], c) - 1e-9
+        alpha = after
+    for c in range(K):
+        search = optimize.minimize(lambda x, c=c: -density(np.maximum(np.exp(x), LEAST), c), np.zeros(K), tol=1e-10)
+        assert density(alpha[:, c], c) >= -search.fun - 1e-4
+
+
 def test_the_bound_is_below_the_log_evidence():
     # two items, two annotators, two classes: the evidence by sampling Θ from the prior
     table = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 1, 0])
@@ -104,6 +138,7 @@ def test_the_bound_is_below_the_log_evidence():
             params.prior[c] * np.prod([theta[j][c][:, labels[j]] for j in range(2)], axis=0) for c in range(2)
         )
     model = HierarchicalDawidSkene()
+    model.class_pseudo_ = np.ones(2)
     constant = model.log_penalty(Crowd(params.prior, np.stack([params.population] * 2), params.population))  # KL = 0
     assert e_step(model, table, params)[1] - constant <= np.log(evidence.mean()) + 0.02
 

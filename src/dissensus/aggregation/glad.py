@@ -92,8 +92,8 @@ class GLAD(EMAggregator[Skills]):
     def __init__(
         self,
         *,
-        ability_sd: float = 2.0,
-        easiness_sd: float = 0.5,
+        ability_sd: float = 1.0,
+        easiness_sd: float = 0.35,
         class_count: float | None = None,
         max_iter: int = 500,
         tol: float = 1e-7,

@@ -1,0 +1,237 @@
+"""Every method at 1M annotations beside crowd-kit's, and ours alone at 10M: seconds, memory and score of the same fit.
+
+    python -m benchmarks.speed.methods [--only glad mace …] [--small]
+
+from the repository's root; with `--only` the tables of README.md stay as they are, and `--small` makes every table a
+hundredth as large, to see that all paths work. Iterations are timed as in `speed.run`: the slope between a short and a
+long fit. Where crowd-kit would take too long, its figure is measured on a smaller table (items and annotators divided
+by the same number, so that its work is, too) and multiplied; such figures are marked, and the scores beside them are
+those of both libraries on that table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import peers, record
+from benchmarks.accuracy.run import binary
+from benchmarks.speed.run import HERE, SIZES, THREADS, Size, per_iteration, say, three, write_table
+
+import dissensus as dz
+
+PEER = "crowd-kit"
+REPEATS, LIMIT = 3, 240.0
+MEMORY = 4e9  # bytes that 10M annotations may take
+ON = {"tol": float("-inf")}  # it stops where its loss falls; this goes on
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a method of the peer's is timed."""
+
+    short: dict[str, Any] | None = None  # keywords of the two fits of a slope; None: it has no iterations
+    long: dict[str, Any] | None = None
+    slope_at: int = 1  # the table is so many times smaller
+    params: dict[str, Any] | None = None  # of the fit to convergence; its defaults if left out
+    at: int = 1  # the table of that fit is so many times smaller
+    times: int = 1  # that fit is such a part of the default one
+    note: str = ""
+
+
+PLANS = {
+    "majority-vote": Plan(),
+    "wawa": Plan(),
+    "zero-based-skill": Plan({"n_iter": 1}, {"n_iter": 4}),
+    "dawid-skene": Plan({"n_iter": 1} | ON, {"n_iter": 4} | ON),
+    "one-coin": Plan({"n_iter": 1} | ON, {"n_iter": 4} | ON),
+    "glad": Plan({"n_iter": 1} | ON, {"n_iter": 2} | ON, slope_at=10, at=50),
+    "mace": Plan(
+        {"n_restarts": 1, "n_iter": 1},
+        {"n_restarts": 1, "n_iter": 4},
+        params={"n_restarts": 1},
+        times=10,
+        note="one of its ten restarts, which are all alike, times ten",
+    ),
+    "kos": Plan({"n_iter": 1}, {"n_iter": 4}),
+    "m-msr": Plan(at=10, note="at least: its work grows with the square of the number of annotators"),
+}
+
+
+class Tables:
+    """Simulated tables, written when first asked for."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.made: dict[Size, tuple[peers.Data, np.ndarray]] = {}
+
+    def __call__(self, size: Size, method: str, smaller: int = 1) -> tuple[peers.Data, np.ndarray]:
+        """The table of a size for a method: two classes where it knows no more."""
+        n_annotators = max(size.n_annotators // smaller, 2 * size.redundancy)
+        size = replace(size, n_items=size.n_items // smaller, n_annotators=n_annotators)
+        size = replace(size, n_classes=2) if binary(method) else size
+        if size not in self.made:
+            self.made[size] = write_table(size, self.folder / str(len(self.made)))
+        return self.made[size]
+
+
+def fit(
+    library: str, method: str, table: tuple[peers.Data, np.ndarray], params: list[dict[str, Any]], threads: int = 1
+) -> list[dict[str, Any]]:
+    """What the worker tells of each fit, with the score; or with the error, where there was one."""
+    data, truth = table
+    fits = [{"method": method, "params": p, "limit": LIMIT} for p in params]
+    report, labels = peers.run(library, data, fits, keep="label", threads=threads)
+    return [
+        done
+        | {"peak_bytes": report["peak_bytes"], "versions": report["versions"]}
+        | ({} if label is None else {"score": float((label == truth).mean())})
+        for done, label in zip(report["fits"], labels, strict=True)
+    ]
+
+
+def ours(method: str, table: tuple[peers.Data, np.ndarray], threads: int, slope: bool = True) -> dict[str, Any]:
+    """Seconds per iteration, where it has any, and a fit with our defaults."""
+    begin = time.perf_counter()
+    knows = inspect.signature(dz.methods[method]).parameters
+    every = {"threads": threads} if "threads" in knows else {}
+    result: dict[str, Any] = {"seconds_per_iteration": None}
+    if slope and {"max_iter", "tol"} <= knows.keys():
+        always = every | {"tol": 0.0} | ({"accelerate": None} if "accelerate" in knows else {})
+        pair = [always | {"max_iter": 2}, always | {"max_iter": 12}]
+        done = fit("dissensus", method, table, pair * REPEATS, threads)
+        if not any(d["error"] for d in done) and done[1]["iterations"] > done[0]["iterations"]:
+            result["seconds_per_iteration"] = per_iteration(list(zip(done[::2], done[1::2], strict=True)))
+    done = fit("dissensus", method, table, [every] * (REPEATS if slope else 1), threads)
+    result["converged"] = min(done, key=lambda d: (bool(d["error"]), d["seconds"]))
+    tell(f"{method}, ours, {threads} threads", result, begin)
+    return result
+
+
+def theirs(method: str, tables: Tables, size: Size) -> dict[str, Any]:
+    """The same of the peer, by its plan, scaled up to the size asked for."""
+    begin, how = time.perf_counter(), PLANS[method]
+    result: dict[str, Any] = {"seconds_per_iteration": None, "slope_at": how.slope_at, "at": how.at, "note": how.note}
+    if how.short is not None:
+        pair = fit(PEER, method, tables(size, method, how.slope_at), [how.short, how.long])
+        if not any(d["error"] for d in pair) and pair[1]["iterations"] > pair[0]["iterations"]:
+            result["seconds_per_iteration"] = how.slope_at * per_iteration([tuple(pair)])
+    (done,) = fit(PEER, method, tables(size, method, how.at), [how.params or {}])
+    result["converged"] = done | {"seconds": done["seconds"] * how.at * how.times}
+    tell(f"{method}, {PEER}", result, begin)
+    if how.at > 1:  # the score to compare with is that on the same table
+        (ours_there,) = fit("dissensus", method, tables(size, method, how.at), [{}], max(THREADS))
+        result["our_score"] = ours_there.get("score")
+    return result
+
+
+def tell(who: str, result: dict[str, Any], begin: float) -> None:
+    done, each = result["converged"], result["seconds_per_iteration"]
+    say(
+        f"{who}: {three(1e3 * each) + ' ms' if each else '–'} per iteration, "
+        + (done["error"] or f"{done['seconds']:.3f} s, {done['iterations']} iterations, accuracy {done['score']:.4f}")
+        + f", peak {done['peak_bytes'] / 1e9:.2f} GB",
+        begin,
+    )
+
+
+def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) -> None:
+    rows = []
+    for method, result in content["methods"].items():
+        own, peer = result["ours"], result.get("theirs")
+        fast, done = own[str(max(THREADS))], own[str(max(THREADS))]["converged"]
+        cells = [
+            method,
+            " / ".join(_ms(own[str(t)]["seconds_per_iteration"]) for t in THREADS),
+            " / ".join(_seconds(own[str(t)]["converged"]) for t in THREADS),
+            _score(done.get("score")),
+        ]
+        if peer is None:
+            rows.append([*cells, *["–"] * 5])
+            continue
+        scaled = "≈ " if peer["at"] > 1 or PLANS[method].times > 1 else ""
+        each, there = peer["seconds_per_iteration"], peer["converged"]
+        iteration = f"{each / fast['seconds_per_iteration']:.0f}×" if each and fast["seconds_per_iteration"] else "–"
+        failed = there["error"] or done["error"]
+        whole = "–" if failed else f"{scaled}{there['seconds'] / done['seconds']:.0f}×"
+        score = _score(there.get("score"))
+        if "our_score" in peer:
+            score += f" (ours there {_score(peer['our_score'])})"
+        cells += [("≈ " if peer["slope_at"] > 1 else "") + _ms(each), scaled + _seconds(there), score]
+        rows.append([*cells, iteration, whole + (f" ({peer['note']})" if peer["note"] else "")])
+    head = ["1M annotations", "ours: ms per iteration", "s to converge (iterations)", "accuracy (%)"]
+    head += [f"{PEER}: ms per iteration", "s to converge (iterations)", "accuracy (%)"]
+    head += ["theirs / ours: iteration", "to converge"]
+    large = [
+        [
+            method,
+            _seconds(done),
+            f"{done['peak_bytes'] / 1e9:.2f}" + (" **over 4**" if done["peak_bytes"] > MEMORY else ""),
+            _score(done.get("score")),
+        ]
+        for method, done in content["large"].items()
+    ]
+    text = [
+        record.sentence(made, content["versions"]),
+        record.table(head, rows),
+        record.table(["10M annotations, ours", "s to converge (iterations)", "peak GB", "accuracy (%)"], large),
+    ]
+    record.splice(readme, "methods", "\n\n".join(text))
+
+
+def _ms(seconds: float | None) -> str:
+    return "–" if seconds is None else three(1e3 * seconds)
+
+
+def _seconds(done: dict[str, Any]) -> str:
+    return done["error"].split(":")[0] if done["error"] else f"{three(done['seconds'])} ({done['iterations']})"
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help="only these; the tables stay as they are")
+    parser.add_argument("--small", action="store_true", help="tables a hundredth as large; writes nothing either")
+    parser.add_argument("--readme", type=Path, help="write the tables of these options into this file")
+    options = parser.parse_args()
+    peers.environment(PEER)
+    names = [name for name in options.only or dz.methods if not dz.methods.entry(name).facts.get("needs_features")]
+    made, begin = record.provenance(), time.perf_counter()
+    content: dict[str, Any] = {"versions": {}, "methods": {}, "large": {}}
+    with tempfile.TemporaryDirectory(prefix="dissensus-speed-") as folder:
+        tables = Tables(Path(folder))
+        million, ten = (
+            replace(s, n_items=s.n_items // 100, n_annotators=s.n_annotators // 10) if options.small else s
+            for s in SIZES
+        )
+        for method in names:
+            result: dict[str, Any] = {"ours": {str(t): ours(method, tables(million, method), t) for t in THREADS}}
+            if method in PLANS:
+                result["theirs"] = theirs(method, tables, million)
+            content["methods"][method] = result
+        for method in names:
+            result = ours(method, tables(ten, method), max(THREADS), slope=False)
+            content["large"][method] = result["converged"]
+    for method in content["methods"].values():
+        for library, side in (("dissensus", method["ours"][str(max(THREADS))]), (PEER, method.get("theirs"))):
+            if side:
+                content["versions"][library] = side["converged"]["versions"]
+    say("everything", begin)
+    whole = not (options.only or options.small)
+    if whole:
+        print("written:", record.save(HERE, "methods", made, content).name)
+    if whole or options.readme:
+        write_tables(options.readme or HERE / "README.md", made, content)
+
+
+if __name__ == "__main__":
+    main()
