@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods clean
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice clean
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-accuracy  accuracy and log loss beside other libraries (makes their environments)"
 	@echo "make bench-speed     time and memory of Dawid-Skene beside other libraries, and of reading files"
 	@echo "make bench-methods   time and memory of every method beside crowd-kit's"
+	@echo "make bench-choice    how good the method is that is chosen without gold"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"dissensus needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
@@ -39,6 +40,7 @@ demo: $(VENV)/.core
 	$(BIN)/dissensus describe $(DEMO)/data/annotations.csv
 	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --method majority-vote --gold $(DEMO)/data/gold.csv -o $(DEMO)/majority-vote
 	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --method dawid-skene --gold $(DEMO)/data/gold.csv -o $(DEMO)/dawid-skene
+	$(BIN)/dissensus compare $(DEMO)/data/annotations.csv --methods majority-vote,wawa,glad,mace,dawid-skene,hierarchical-dawid-skene --gold $(DEMO)/data/gold.csv
 	@echo "Look into $(DEMO)/: data/ is what went in, dawid-skene/ and majority-vote/ what came out."
 
 test: $(VENV)/.dev
@@ -70,6 +72,9 @@ bench-speed: $(VENV)/.dev
 
 bench-methods: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.speed.methods
+
+bench-choice: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.choice.run
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,15 +10,17 @@ from sklearn.metrics import adjusted_rand_score
 
 from aggregation.tables import KINDS, random_table, some_gold, with_extremes
 from dissensus import Annotations
+from dissensus.aggregation import community_bcc
 from dissensus.aggregation.community_bcc import (
     Communities,
     CommunityBCC,
     beliefs,
     fit_populations,
+    quotients,
     readable_beliefs,
 )
 from dissensus.aggregation.dawid_skene import DawidSkene, Sweep, hard_rows, soft_counts
-from dissensus.aggregation.hierarchical_dawid_skene import HierarchicalDawidSkene, expected_population, polished
+from dissensus.aggregation.hierarchical_dawid_skene import HierarchicalDawidSkene, expected_population
 from dissensus.em import e_step
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter
@@ -82,6 +84,7 @@ def test_beliefs_equal_the_literal_loops(communities, threads):
         np.testing.assert_allclose(found.spent, (params.counts * logs).sum(), rtol=1e-11)
         of_each = psi(gamma) - psi(gamma.sum(axis=2, keepdims=True))
         np.testing.assert_allclose(found.logs, np.einsum("am,amyk->myk", rho, of_each), rtol=1e-10)
+        np.testing.assert_allclose(found.wholes, np.einsum("am,amk->mk", rho, psi(gamma.sum(axis=2))), rtol=1e-10)
     np.testing.assert_allclose(fast.evidence, readable_beliefs(params).evidence, rtol=1e-11)
 
 
@@ -112,7 +115,8 @@ def test_penalty_is_minus_the_divergences_plus_the_log_priors():
 
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_fused_pass_equals_the_readable_form(kind, with_gold):
+def test_fused_pass_equals_the_readable_form(kind, with_gold, monkeypatch):
+    monkeypatch.setattr(community_bcc, "LONGER", 0)
     table = random_table(3, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     params = random_params(4, 7, 4, 3)
@@ -129,9 +133,46 @@ def test_fused_pass_equals_the_readable_form(kind, with_gold):
     np.testing.assert_allclose(after.share, (members + 1) / (7 + 3), rtol=1e-9)
     for m in range(3):
         learn = HierarchicalDawidSkene(known=0.5)._fit_population  # a third of 1.5
-        fixed_point = learn(believed.logs[m], members[m], params.population[m])
-        expected = polished(fixed_point, after.counts, 0.5, believed.membership[:, m])
+        expected = learn(believed.logs[m], members[m], params.population[m])
         np.testing.assert_allclose(after.population[m], expected, rtol=1e-8)
+
+
+def test_quotients_equal_the_literal_loops():
+    A, K, M = 5, 3, 2
+    params = random_params(6, A, K, M)
+    rho, _, gamma = literal_beliefs(params)
+    found = quotients(readable_beliefs(params), 3.0, params.population)
+    expected = expected_population(K)
+    for m, l, c in np.ndindex(M, K, K):
+        alpha = params.population[m]
+        up = sum(rho[a, m] * (psi(gamma[a, m, l, c]) - psi(alpha[l, c])) for a in range(A))
+        down = sum(rho[a, m] * (psi(gamma[a, m][:, c].sum()) - psi(alpha[:, c].sum())) for a in range(A))
+        logs = psi(expected[l, c]) - psi(expected[:, c].sum())
+        pull = 3.0 / M * (logs - (psi(alpha[l, c]) - psi(alpha[:, c].sum())))
+        up, down = up + max(pull, 0), down + max(-pull, 0)
+        np.testing.assert_allclose(found[m, l, c], max(alpha[l, c] * up / down, 0.05), rtol=1e-9)
+
+
+def test_learning_never_lowers_the_bound_and_ends_on_top():
+    model, step = CommunityBCC(communities=3), 1e-5
+    with Threads(1) as pool:
+
+        def height(params):
+            return beliefs(params, pool).evidence + model._log_density(params)
+
+        for seed in range(20):
+            params = random_params(seed, 9, 3, 3)
+            assert height(model._learn(params, beliefs(params, pool), pool)) >= height(params)
+        for _ in range(3000):
+            params = model._learn(params, beliefs(params, pool), pool)
+        for at in np.ndindex(3, 3, 3):
+            if params.population[at] > 0.051:  # not at the border
+                move = step * np.eye(27)[np.ravel_multi_index(at, (3, 3, 3))].reshape(3, 3, 3)
+                moved = [
+                    Communities(params.prior, params.counts, params.population + sign * move, params.share)
+                    for sign in (1, -1)
+                ]
+                assert abs(height(moved[0]) - height(moved[1])) / (2 * step) < 1e-3
 
 
 def test_the_bound_is_below_the_log_evidence():

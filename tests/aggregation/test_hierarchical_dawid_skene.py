@@ -92,16 +92,14 @@ def test_bound_never_falls_and_is_that_of_the_readable_form(seed, accelerate):
     np.testing.assert_allclose(e_step(model, table, params)[1], model.trace_[-1], rtol=1e-10)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_polishing_ends_where_a_search_does(weighted):
-    """Σ_j w_j log B(α + n_j)/B(α) and the prior's part, literally, and SciPy's search for its top."""
+def test_polishing_ends_where_a_search_does():
+    """Σ_j log B(α + n_j)/B(α) and the prior's part, literally, and SciPy's search for its top."""
     rng = np.random.default_rng(4)
     A, K, known = 30, 3, 1.5
     truth = np.array([[6.0, 0.4, 0.3], [0.2, 4.0, 1.0], [0.5, 0.1, 9.0]]).T  # [given, true]
     counts = np.stack(
         [np.stack([rng.multinomial(12, rng.dirichlet(truth[:, c])) for c in range(K)], axis=1) for _ in range(A)]
     ).astype(float)
-    weight = rng.random(A) if weighted else np.ones(A)
 
     def density(alpha, c):
         def log_beta(x):
@@ -109,12 +107,12 @@ def test_polishing_ends_where_a_search_does(weighted):
 
         expected = expected_population(K)[:, c]
         logs = psi(expected) - psi(expected.sum())
-        fit = sum(weight[j] * (log_beta(alpha + counts[j, :, c]) - log_beta(alpha)) for j in range(A))
+        fit = sum(log_beta(alpha + counts[j, :, c]) - log_beta(alpha) for j in range(A))
         return fit + known * (((alpha - 1) * logs).sum() - log_beta(alpha))
 
     alpha = np.ones((K, K))
-    for _ in range(60):
-        after = polished(alpha, counts, known, weight if weighted else None)
+    for _ in range(300):
+        after = polished(alpha, counts, known)
         for c in range(K):
             assert density(after[:, c], c) >= density(alpha[:, c], c) - 1e-9
         alpha = after

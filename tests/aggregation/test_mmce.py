@@ -431,6 +431,18 @@ def test_few_labels_of_each_annotator_are_enough_where_the_crowd_is_the_centre()
     assert crowd > zero + 0.05
 
 
+def test_what_annotators_have_in_common_is_found_in_few_passes():
+    # seven labels from everyone: one annotator after the other, drawn to where the crowd was, took a hundred
+    table = simulate(200, 300, 5, redundancy=10, kinds={"expert": 1}, seed=1).annotations
+    assert MMCE(accelerate=None).fit(table).n_iter_ < 40
+
+
+def test_items_without_labels_change_nothing():
+    table = simulate(100, 9, 3, redundancy=3, prior=[0.7, 0.2, 0.1], seed=4).annotations
+    more = Annotations.from_arrays(table.item, table.annotator, table.label, classes=3, items=np.arange(400))
+    np.testing.assert_allclose(MMCE().fit(more).posterior_[:100], MMCE().fit(table).posterior_, atol=1e-12)
+
+
 def test_one_label_for_each_item_is_believed_as_far_as_the_crowd_is():
     sim = simulate(400, 30, 3, redundancy=1, kinds={"ordinary": 1}, seed=1)
     model = MMCE().fit(sim.annotations)

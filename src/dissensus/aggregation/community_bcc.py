@@ -8,10 +8,10 @@ for each, a Dirichlet: m_j ~ Cat(ρ_j), Θ_j[c, :] | m ~ Dirichlet(γ_jm[c, :]).
 Bayes) is raised in these beliefs, in π, h and α (empirical Bayes), and in q in turn:
 
 E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),   E log Θ_j[c, l] = Σ_m ρ_jm (ψ(γ_jm[c, l]) − ψ(Σ_l γ_jm[c, l]))
-M step  n_j[c, l] = Σ_{i: y_ij = l} q_i(c)      γ_jm = α_m + n_j      π_c ∝ b + Σ_i q_i(c)
+M step  n_j[c, l] = Σ_{i: y_ij = l} q_i(c)      γ_jm = α_m + n_j      π_c ∝ b_c + Σ_i q_i(c)
         ρ_jm ∝ h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :])      h_m ∝ κ + Σ_j ρ_jm      B(γ) = Π_l Γ(γ_l) / Γ(Σ_l γ_l)
         ψ(α_m[c, l]) = ψ(Σ_l α_m[c, l]) + mean of E log Θ_j[c, l] under γ_jm, annotators weighing ρ_jm
-        (fixed point, Minka 2000, with n0/M more annotators like those that `dawid-skene` expects)
+        (fixed point, Minka 2000, with n0/M more annotators like those that `dawid-skene` expects), then `quotients`
 bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij])
         + Σ_j (log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :]) − n_j · E log Θ_j)
         + log p(π) + log p(h) + Σ_m log p(α_m)
@@ -22,12 +22,12 @@ bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij])
 | α | population, `community_concentration_` | (M, K, K), inside [community, given, true], outside [.., true, given] |
 | ρ | membership, `community_posterior_` | (A, M) |
 | h | share, `community_share_` | (M,) |
-| b, κ, n0 | `class_count`, `community_count`, `known` | numbers |
+| b | `class_pseudo_` | (K,) as in `dawid-skene` |
+| κ, n0 | `community_count`, `known` | numbers |
 
-The paper has the softmax of normal scores where this has Dirichlets, and distributions over h, π and the communities'
-scores too. It finds the number of communities by model evidence. Here it is the one for which the last sum over j, from
-the counts that one community leaves, is largest after taking off ½ log A for each of the M(K² + 1) − 1 numbers that
-describe communities (Schwarz 1978).
+The paper has the softmax of normal scores where this has Dirichlets. Without a number of communities it is the M for
+which Σ_j log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :]), from the counts that a fit with one community leaves, is largest
+after taking off ½ log A for each of the M(K² + 1) − 1 numbers that describe communities (Schwarz 1978).
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ from dissensus.aggregation.hierarchical_dawid_skene import (
     _log_normaliser,
     expected_log,
     expected_population,
-    polished,
 )
 from dissensus.annotations import Annotations
 from dissensus.base import methods, reliability
@@ -73,7 +72,8 @@ from dissensus.kernels import community_bcc as kernels
 MOST = 8  # communities that are looked for at most
 MEMBERS = 4  # annotators that there must be for each community that is looked for
 GRID = 2.0**16  # of what annotators are told apart by: coarser than any rounding, finer than any difference
-NEGLIGIBLE = 0.01  # nats, when numbers of communities are compared
+LONGER = 2  # steps of `quotients` in one M step; more of them save no time
+NEGLIGIBLE = 0.5  # nats, when numbers of communities are compared
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,12 @@ class Communities:
 
 
 class Beliefs(NamedTuple):
-    """Of all annotators: ρ (A, M), exp(E log Θ) (A, K, K), Σ_j ρ_jm E log Θ_j under γ_jm (M, K, K), two sums."""
+    """Of all annotators: ρ (A, M), exp(E log Θ) (A, K, K), and sums over them."""
 
     membership: FloatArray
     confusion: FloatArray
-    logs: FloatArray
+    logs: FloatArray  # (M, K, K) Σ_j ρ_jm E log Θ_j under γ_jm
+    wholes: FloatArray  # (M, K) Σ_j ρ_jm ψ(Σ_l γ_jm[c, l])
     evidence: float  # Σ_j log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :])
     spent: float  # Σ_j n_j · E log Θ_j
 
@@ -218,16 +219,26 @@ class CommunityBCC(EMAggregator[Communities]):
         bound += float(self.class_pseudo_ @ np.log(params.prior))
         prior = sweep.prior_counts + self.class_pseudo_
         after = Communities(prior / prior.sum(), sweep.counts(), params.population, params.share)
-        return bound, self._learn(after, beliefs(after, sweep.pool))
+        return bound, self._learn(after, beliefs(after, sweep.pool), sweep.pool)
 
-    def _learn(self, params: Communities, believed: Beliefs) -> Communities:
-        """With the α and h that these beliefs make the most probable."""
-        members = believed.membership.sum(axis=0)
-        alpha = fit_populations(believed.logs, members, self.known, params.population)
-        part, rho = self.known / len(alpha), believed.membership.T
-        alpha = np.stack([polished(one, params.counts, part, own) for one, own in zip(alpha, rho, strict=True)])
-        share = members + self.community_count
-        return Communities(params.prior, params.counts, alpha, share / share.sum())
+    def _learn(self, params: Communities, believed: Beliefs, pool: Threads) -> Communities:
+        """With more probable α and h, while the counts stay as they are: EM's, and a few longer steps if they help."""
+        alpha = fit_populations(believed.logs, believed.membership.sum(axis=0), self.known, params.population)
+        best = self._with_shares(params, alpha, believed)
+        believed = beliefs(best, pool)
+        height = believed.evidence + self._log_density(best)
+        for _ in range(LONGER):
+            tried = self._with_shares(best, quotients(believed, self.known, best.population), believed)
+            believed = beliefs(tried, pool)
+            tried_height = believed.evidence + self._log_density(tried)
+            if not tried_height > height:  # also where it is not a number
+                break
+            best, height = tried, tried_height
+        return best
+
+    def _with_shares(self, params: Communities, population: FloatArray, believed: Beliefs) -> Communities:
+        share = believed.membership.sum(axis=0) + self.community_count
+        return Communities(params.prior, params.counts, population, share / share.sum())
 
     def _how_many(self, alone: Communities, table: Annotations, pool: Threads) -> int:
         """The number of communities that the counts of a fit with one of them speak for."""
@@ -235,7 +246,7 @@ class CommunityBCC(EMAggregator[Communities]):
 
         def crowd_pass(params: Communities) -> tuple[float, Communities]:
             believed = beliefs(params, pool)
-            return believed.evidence + self._log_density(params), self._learn(params, believed)
+            return believed.evidence + self._log_density(params), self._learn(params, believed, pool)
 
         best, found = 1, -np.inf
         for number in range(1, 1 + min(MOST, busy // MEMBERS)):
@@ -337,18 +348,21 @@ def beliefs(params: Communities, pool: Threads) -> Beliefs:
     parts = even(A, pool.threads)
     membership, confusion = np.empty((A, M)), np.empty_like(params.counts)
     logs, log_share = np.zeros((len(parts), *params.population.shape)), np.log(params.share)
+    wholes = np.zeros((len(parts), M, params.prior.size))
     sums = pool.map(
         lambda part, start, stop: kernels.believe(
-            start, stop, params.counts, params.population, log_share, membership, confusion, logs[part]
+            start, stop, params.counts, params.population, log_share, membership, confusion, logs[part], wholes[part]
         ),
         parts,
     )
     evidence, spent = (sum(values) for values in zip(*sums, strict=True))
-    return Beliefs(membership, confusion, logs.sum(axis=0), evidence, spent)
+    return Beliefs(membership, confusion, logs.sum(axis=0), wholes.sum(axis=0), evidence, spent)
 
 
 def readable_beliefs(params: Communities) -> Beliefs:
     """The same; makes an (M, A, K, K) array."""
+    from scipy.special import psi
+
     alpha, counts = params.population, params.counts
     gamma = counts + alpha[:, None]  # [community, annotator, given, true]
     odds = np.log(params.share) + (_log_normaliser(gamma) - _log_normaliser(alpha)[:, None]).sum(axis=2).T
@@ -357,7 +371,8 @@ def readable_beliefs(params: Communities) -> Beliefs:
     logs = np.stack([expected_log(of_community) for of_community in gamma])
     mean = np.einsum("am,mayk->ayk", membership, logs)
     sums = np.einsum("am,mayk->myk", membership, logs)
-    return Beliefs(membership, np.exp(mean), sums, float(evidence.sum()), float((counts * mean).sum()))
+    wholes = np.einsum("am,mak->mk", membership, psi(gamma.sum(axis=2)))
+    return Beliefs(membership, np.exp(mean), sums, wholes, float(evidence.sum()), float((counts * mean).sum()))
 
 
 def fit_populations(logs: FloatArray, members: FloatArray, known: float, population: FloatArray) -> FloatArray:
@@ -375,6 +390,20 @@ def fit_populations(logs: FloatArray, members: FloatArray, known: float, populat
         better = _dirichlet_fit(new, side_by_side) > _dirichlet_fit(best, side_by_side)
         best = np.where(better, new, best)
     return np.ascontiguousarray(best.reshape(K, M, K).transpose(1, 0, 2))
+
+
+def quotients(believed: Beliefs, known: float, population: FloatArray) -> FloatArray:
+    """α (M, K, K) times what raises the bound over what lowers it (Minka 2000, eq. 55), given the counts.
+
+    Small α, which the fixed point over E log Θ moves very slowly, get where they belong.
+    """
+    from scipy.special import psi
+
+    size, members = population.sum(axis=1), believed.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
+    pull = known / len(population) * (_expected_logs(population.shape[1]) + psi(size)[:, None] - psi(population))
+    up = believed.logs + believed.wholes[:, None] - members[:, None] * psi(population) + np.maximum(pull, 0)
+    down = (believed.wholes - members * psi(size))[:, None] + np.maximum(-pull, 0)
+    return np.asarray(np.clip(population * up / np.maximum(down, 1e-300), LEAST, LARGEST))
 
 
 def _later(on_step: OnStep, passes: int, step: int, bound: float) -> None:

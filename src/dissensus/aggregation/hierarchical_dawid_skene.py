@@ -10,7 +10,7 @@ the bound on the log evidence (variational Bayes) is raised in π, γ and α (em
 E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),      E log Θ_j[c, l] = ψ(γ_j[c, l]) − ψ(Σ_l γ_j[c, l])
 M step  γ_j[c, l] = α_c[l] + Σ_{i: y_ij = l} q_i(c)          π_c ∝ b_c + Σ_i q_i(c)
         ψ(α_c[l]) = ψ(Σ_l α_c[l]) + mean_j E log Θ_j[c, l]    (fixed point, Minka 2000, with n0 more annotators like
-                                                              those that `dawid-skene` expects)
+                                                              those that `dawid-skene` expects), then `polished`
 bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij]) − Σ_jc KL(Dir(γ_jc) ‖ Dir(α_c)) + log p(π) + log p(α)
 
 What is returned as posterior takes the mean of each Θ_j, which is the chance of the label that was seen; exp(E log Θ)
@@ -48,7 +48,7 @@ from dissensus.exceptions import BadParameter
 from dissensus.online import settle
 
 LEAST = 0.05  # smallest α: ψ(0.05) = −20.5, so that exp(E log Θ) stays above 1e-18, see kernels.confusion
-STEPS = 10  # of `polished` in one M step
+STEPS = 2  # of `polished` in one M step
 NOTHING = 1e-9  # a count that says nothing of α
 FIXED_POINTS = 5  # steps of the fixed point in one M step
 
@@ -255,8 +255,8 @@ def expected_log(concentration: FloatArray) -> FloatArray:
     return np.asarray(psi(concentration) - psi(concentration.sum(axis=1, keepdims=True)))
 
 
-def polished(population: FloatArray, counts: FloatArray, known: float, weight: FloatArray | None = None) -> FloatArray:
-    """A more probable α (K, K) [given, true] for counts n (A, K, K) [annotator, given, true], weighing `weight` (A,).
+def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatArray:
+    """A more probable α (K, K) [given, true] for counts n (A, K, K) [annotator, given, true].
 
     With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) and the prior's part, and its gradient in α_c[l] a
     difference of two positive sums, whose quotient is a step (Minka 2000, eq. 55). Only what was counted matters, so
@@ -264,27 +264,28 @@ def polished(population: FloatArray, counts: FloatArray, known: float, weight: F
     """
     from scipy.special import gammaln, psi
 
-    weight = np.ones(len(counts)) if weight is None else weight
-    counted = np.nonzero((counts > NOTHING) & (weight > NOTHING)[:, None, None])
+    counted = np.nonzero(counts > NOTHING)
     cell = counted[1] * counts.shape[2] + counted[2]
-    some, total, each = counts[counted], counts.sum(axis=1), weight[counted[0]]  # total (A, K) of each true class
+    some, total = counts[counted], counts.sum(axis=1)  # total (A, K) of each true class
     logs, shape = _expected_logs(counts.shape[1]), population.shape
 
     def summed(values: FloatArray) -> FloatArray:
-        return np.asarray(np.bincount(cell, values * each, population.size).reshape(shape), float)
+        return np.asarray(np.bincount(cell, values, population.size).reshape(shape), float)
 
     def fit(alpha: FloatArray) -> FloatArray:
         """(K,) the bound's part of every column, up to a constant."""
         size, at = alpha.sum(axis=0), alpha.reshape(-1)[cell]
         seen = summed(gammaln(at + some) - gammaln(at)).sum(axis=0)
-        return np.asarray(seen - weight @ (gammaln(size + total) - gammaln(size)) + known * _dirichlet_fit(alpha, logs))
+        return np.asarray(
+            seen - (gammaln(size + total) - gammaln(size)).sum(axis=0) + known * _dirichlet_fit(alpha, logs)
+        )
 
     best, found = population, fit(population)
     for _ in range(STEPS):
         size, at = best.sum(axis=0), best.reshape(-1)[cell]
         pull = known * (logs + psi(size) - psi(best))
         up = summed(psi(at + some) - psi(at)) + np.maximum(pull, 0)
-        down = weight @ (psi(size + total) - psi(size)) + np.maximum(-pull, 0)
+        down = (psi(size + total) - psi(size)).sum(axis=0) + np.maximum(-pull, 0)
         alpha = np.maximum(best * up / np.maximum(down, 1e-300), LEAST)
         value = fit(alpha)
         better = value > found

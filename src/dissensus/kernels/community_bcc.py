@@ -30,8 +30,10 @@ def log_gamma_and_psi(x: float) -> tuple[float, float]:
     s = r * r
     series = r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * 691 / 360360)))))
     tail = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))))
-    log_gamma = (x - 0.5) * log_x - x + 0.9189385332046727 + series - np.log(product)
-    return log_gamma, log_x - 0.5 * r - tail - slope / product
+    log_gamma, psi = (x - 0.5) * log_x - x + 0.9189385332046727 + series, log_x - 0.5 * r - tail
+    if slope == 0.0:  # there was nothing to multiply
+        return log_gamma, psi
+    return log_gamma - np.log(product), psi - slope / product
 
 
 @compiled
@@ -44,12 +46,13 @@ def believe(
     membership: FloatArray,
     confusion: FloatArray,
     sums: FloatArray,
+    wholes: FloatArray,
 ) -> tuple[float, float]:
     """Annotators start … stop − 1, by their `counts` (A, K, K) [annotator, given, true].
 
     `population` α (M, K, K) [community, given, true], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and
-    exp(E log Θ) to `confusion` (A, K, K); adds Σ_a ρ_am E log Θ under γ_m to `sums` (M, K, K). Returns Σ_a log Σ_m odds
-    and Σ_a n · E log Θ.
+    exp(E log Θ) to `confusion` (A, K, K); adds Σ_a ρ_am E log Θ under γ_m to `sums` (M, K, K) and Σ_a ρ_am ψ(Σ_l γ_m)
+    to `wholes` (M, K). Returns Σ_a log Σ_m odds and Σ_a n · E log Θ.
     """
     M, K = population.shape[0], population.shape[1]
     base = np.empty(M)  # log h − Σ log B(α)
@@ -61,7 +64,7 @@ def believe(
                 whole += population[m, y, k]
                 base[m] -= log_gamma_and_psi(population[m, y, k])[0]
             base[m] += log_gamma_and_psi(whole)[0]
-    odds, logs, mean = np.empty(M), np.empty((M, K, K)), np.empty((K, K))
+    odds, logs, whole_psi, mean = np.empty(M), np.empty((M, K, K)), np.empty((M, K)), np.empty((K, K))
     evidence, spent = 0.0, 0.0
     for a in range(start, stop):
         top = -np.inf
@@ -76,6 +79,7 @@ def believe(
                     odds[m] += log_gamma
                 log_gamma, psi = log_gamma_and_psi(whole)
                 odds[m] -= log_gamma
+                whole_psi[m, k] = psi
                 for y in range(K):
                     logs[m, y, k] -= psi
             top = max(top, odds[m])
@@ -90,6 +94,8 @@ def believe(
         for m in range(M):
             rho = odds[m] / total
             membership[a, m] = rho
+            for k in range(K):
+                wholes[m, k] += rho * whole_psi[m, k]
             for y in range(K):
                 for k in range(K):
                     mean[y, k] += rho * logs[m, y, k]
