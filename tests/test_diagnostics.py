@@ -13,7 +13,7 @@ from dissensus.aggregation import DawidSkene
 from dissensus.aggregation.dawid_skene import hard_rows
 from dissensus.datasets.digits import digits_crowd
 from dissensus.diagnostics import _groups
-from dissensus.exceptions import DataError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.simulate import simulate
 
 
@@ -250,4 +250,7 @@ def test_frame_has_flags_and_reasons():
     spammer = found.flagged("spammer")[0]
     assert frame.loc[spammer, "flags"] == "spammer"
     assert "tells nothing about its" in frame.loc[spammer, "reasons"]
+    with pytest.raises(BadParameter, match="there is no flag 'spamer'; there are 'spammer', 'adversary', 'copier'"):
+        found.flagged("spamer")
+    assert repr(found).startswith("Diagnosis of 42 annotators, worth 38.1 independent ones: 5 spammer, 1 adversary")
     assert "the others believe" in frame.loc[found.flagged("adversary")[0], "reasons"]

@@ -19,7 +19,7 @@ from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.earlier import Earlier, check_earlier, with_earlier
 from dissensus.evaluation.hard import TIE
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
 from dissensus.kernels import table as kernels
 from dissensus.parameters import Parameters
 from dissensus.registry import Registry
@@ -73,11 +73,7 @@ class Aggregator(Parameters, ABC):
         on_step : callable, optional
             Called after every pass over the data with (pass number, objective).
         """
-        if not isinstance(table, Annotations):
-            raise DataError(
-                f"fit takes one table of annotations, got {type(table).__name__}; `dissensus.read` makes one from a "
-                "file, and of several questions each is fitted by itself."
-            )
+        _check_table(table, "fit")
         if table.n_annotations == 0:
             raise DataError("the table has no annotations; there is nothing to learn from.")
         if self.seed is not None and self.seed < 0:
@@ -114,9 +110,16 @@ class Aggregator(Parameters, ABC):
             Known classes of the items of `table`, as in `fit`.
         """
         self._check_fitted()
+        _check_table(table, "partial_fit")
         if type(self)._update is Aggregator._update:
             raise BadParameter(f"{type(self).__name__} cannot be updated; fit it to all annotations again.")
-        table = table.to_classes(self.classes_)
+        try:
+            table = table.to_classes(self.classes_)
+        except UnknownClass as error:
+            found = str(error).split(" Leave out classes")[0]
+            raise UnknownClass(
+                f"{found} The classes of a fitted model stay as they are; fit it to all annotations again."
+            ) from None
         gold = check_gold(gold, table)
         if table.n_annotations == 0 and table.n_items == 0:
             return self
@@ -324,6 +327,14 @@ class Aggregator(Parameters, ABC):
 
 methods: Registry[type[Aggregator]] = Registry("method", "methods")
 """Name → aggregation method."""
+
+
+def _check_table(table: Any, caller: str) -> None:
+    if not isinstance(table, Annotations):
+        raise DataError(
+            f"{caller} takes one table of annotations, got {type(table).__name__}; `dissensus.read` makes one from a "
+            "file, and of several questions each is fitted by itself."
+        )
 
 
 def check_gold(gold: IntArray | None, table: Annotations) -> IntArray | None:

@@ -49,7 +49,7 @@ class Contestant:
     model: Aggregator | None = field(repr=False, default=None)  # the fit to all annotations, where there was one
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Methods ranked by how well they predict hidden annotations, the best first."""
 
@@ -58,6 +58,9 @@ class Comparison:
     splits: int
     share: float
     failed: dict[str, str]  # method → why it could not be fitted
+
+    def __repr__(self) -> str:
+        return f"Comparison of {len(self)} methods: {self.verdict()}"
 
     @property
     def best(self) -> str:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from dissensus._types import FloatArray, IntArray, Names
 from dissensus.aggregation.dawid_skene import SMALLEST, DawidSkene, Rows, hard_rows
 from dissensus.annotations import Annotations
 from dissensus.engines.local import Threads, balanced, thread_count
-from dissensus.exceptions import DataError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.kernels import diagnostics as kernels
 from dissensus.kernels import table as table_kernels
 
@@ -71,7 +71,7 @@ class Copiers:
         return int(self.first.size)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
     """What is to be said of every annotator of a table."""
 
@@ -89,8 +89,17 @@ class Diagnosis:
     effective_annotators: float  # how many independent ones they are worth
     active_annotators: int  # those with labels
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(self.flagged(flag))} {flag}" for flag in get_args(Flag))
+        return (
+            f"Diagnosis of {self.active_annotators:,} annotators, worth {self.effective_annotators:.1f} independent "
+            f"ones: {counts}"
+        )
+
     def flagged(self, flag: Flag) -> list[Any]:
         """The annotators with this flag."""
+        if flag not in get_args(Flag):
+            raise BadParameter(f"there is no flag {flag!r}; there are {', '.join(map(repr, get_args(Flag)))}.")
         return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
 
     def to_frame(self) -> Any:

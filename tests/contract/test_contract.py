@@ -210,6 +210,8 @@ def test_what_is_no_table_is_a_clear_error(name):
     for wrong in ("labels.csv", dissensus.Questions({})):
         with pytest.raises(DataError, match="one table of annotations, got"):
             methods[name]().fit(wrong)
+        with pytest.raises(DataError, match="partial_fit takes one table of annotations, got"):
+            fit(name, table_of(name, "A>K")).partial_fit(wrong)
 
 
 @every_method
@@ -517,7 +519,7 @@ def test_an_updated_model_is_saved_scored_and_updated_with_gold(name, tmp_path):
     dissensus.save(model, tmp_path)
     assert_same(model, dissensus.load(tmp_path))
     assert model.predict_proba(Annotations.from_arrays([5], [77], [1])).shape == (1, table.n_classes)
-    with pytest.raises(UnknownClass, match="99"):
+    with pytest.raises(UnknownClass, match=r"99\. The classes of a fitted model stay as they are; fit it"):
         model.partial_fit(Annotations.from_arrays([1], [0], [99]))
     with pytest.raises(DataError, match=r"items: .*integers.*text"):
         model.partial_fit(Annotations.from_arrays(["x"], [0], [0]))

@@ -134,7 +134,7 @@ def _show(title: str, result: Comparison) -> None:
     out.print(
         f"Mean log probability of {result.hidden:,} hidden annotations ({result.splits} splits, "
         f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items. ≈: cannot be told apart from "
-        "the best."
+        "the best. It judges how well labels are predicted, not how often the truth is found."
     )
     out.print(result.verdict(), soft_wrap=True)
 
