@@ -12,6 +12,7 @@ from scipy import stats
 from sklearn.base import clone
 
 import dissensus
+from aggregation.tables import with_extremes
 from dissensus import Annotations, methods
 from dissensus.base import Aggregator, arg_max
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass, UnreadableFile
@@ -449,6 +450,18 @@ def test_earlier_counts_are_the_same_as_the_items_they_stand_for():
     two = methods["dawid-skene"](tol=1e-12).fit(both, gold=gold)
     np.testing.assert_allclose(one.posterior_, two.posterior_[:60], atol=1e-6)
     np.testing.assert_allclose(one.confusion_, two.confusion_, atol=1e-6)
+
+
+@every_method
+@pytest.mark.parametrize("seed", range(3))
+def test_an_added_oracle_is_best_and_one_who_is_always_wrong_worst(name, seed):
+    if name == "majority-vote":
+        pytest.skip("models no annotators")
+    kinds = {"expert": 1, "ordinary": 4, "uniform-spammer": 1}
+    sim = simulate(400, 12, 2 if is_binary(name) else 4, redundancy=6, kinds=kinds, seed=seed)
+    model = fit(name, with_extremes(sim, labels=200))
+    assert model.annotators_[model.reliability_.argmax()] == 1000
+    assert model.annotators_[model.reliability_.argmin()] == 1001
 
 
 def can_be_updated(name: str) -> bool:
