@@ -61,11 +61,21 @@ def options(
 
 def main() -> NoReturn:
     """The console script `dissensus`."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that nothing is left half-written
+    terminated = []
+
+    def terminate(*_: object) -> NoReturn:
+        terminated.append(True)
+        sys.exit(143)  # an exception, so that nothing is left half-written
+
+    signal.signal(signal.SIGTERM, terminate)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a character it cannot show
     try:
         app(prog_name="dissensus")
     except KeyboardInterrupt:
         sys.exit(130)
+    except BaseException:
+        if terminated:  # compiled code, or whatever was under way, may have made another error of it
+            sys.exit(143)
+        raise
     sys.exit(0)
