@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dissensus.cli import aggregate, agreement, compare, datasets, describe, methods
-from dissensus.cli.errors import reported
+from dissensus.cli.errors import reported, say
 
 COMMANDS = (
     describe.describe,
@@ -61,21 +61,26 @@ def options(
 
 def main() -> NoReturn:
     """The console script `dissensus`."""
-    terminated = []
+    stopped: list[int] = []
 
-    def terminate(*_: object) -> NoReturn:
-        terminated.append(True)
+    def stop(number: int, _: object) -> NoReturn:
+        stopped.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         sys.exit(143)  # an exception, so that nothing is left half-written
 
-    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a character it cannot show
     try:
         app(prog_name="dissensus")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BaseException:
-        if terminated:  # compiled code, or whatever was under way, may have made another error of it
-            sys.exit(143)
-        raise
+    except BaseException as error:
+        if not stopped:
+            raise
+        # compiled code, or whatever was under way, may have made another error of it
+        code = 130 if stopped[0] == signal.SIGINT else 143
+        if code == 130 and not (isinstance(error, SystemExit) and error.code == code):
+            say("interrupted.")
+        sys.exit(code)
     sys.exit(0)
