@@ -53,14 +53,12 @@ from dissensus.aggregation.dawid_skene import (
     with_unseen,
 )
 from dissensus.aggregation.hierarchical_dawid_skene import (
-    FIXED_POINTS,
     LEAST,
-    _dirichlet_fit,
     _expected_logs,
-    _inverse_psi,
     _log_normaliser,
     expected_log,
     expected_population,
+    fixed_point,
 )
 from dissensus.annotations import Annotations
 from dissensus.base import methods, reliability
@@ -380,15 +378,10 @@ def fit_populations(logs: FloatArray, members: FloatArray, known: float, populat
 
     As in `hierarchical-dawid-skene`, for all communities at once, side by side; each has its part of the `known`.
     """
-    from scipy.special import psi
-
     M, K, _ = population.shape
     mean = (logs + known / M * _expected_logs(K)) / (members + known / M)[:, None, None]
-    side_by_side, best = (part.transpose(1, 0, 2).reshape(K, M * K) for part in (mean, population))
-    for _ in range(FIXED_POINTS):
-        new = np.maximum(_inverse_psi(psi(best.sum(axis=0)) + side_by_side), LEAST)
-        better = _dirichlet_fit(new, side_by_side) > _dirichlet_fit(best, side_by_side)
-        best = np.where(better, new, best)
+    side_by_side, before = (part.transpose(1, 0, 2).reshape(K, M * K) for part in (mean, population))
+    best = fixed_point(side_by_side, before)
     return np.ascontiguousarray(best.reshape(K, M, K).transpose(1, 0, 2))
 
 

@@ -38,7 +38,6 @@ from dissensus.em import Accelerate, EMAggregator
 from dissensus.engines.local import Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.kernels import glad as kernels
-from dissensus.kernels import table as table_kernels
 from dissensus.online import settle
 
 MEAN_ABILITY = 1.0  # of the prior
@@ -139,9 +138,7 @@ class GLAD(EMAggregator[Skills]):
         self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sweep.prior_counts
         self.pull_, self.curvature_ = sweep.pull, sweep.curvature  # what the ability rests on
         self.difficulty_ = np.exp(-params.easiness)
-        hits, total = table_kernels.agreement(
-            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
-        )
+        hits, total = self._agreement(table, self.posterior_)
         self._judge(hits, total)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:

@@ -207,17 +207,8 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
 
     def _fit_population(self, logs: FloatArray, n_annotators: int, population: FloatArray) -> FloatArray:
         """α (K, K) [given, true] from Σ_j E log Θ_j; what does not raise the bound is not taken."""
-        from scipy.special import psi
-
         weight = n_annotators + self.known
-        mean = (logs + self.known * _expected_logs(population.shape[0])) / weight
-        best = population
-        for _ in range(FIXED_POINTS):
-            new = np.maximum(_inverse_psi(psi(best.sum(axis=0)) + mean), LEAST)
-            # column by column: each class has its own α
-            better = _dirichlet_fit(new, mean) > _dirichlet_fit(best, mean)
-            best = np.where(better, new, best)
-        return np.asarray(best)
+        return fixed_point((logs + self.known * _expected_logs(population.shape[0])) / weight, population)
 
     # The readable form ------------------------------------------------------------------------------------------------
 
@@ -253,6 +244,19 @@ def expected_log(concentration: FloatArray) -> FloatArray:
     from scipy.special import psi
 
     return np.asarray(psi(concentration) - psi(concentration.sum(axis=1, keepdims=True)))
+
+
+def fixed_point(mean: FloatArray, population: FloatArray) -> FloatArray:
+    """α (K, n) whose columns fit mean logarithms `mean` (K, n) better than those of `population` (Minka 2000)."""
+    from scipy.special import psi
+
+    best = population
+    for _ in range(FIXED_POINTS):
+        new = np.maximum(_inverse_psi(psi(best.sum(axis=0)) + mean), LEAST)
+        # column by column: each class has its own α
+        better = _dirichlet_fit(new, mean) > _dirichlet_fit(best, mean)
+        best = np.where(better, new, best)
+    return np.asarray(best)
 
 
 def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatArray:

@@ -50,7 +50,6 @@ from dissensus.base import CROWD_LABELS, Aggregator, methods
 from dissensus.engines.local import Threads, balanced, even, thread_count
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.kernels import kos as kernels
-from dissensus.kernels import table as table_kernels
 
 KNOWN = 2.0  # how many average items one of known class counts for in sums
 NEWCOMER = 1 / 3  # weight of an annotator who is right two times in three
@@ -136,9 +135,7 @@ class KOS(Aggregator):
         self.posterior_ = self._score(table, np.arange(table.n_annotators))
         if gold is not None:
             self.posterior_[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-        hits, total = table_kernels.agreement(
-            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
-        )
+        hits, total = self._agreement(table, self.posterior_)
         self.population_accuracy_ = float(hits.sum() / total.sum()) if total.sum() > 0 else 1 / table.n_classes
         self._judge(hits, total)
 

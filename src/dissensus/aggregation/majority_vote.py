@@ -12,7 +12,6 @@ import numpy as np
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, methods
-from dissensus.kernels import table as kernels
 
 
 @methods.register(
@@ -41,9 +40,7 @@ class MajorityVote(Aggregator):
         self.posterior_, self.item_total_ = self._shares(votes), votes.sum(axis=1)
         if gold is not None:
             self.posterior_[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-        hits, total = kernels.agreement(
-            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
-        )
+        hits, total = self._agreement(table, self.posterior_)
         self._judge(hits, total)
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))
