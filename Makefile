@@ -29,19 +29,25 @@ $(VENV)/.core: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.report: $(VENV)/.core
+	@echo "Adding what the report needs, once …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.report
 	@echo "Adding what the tests need, once …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.core
+demo: $(VENV)/.report
 	@rm -rf $(DEMO)
 	$(BIN)/dissensus datasets digits-crowd -o $(DEMO)/data
 	$(BIN)/dissensus describe $(DEMO)/data/annotations.csv
 	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --method majority-vote --gold $(DEMO)/data/gold.csv -o $(DEMO)/majority-vote
 	$(BIN)/dissensus aggregate $(DEMO)/data/annotations.csv --method dawid-skene --gold $(DEMO)/data/gold.csv -o $(DEMO)/dawid-skene
 	$(BIN)/dissensus compare $(DEMO)/data/annotations.csv --methods majority-vote,wawa,glad,mace,dawid-skene,hierarchical-dawid-skene --gold $(DEMO)/data/gold.csv
-	@echo "Look into $(DEMO)/: data/ is what went in, dawid-skene/ and majority-vote/ what came out."
+	$(BIN)/dissensus report $(DEMO)/data/annotations.csv --gold $(DEMO)/data/gold.csv --items $(DEMO)/data/items.csv --title "Handwritten digits" -o $(DEMO)/report.html
+	@echo "Look into $(DEMO)/: report.html is the whole story; data/ is what went in, dawid-skene/ and majority-vote/ what came out."
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)

@@ -17,7 +17,8 @@ SOURCE = Path(dissensus.__file__).parent
 ORDER = [
     "_types", "exceptions", "registry", "parameters", "kernels", "names", "columns", "frames", "annotations",
     "questions", "io", "simulate", "datasets", "features", "evaluation", "engines", "earlier", "online", "base", "em",
-    "persistence", "aggregation", "comparison", "diagnostics", "clustering", "learning", "papers", "report", "cli",
+    "persistence", "aggregation", "comparison", "diagnostics", "disagreement", "redundancy",
+    "clustering", "learning", "papers", "report", "cli",
 ]  # fmt: skip
 
 

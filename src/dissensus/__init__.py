@@ -6,22 +6,28 @@ from dissensus.base import methods
 from dissensus.comparison import compare
 from dissensus.datasets import list_datasets, load_dataset
 from dissensus.diagnostics import diagnose
+from dissensus.disagreement import explain
 from dissensus.io import read
 from dissensus.persistence import load, save
 from dissensus.questions import Questions
+from dissensus.redundancy import redundancy
+from dissensus.report import Report
 
 __version__ = "0.1.0"
 __all__ = [
     "Annotations",
     "Questions",
+    "Report",
     "aggregation",
     "compare",
     "diagnose",
+    "explain",
     "list_datasets",
     "load",
     "load_dataset",
     "methods",
     "read",
+    "redundancy",
     "save",
     "simulate",
 ]

@@ -125,11 +125,11 @@ class Comparison:
         """The same as plain values."""
         rows = []
         for one in self.contestants:
-            row: dict[str, Any] = {"method": one.method} | _flat("log_likelihood", one.log_likelihood)
-            row |= {"calibration_error": one.calibration} | _flat("behind", one.behind)
+            row: dict[str, Any] = {"method": one.method} | flat("log_likelihood", one.log_likelihood)
+            row |= {"calibration_error": one.calibration} | flat("behind", one.behind)
             row |= {"p_value": one.p_value, "tied": one.tied, "seconds": one.seconds}
             if one.accuracy is not None:
-                row |= _flat("accuracy", one.accuracy)
+                row |= flat("accuracy", one.accuracy)
             rows.append(row)
         return rows
 
@@ -260,7 +260,7 @@ def _try_out(
             step(number)
             seen, rest = table.select(rows=~mask), table.select(rows=mask)
             began = time.perf_counter()
-            fitted = _fresh(model).fit(seen)
+            fitted = fresh(model).fit(seen)
             seconds.append(time.perf_counter() - began)
             expected = fitted.predict_annotations(rest)
             logs, w = _log_likelihood(rest, expected)
@@ -270,13 +270,14 @@ def _try_out(
         whole = right = None
         if gold is not None:
             step(len(hidden))
-            whole = _fresh(model).fit(table)
+            whole = fresh(model).fit(table)
             known = gold >= 0
             right = hits(gold[known], whole.posterior_[known])
     return _Found(whole, by_item, weight, float(np.mean(errors)), right, float(np.mean(seconds)))
 
 
-def _fresh(model: Aggregator) -> Aggregator:
+def fresh(model: Aggregator) -> Aggregator:
+    """A copy with the same keywords, not fitted."""
     return type(model)(**model.get_params())
 
 
@@ -335,7 +336,8 @@ def _scaled(estimate: Estimate, factor: float) -> Estimate:
     return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor, estimate.level)
 
 
-def _flat(name: str, estimate: Estimate) -> dict[str, float]:
+def flat(name: str, estimate: Estimate) -> dict[str, float]:
+    """An estimate as columns of a row."""
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 

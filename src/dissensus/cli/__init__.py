@@ -13,13 +13,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dissensus.cli import aggregate, agreement, compare, datasets, describe, methods
+from dissensus.cli import aggregate, agreement, compare, datasets, describe, methods, report
 from dissensus.cli.errors import reported, say
 
 COMMANDS = (
     describe.describe,
     aggregate.aggregate,
     compare.compare,
+    report.report,
     agreement.agreement,
     methods.methods,
     datasets.datasets,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dissensus._types import FloatArray, IntArray
 from dissensus.datasets.dataset import Dataset, Images
+from dissensus.datasets.png import data_uri
 from dissensus.simulate import MAX_DIFFICULTY, annotate, make_crowd
 
 NAME = "digits-crowd"
@@ -67,7 +68,15 @@ def digits_crowd(seed: int = 0) -> Dataset:
         DESCRIPTION,
         sim.annotations,
         gold=truth,
-        items=pa.table({"item": items, "split": split, "difficulty": difficulty, "looks_like": classes[decoy]}),
+        items=pa.table(
+            {
+                "item": items,
+                "image": _pictures(),
+                "split": split,
+                "difficulty": difficulty,
+                "looks_like": classes[decoy],
+            }
+        ),
         features=features,
         annotators=pa.table(
             {
@@ -88,6 +97,13 @@ def _digits() -> tuple[Any, IntArray]:
 
     pixels, truth = load_digits(return_X_y=True)
     return _frozen(pixels.reshape(-1, 8, 8).astype(np.uint8)), _frozen(truth.astype(np.int32))
+
+
+@cache
+def _pictures() -> list[str]:
+    """(1797,) the images as text, dark on light."""
+    pixels, _ = _digits()
+    return [data_uri(one) for one in (255 - np.minimum(pixels.astype(np.int64) * 16, 255)).astype(np.uint8)]
 
 
 @cache

@@ -1,0 +1,152 @@
+"""The report: one HTML file that answers the five questions about a table of labels."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dissensus._types import IntArray
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator
+from dissensus.exceptions import BadParameter
+from dissensus.io import write_frame, write_json
+from dissensus.io.atomic import atomic
+from dissensus.report.choice import Contest, contest
+from dissensus.report.section import Finding, Section
+from dissensus.report.section import sections as registry
+from dissensus.report.study import Study, shown
+
+__all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
+
+
+class Report:
+    """What there is to say about a table and a model fitted to it, as numbers and as a page.
+
+    Parameters
+    ----------
+    table : Annotations
+    fitted : Aggregator
+        Fitted to the table.
+    gold : (I,) int, optional
+        Known classes, −1 where unknown.
+    items : frame, optional
+        What is known about the items: a column `item`, texts and others.
+    annotators : frame, optional
+        What is known about the annotators: a column `annotator` and groups they belong to.
+    title : str
+    names : bool
+        Show the annotators' own names. Left out, they have pseudonyms, whose key `save` writes to a file of its own.
+    salt : str
+        A secret that goes into the pseudonyms: without it whoever guesses a name can check the guess.
+    methods : list of names, optional
+        To compare; left out, a few of different kinds.
+    contest : Contest, optional
+        The comparison, where `dissensus.report.contest` has made it already.
+    seed : int
+    on_step : callable, optional
+        Called with what is being worked out.
+
+    In a notebook a report shows itself.
+    """
+
+    def __init__(
+        self,
+        table: Annotations,
+        fitted: Aggregator,
+        *,
+        gold: IntArray | None = None,
+        items: Any = None,
+        annotators: Any = None,
+        title: str = "Labels",
+        names: bool = False,
+        salt: str = "",
+        methods: Iterable[str] | None = None,
+        contest: Contest | None = None,
+        seed: int = 0,
+        on_step: Callable[[str], None] | None = None,
+    ):
+        self.title = title
+        self.study = Study.make(
+            table,
+            fitted,
+            gold=gold,
+            items=items,
+            annotators=annotators,
+            hide_names=not names,
+            salt=salt,
+            methods=None if methods is None else tuple(methods),
+            judged=contest,
+            seed=seed,
+            on_step=on_step or (lambda what: None),
+        )
+
+    def __repr__(self) -> str:
+        return f"Report on {self.study.table!r}, by {self.study.method}"
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.html())}" style="width:100%;height:720px;border:0" '
+            f'title="{html.escape(self.title)}"></iframe>'
+        )
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Every number of the report, as plain values."""
+        return collect(self.study, self.title)
+
+    def html(self) -> str:
+        """The page."""
+        from dissensus.report.page import render
+
+        facts = self.facts
+        self.study.on_step("drawing")
+        return render(facts)
+
+    def save(self, path: str | Path) -> list[Path]:
+        """Write the page, the numbers beside it as .json and, with pseudonyms, their key as -key.csv; the paths."""
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise BadParameter(f"a report is an HTML file; call it {path.with_suffix('.html').name}, not {path.name}.")
+        page = self.html()
+        written = [path, path.with_suffix(".json")]
+        if self.study.hide_names:
+            key = path.with_name(f"{path.stem}-key.csv")
+            write_frame({"pseudonym": self.study.annotators, "annotator": self.study.table.annotators}, key)
+            key.chmod(0o600)  # it is what the pseudonyms are for
+            written.append(key)
+        write_json(self.facts, written[1])
+        with atomic(path) as file:
+            file.write(page.encode())
+        return written
+
+
+def collect(study: Study, title: str = "Labels") -> dict[str, Any]:
+    """The numbers of every section that has anything to say, and what was found, as a plain dict."""
+    import dissensus.report.sections  # noqa: F401 - registers them
+    from dissensus import __version__
+
+    found: dict[str, Any] = {}
+    findings = []
+    for name, entry in registry.in_place():
+        section = entry.value()
+        if not section.applies(study):
+            continue
+        found[name] = section.collect(study)
+        findings += [
+            {"section": name, "text": one.text, "advice": one.advice, "tone": one.tone}
+            for one in section.findings(found[name])
+        ]
+    return {
+        "title": shown(title, 200),
+        "version": __version__,
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "method": study.method,
+        "parameters": study.fitted.get_params(),
+        "pseudonyms": study.hide_names,
+        "findings": sorted(findings, key=lambda one: ("bad", "note", "good").index(one["tone"])),
+        "sections": found,
+    }

@@ -1,0 +1,87 @@
+"""What a section shows. Blocks hold plain values; the page draws them, and escapes everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+
+class Block:
+    """Something on the page; `kind` names the macro of page.html that draws it."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class Number:
+    """One figure: how much, of what, and how sure or compared with what."""
+
+    value: str
+    name: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Numbers(Block):
+    """Figures in a row."""
+
+    kind: ClassVar[str] = "numbers"
+    numbers: Sequence[Number]
+
+
+@dataclass(frozen=True)
+class Text(Block):
+    """A paragraph; `strong` for one that must not be missed."""
+
+    kind: ClassVar[str] = "text"
+    text: str
+    strong: bool = False
+
+
+@dataclass(frozen=True)
+class Chart(Block):
+    """A Vega-Lite chart with a caption that says what to see and a text that can stand in for it."""
+
+    kind: ClassVar[str] = "chart"
+    spec: dict[str, Any]
+    title: str
+    caption: str
+    alt: str
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    kind: text, long (text over several lines, or a list of texts), picture (a data URI), number, percent, chips (a
+    list), shares (class → share, as a bar), interval ([value, low, high] from 0 to 1). Percent and interval are shares
+    from 0 to 1.
+    """
+
+    title: str
+    kind: Literal["text", "long", "picture", "number", "percent", "chips", "shares", "interval"] = "text"
+    digits: int = 0
+    note: str = ""  # what the column means, shown with its head
+
+
+@dataclass(frozen=True)
+class Table(Block):
+    """Rows to search, sort and open.
+
+    `details` has, for each row, what opens beneath it: a list of {"type": "text", "title", "text"}, {"type": "list",
+    "title", "columns", "rows"} or {"type": "matrix", "title", "rows", "columns", "values" (shares), "note"}.
+    """
+
+    kind: ClassVar[str] = "table"
+    name: str  # for links and tests; once on the page
+    title: str
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    details: Sequence[Sequence[dict[str, Any]]] | None = None
+    page: int = 15
+    search: bool = True
+    wide: bool = True
+    extra: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,120 @@
+"""The page: blocks → one HTML file that needs no network. It only draws; every number comes from `collect`.
+
+Nothing from the data becomes markup: Jinja escapes it, and what scripts use is JSON inside a block that no browser
+runs, set as text. A content security policy allows only the page's own scripts, by their hashes, and no connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from dissensus.io.jsonl import dumps
+from dissensus.report.blocks import Block, Chart, Table
+from dissensus.report.extra import need
+from dissensus.report.section import sections
+
+BESIDE = 3  # charts
+VEGA = "window.drawChart = vegaEmbed;"
+
+
+def render(facts: dict[str, Any]) -> str:
+    """The page of what `collect` found."""
+    drawn = []
+    data: dict[str, Any] = {"charts": {}, "tables": {}}
+    for name, about in facts["sections"].items():
+        entry = sections.entry(name)
+        blocks = entry.value().draw(about)
+        placed = [_placed(block, name, number, data) for number, block in enumerate(blocks)]
+        head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
+        drawn.append(head | {"rows": _rows(placed)})
+    scripts = [_vega(), _asset("page.js")]
+    environment = need("jinja2").Environment(
+        loader=need("jinja2").PackageLoader("dissensus", "report"),
+        autoescape=True,
+        undefined=need("jinja2").StrictUndefined,
+        finalize=_together,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return str(
+        environment.get_template("page.html").render(
+            facts=facts,
+            sections=drawn,
+            style=_asset("page.css"),
+            scripts=scripts,
+            policy=_policy(scripts),
+            data=_in_script(data),
+        )
+    )
+
+
+def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
+    """A block for the template; what scripts need of it goes into `data`."""
+    result = {"kind": block.kind, "id": f"{section}-{number}"} | {
+        field.name: getattr(block, field.name)
+        for field in dataclasses.fields(block)  # type: ignore[arg-type]
+    }
+    if isinstance(block, Chart):
+        data["charts"][result["id"]] = block.spec | {"description": block.alt}
+    if isinstance(block, Table):
+        if block.name in data["tables"]:
+            raise ValueError(f"two tables of the report are called {block.name!r}.")
+        data["tables"][block.name] = {
+            "columns": [dataclasses.asdict(column) for column in block.columns],
+            "rows": block.rows,
+            "details": block.details,
+            "page": block.page,
+        }
+    return result
+
+
+def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Charts beside each other, up to three; everything else by itself."""
+    rows: list[list[dict[str, Any]]] = []
+    open_ = False
+    for block in blocks:
+        narrow = block["kind"] == "chart" and not block["wide"]
+        if narrow and open_ and len(rows[-1]) < BESIDE:
+            rows[-1].append(block)
+        else:
+            rows.append([block])
+        open_ = narrow
+    return rows
+
+
+def _together(value: Any) -> Any:
+    """A number stays on one line with its %."""
+    plain = isinstance(value, str) and not hasattr(value, "__html__")
+    return value.replace(" %", "\u00a0%") if plain else value
+
+
+def _in_script(value: Any) -> Any:
+    """JSON that can stand inside a <script> block: no character ends it."""
+    text = dumps(value)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return need("markupsafe").Markup(text)
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    # tools that drive browsers wait by evaluating text; our own scripts evaluate none
+    return f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data:"
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    bundle: str = need("vl_convert").javascript_bundle(VEGA)
+    return bundle.replace("</script", "<\\/script")
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("dissensus.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,42 @@
+"""Stable pseudonyms: the same annotator has the same one in every report, and it tells nothing about the name.
+
+A pseudonym is a keyed hash (BLAKE2b) of the name. Whoever can guess a name can check the guess, unless a secret `salt`
+goes into the hash; with one, pseudonyms are stable as long as the salt is the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # no vowels: no words by accident; no Y
+LENGTH = 5  # letters; more where two annotators of a table would share them
+LONGEST = 16
+
+
+def pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
+    """One pseudonym per name, all different.
+
+    >>> pseudonyms(["ann", "bob"])
+    ['A-W5VF', 'A-B2T7']
+    """
+    codes = [_code(name, salt) for name in names]
+    result = [code[:LENGTH] for code in codes]
+    for length in range(LENGTH + 1, LONGEST + 1):
+        shared = Counter(result)
+        if len(shared) == len(result):
+            break
+        result = [code[:length] if shared[short] > 1 else short for code, short in zip(codes, result, strict=True)]
+    return [f"A-{code}" for code in result]
+
+
+def _code(name: Any, salt: str) -> str:
+    key = blake2b(salt.encode(), digest_size=32).digest()
+    number = int.from_bytes(blake2b(str(name).encode("utf-8", "surrogatepass"), digest_size=16, key=key).digest())
+    code = ""
+    for _ in range(LONGEST):
+        number, digit = divmod(number, len(ALPHABET))
+        code += ALPHABET[digit]
+    return code

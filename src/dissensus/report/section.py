@@ -1,0 +1,69 @@
+"""What a section of the report is: numbers from a study, sentences about them, and blocks that show them.
+
+A new section is one file in `sections/` and one registration:
+
+    @sections.enter("clusters", title="Clusters", summary="who sees things alike", place=45)
+    class Clusters(Section):
+        def applies(self, study): return hasattr(study.fitted, "clusters_")
+        def collect(self, study): return {"sizes": …}                   # plain values, saved as report.json
+        def findings(self, facts): return [Finding("Two groups …")]     # for the summary on top
+        def draw(self, facts): return [Chart(…), Table(…)]              # blocks, from the facts alone
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dissensus.registry import Entry, Registry
+from dissensus.report.blocks import Block
+from dissensus.report.study import Study
+
+Tone = Literal["good", "note", "bad"]
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence for the summary: what was found, and what to do about it."""
+
+    text: str
+    advice: str = ""
+    tone: Tone = "note"
+
+
+class Section(ABC):
+    """One section of the report."""
+
+    def applies(self, study: Study) -> bool:
+        """Whether there is anything to say."""
+        return True
+
+    @abstractmethod
+    def collect(self, study: Study) -> Facts:
+        """The numbers, as plain values that JSON can hold; nothing that is drawn comes from elsewhere."""
+
+    def findings(self, facts: Facts) -> list[Finding]:
+        """What belongs into the summary on top, the most important first."""
+        return []
+
+    @abstractmethod
+    def draw(self, facts: Facts) -> list[Block]:
+        """The numbers as blocks, pictures before tables."""
+
+
+class Sections(Registry[type[Section]]):
+    """Sections by name, in their places on the page."""
+
+    def enter(self, name: str, *, title: str, summary: str, place: int) -> Callable[[type[Section]], type[Section]]:
+        """A decorator: `place` says where on the page, `summary` what question it answers."""
+        return self.register(name, summary=summary, cite="", title=title, place=place)
+
+    def in_place(self) -> list[tuple[str, Entry[type[Section]]]]:
+        """Names and entries, the first of the page first."""
+        return sorted(self.entries(), key=lambda pair: (pair[1].facts["place"], pair[0]))
+
+
+sections = Sections("section", "report --help")

@@ -1,0 +1,5 @@
+"""The sections of the report, one file each; importing them registers them."""
+
+from dissensus.report.sections import annotators, items, labels, methods, overview, redundancy
+
+__all__ = ["annotators", "items", "labels", "methods", "overview", "redundancy"]

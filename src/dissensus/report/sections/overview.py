@@ -1,0 +1,220 @@
+"""Overview: what is in the table, and how far its labels agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import IntArray
+from dissensus.report import charts
+from dissensus.report.blocks import Block, Chart, Number, Numbers
+from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.study import Study, percent, plain, spread
+
+MOST = 15  # classes with a bar of their own
+BINS = 20
+AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
+GOOD, FAIR = 0.8, 0.667  # α: Krippendorff's (2004) bars for firm and for tentative conclusions
+
+
+@sections.enter("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
+class Overview(Section):
+    """Counts, agreement with intervals, redundancy, class balance."""
+
+    def collect(self, study: Study) -> Facts:
+        """See the class."""
+        study.on_step("counting")
+        table = study.table
+        about = table.describe()
+        found = None if study.agreement is None else {name: spread(one) for name, one in study.agreement.items()}
+        given = (
+            np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
+        )
+        return {
+            "annotations": about["annotations"],
+            "items": about["items"],
+            "annotators": about["annotators"],
+            "classes": [
+                {"class": name, "votes": plain(votes / max(given.sum(), 1e-300)), "labels": plain(labels)}
+                for name, votes, labels in zip(study.classes, given, study.fitted.posterior_.mean(axis=0), strict=True)
+            ],
+            "agreement": found,
+            "unanimous": plain(about["unanimous_items"]),
+            "labels_per_item": about["annotations_per_item"] | _histogram(study.labels_per_item),
+            "labels_per_annotator": about["annotations_per_annotator"]
+            | _histogram(np.diff(table.annotator_ptr), log=True),
+            "unlabelled_items": about["items_without_annotation"],
+            "repeated_pairs": about["repeated_pairs"],
+            "weighted": about["weighted"],
+            "probabilistic": about["probabilistic"],
+        }
+
+    def findings(self, facts: Facts) -> list[Finding]:
+        """How far labels agree, and what is odd about the table."""
+        result = []
+        found = facts["agreement"]
+        if found is None:
+            return [
+                Finding(
+                    "No item was labelled by two annotators, so nobody's labels can be checked against another's.",
+                    "Have some items labelled twice.",
+                    "bad",
+                )
+            ]
+        alpha = found["krippendorff_alpha"]["value"]
+        share = found["percent"]["value"]
+        said = f"Two annotators of one item agree {percent(share)} of the time"
+        if alpha is None:
+            result.append(Finding(f"{said}; only one class was ever given, so there is nothing to decide.", "", "note"))
+        elif alpha < AT_CHANCE:
+            result.append(
+                Finding(
+                    f"{said}, hardly more than by chance (Krippendorff's α {alpha:.2f}).",
+                    "No method can mend that: look at the instructions and at the annotators first.",
+                    "bad",
+                )
+            )
+        else:
+            word = "high" if alpha >= GOOD else "fair" if alpha >= FAIR else "low"
+            result.append(
+                Finding(
+                    f"{said}; beyond chance that is {word} (Krippendorff's α {alpha:.2f}).",
+                    "Expect hard or ambiguous items: see Items." if word == "low" else "",
+                    "good" if word == "high" else "note",
+                )
+            )
+        if facts["unlabelled_items"]:
+            result.append(
+                Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
+            )
+        return result
+
+    def draw(self, facts: Facts) -> list[Block]:
+        """Figures, then three charts."""
+        per_item, per_annotator = facts["labels_per_item"], facts["labels_per_annotator"]
+        numbers = [
+            Number(
+                f"{facts['annotations']:,}",
+                "annotations",
+                "weighted; for agreement they count alike" if facts["weighted"] else "",
+            ),
+            Number(f"{facts['items']:,}", "items", f"{_range(per_item)} labels each"),
+            Number(f"{facts['annotators']:,}", "annotators", f"{_range(per_annotator)} labels each"),
+            Number(f"{len(facts['classes']):,}", "classes"),
+        ]
+        if (found := facts["agreement"]) is not None:
+            share, alpha = found["percent"], found["krippendorff_alpha"]
+            numbers.append(
+                Number(
+                    percent(share["value"], 1),
+                    "agreement of two labels",
+                    f"{percent(share['low'], 1)} to {percent(share['high'], 1)}",
+                )
+            )
+            if alpha["value"] is not None:
+                numbers.append(
+                    Number(
+                        f"{alpha['value']:.2f}",
+                        "Krippendorff's α",
+                        f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect",
+                    )
+                )
+        return [
+            Numbers(numbers),
+            _balance(facts["classes"]),
+            Chart(
+                charts.histogram(per_item["counts"], per_item["edges"], x_title="labels per item", y_title="items"),
+                "Labels per item",
+                _how_many(per_item),
+                f"Histogram of labels per item: from {per_item['min']} to {per_item['max']}, median "
+                f"{per_item['median']:g}.",
+            ),
+            Chart(
+                charts.histogram(
+                    per_annotator["counts"],
+                    per_annotator["edges"],
+                    x_title="labels per annotator",
+                    y_title="annotators",
+                    log=True,
+                ),
+                "Labels per annotator",
+                f"Half of the annotators gave {per_annotator['median']:,.0f} labels or fewer; the busiest gave "
+                f"{per_annotator['max']:,}. Little can be said of those on the left.",
+                f"Histogram of labels per annotator on a logarithmic scale: from {per_annotator['min']:,} to "
+                f"{per_annotator['max']:,}, median {per_annotator['median']:,.0f}.",
+            ),
+        ]
+
+
+def _balance(classes: list[dict[str, Any]]) -> Chart:
+    alt = charts.altair()
+    ordered = sorted(classes, key=lambda one: -one["votes"])
+    shown = ordered[:MOST]
+    if len(ordered) > MOST:
+        rest = ordered[MOST:]
+        shown = [
+            *shown,
+            {"class": f"{len(rest)} more", **{k: sum(one[k] for one in rest) for k in ("votes", "labels")}},
+        ]
+    names = {"votes": "of the labels given", "labels": "of the items, by the method"}
+    rows = [{"class": one["class"], "what": names[k], "share": one[k]} for one in shown for k in names]
+    chart = (
+        alt.Chart(charts.data(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("share:Q", title="share", axis=alt.Axis(format="%", tickCount=4)),
+            y=alt.Y("class:N", title=None, sort=[one["class"] for one in shown]),
+            yOffset=alt.YOffset("what:N", sort=list(names.values())),
+            color=alt.Color("what:N", sort=list(names.values()), legend=alt.Legend(orient="top", title=None)),
+            tooltip=[
+                alt.Tooltip("class:N", title="class"),
+                alt.Tooltip("what:N", title="share"),
+                alt.Tooltip("share:Q", title="is", format=".1%"),
+            ],
+        )
+    )
+    top = ordered[0]
+    apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
+    caption = f"{top['class']} is the most frequent class, {percent(top['votes'])} of the labels given."
+    if abs(apart["votes"] - apart["labels"]) >= 0.02:
+        word = "more" if apart["labels"] > apart["votes"] else "fewer"
+        caption += f" The method finds {word} items of class {apart['class']} than votes would suggest."
+    return Chart(
+        charts.spec(chart, max(charts.FEWEST, 30 * len(shown) + 10)),
+        "Classes",
+        caption,
+        "Bars of the share of each class: "
+        + ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
+        + ".",
+    )
+
+
+def _histogram(values: IntArray, log: bool = False) -> dict[str, Any]:
+    """Counts between edges; whole numbers each have a bin of their own where they are few."""
+    if values.size == 0:
+        return {"counts": [], "edges": []}
+    low, high = int(values.min()), int(values.max())
+    edges: Any
+    if log:
+        edges = np.unique(np.round(np.geomspace(max(low, 1), max(high, 1) + 1, 13)))
+        edges = np.array([1.0, 2.0]) if edges.size < 2 else edges
+        values = np.maximum(values, 1)
+    elif high - low < BINS:
+        edges = np.arange(low, high + 2) - 0.5
+    else:
+        edges = np.linspace(low, high + 1, BINS + 1)
+    return {"counts": plain(np.histogram(values, edges)[0]), "edges": plain(edges)}
+
+
+def _how_many(per_item: dict[str, Any]) -> str:
+    if per_item["min"] == per_item["max"]:
+        return f"Every item has {per_item['min']} label{'s' * (per_item['min'] != 1)}."
+    return (
+        f"A typical item has {per_item['median']:g} labels; the fewest {per_item['min']}, the most {per_item['max']}."
+    )
+
+
+def _range(about: dict[str, Any]) -> str:
+    low, high = about["min"], about["max"]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -1,0 +1,280 @@
+"""What a report is about: a table, a model fitted to it, and what is known beside; made ready once for all sections."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray, Names
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator, arg_max, check_gold, methods
+from dissensus.diagnostics import Diagnosis, diagnose
+from dissensus.disagreement import Explanation, explain
+from dissensus.evaluation import Estimate, agreement
+from dissensus.exceptions import DataError, DataWarning, MissingColumn
+from dissensus.frames import guess_column, to_arrow
+from dissensus.report.choice import CHOICE, Contest, contest
+from dissensus.report.pseudonyms import pseudonyms
+
+LONGEST = 600  # characters of a text that is shown
+BRIEF = 200  # where it is not the point
+SHORTEST = 60  # to which it is cut
+LONG = 25  # characters on average from which a column of the items is a text to read
+PICTURE = "data:image/"
+SAFE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
+LARGEST = 20_000  # characters of a picture that is shown
+ASIDE = ("split", "fold", "index")  # columns of the items that say nothing about them
+
+Step = Callable[[str], None]
+"""Called with what is being worked out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The input of every section. Names are as they are to be shown; arrays are in the order of the table."""
+
+    table: Annotations
+    fitted: Aggregator
+    gold: IntArray | None = None  # (I,) −1 unknown
+    item_frame: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # column → (I,)
+    annotator_frame: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # column → (A,)
+    methods: tuple[str, ...] | None = None  # to compare; None: a choice
+    judged: Contest | None = None  # where they have been compared already
+    seed: int = 0
+    hide_names: bool = True
+    salt: str = ""
+    on_step: Step = lambda what: None
+
+    @classmethod
+    def make(
+        cls,
+        table: Annotations,
+        fitted: Aggregator,
+        *,
+        gold: Any = None,
+        items: Any = None,
+        annotators: Any = None,
+        **rest: Any,
+    ) -> Study:
+        """Check that all belongs together, and align frames with the table."""
+        fitted._check_fitted()
+        if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
+            raise DataError(
+                f"the model was fitted to another table ({fitted.items_.size:,} items, this one has "
+                f"{table.n_items:,}); "
+                "give the table that it was fitted to."
+            )
+        return cls(
+            table.to_classes(fitted.classes_),
+            fitted,
+            check_gold(gold, table),
+            aligned(items, "item", table.items),
+            aligned(annotators, "annotator", table.annotators),
+            **rest,
+        )
+
+    # Names ------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """(K,) as they are shown."""
+        return [shown(name, 80) for name in self.table.classes.tolist()]
+
+    @cached_property
+    def items(self) -> list[str]:
+        """(I,) as they are shown."""
+        return [shown(name, 120) for name in self.table.items.tolist()]
+
+    @cached_property
+    def annotators(self) -> list[str]:
+        """(A,) pseudonyms, or the names themselves where they were asked for."""
+        if self.hide_names:
+            return pseudonyms(self.table.annotators.tolist(), self.salt)
+        return [shown(name, 120) for name in self.table.annotators.tolist()]
+
+    @cached_property
+    def text_columns(self) -> list[str]:
+        """The columns of the items that a person would read."""
+        texts = []
+        for name, values in self.item_frame.items():
+            some = [value for value in values[:500] if isinstance(value, str) and value]
+            if some and some[0].startswith(PICTURE):
+                continue
+            if name in ("text", "sentence", "question", "prompt") or (
+                some and sum(map(len, some)) / len(some) >= LONG and name not in ASIDE
+            ):
+                texts.append(name)
+        return texts
+
+    @cached_property
+    def picture_column(self) -> str | None:
+        """The column of the items that holds pictures, as data URIs."""
+        for name, values in self.item_frame.items():
+            first = next((value for value in values if isinstance(value, str) and value), "")
+            if first.startswith(PICTURE):
+                return name
+        return None
+
+    def picture(self, item: int) -> str | None:
+        """The picture of an item, where it is small enough to be shown."""
+        value = self.item_frame[self.picture_column][item] if self.picture_column else None
+        return value if isinstance(value, str) and len(value) <= LARGEST and SAFE.fullmatch(value) else None
+
+    def texts(self, item: int, longest: int = LONGEST) -> list[str]:
+        """What there is to read about an item, column by column; none where nothing is known."""
+        values = [self.item_frame[name][item] for name in self.text_columns]
+        return [shown(value, max(longest // len(values), SHORTEST)) for value in values if value]
+
+    # What is worked out once, for several sections --------------------------------------------------------------------
+
+    @property
+    def method(self) -> str:
+        """The method's name."""
+        return methods.name_of(type(self.fitted))
+
+    @cached_property
+    def label(self) -> IntArray:
+        """(I,) code of the label of each item."""
+        fitted = self.fitted
+        return arg_max(fitted.posterior_, fitted.items_, fitted.classes_, fitted.tie_seed_)
+
+    @cached_property
+    def confidence(self) -> FloatArray:
+        """(I,) probability of the label."""
+        return np.asarray(self.fitted.posterior_.max(axis=1, initial=0))
+
+    @cached_property
+    def votes(self) -> FloatArray:
+        """(I, K) how often each class was given."""
+        return self.table.votes()
+
+    @cached_property
+    def labels_per_item(self) -> IntArray:
+        """(I,) how many labels each item has."""
+        return np.diff(self.table.item_ptr)
+
+    @cached_property
+    def agreement(self) -> dict[str, Estimate] | None:
+        """How far labels agree; None where no two annotators labelled one item."""
+        if self.table.n_annotators < 2 or not (self.labels_per_item > 1).any():
+            return None
+        with quietly():
+            return agreement(self.table, seed=self.seed)
+
+    @cached_property
+    def contest(self) -> Contest | DataError:
+        """The methods compared; the error where they cannot be."""
+        try:
+            names = [*(self.methods or CHOICE), self.method]
+            return self.judged or contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
+        except DataError as error:
+            return error
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """Flags."""
+        self.on_step("looking at the annotators")
+        named = dataclasses.replace(self.table, annotators=np.array(self.annotators, object))  # in its sentences too
+        return diagnose(named, threads=self.fitted.get_params().get("threads"))
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        """Why labels disagree."""
+        self.on_step("looking at the items")
+        people = {"annotator": self.table.annotators, **self.annotator_frame} if self.annotator_frame else None
+        return explain(self.table, self.fitted, annotators=people, seed=self.seed)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Agreement counts every label once, whatever it weighs; the page says so, and need not warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
+
+
+def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
+    """The other columns of a frame, one value per name; None where it has no row. No frame, no columns."""
+    if frame is None:
+        return {}
+    if isinstance(frame, Mapping):
+        frame = pa.table(dict(frame))
+    columns = list(nw.from_native(frame).collect_schema().names())
+    key = guess_column(role, columns)
+    if key is None:
+        raise MissingColumn(f"the frame about {role}s has no column '{role}'; its columns are {', '.join(columns)}.")
+    data = to_arrow(frame, columns)
+    found = _in_kind_of(data.pop(key), names)
+    row_names, code = naming.encode(found, role)
+    at = naming.match(names, row_names, f"{role}s")
+    first = np.full(row_names.size, -1)
+    first[code[::-1]] = np.arange(len(code))[::-1]  # of rows with one name, the first
+    rows = np.where(at >= 0, first[at], -1) if row_names.size else np.full(names.size, -1)
+    if (rows < 0).all():
+        raise DataError(
+            f"none of the {len(code):,} {role}s described is in the table, such as {naming.shown(row_names[0])}; "
+            f"is '{key}' the right column?"
+            if row_names.size
+            else f"the frame about {role}s has no rows."
+        )
+    result = {}
+    for name, column in data.items():
+        values = column.to_pylist()
+        result[name] = [values[row] if row >= 0 else None for row in rows.tolist()]
+    return result
+
+
+def _in_kind_of(column: Any, names: Names) -> Any:
+    """Text as integers where the names are integers, and the other way round."""
+    integers = names.dtype.kind in "iu"
+    try:
+        if integers and not pa.types.is_integer(column.type):
+            return column.cast(pa.int64())
+        if not integers and pa.types.is_integer(column.type):
+            return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        pass
+    return column
+
+
+def shown(value: Any, longest: int) -> str:
+    """A value from the data as text without control characters, cut."""
+    text = "".join(c if c.isprintable() or c == "\n" else " " for c in str(value)).strip()
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def plain(value: Any, digits: int = 5) -> Any:
+    """NumPy's values as JSON's, floats rounded to so many significant digits; NaN and infinity become None."""
+    if isinstance(value, np.ndarray):
+        return [plain(one, digits) for one in value.tolist()]
+    if isinstance(value, list | tuple):
+        return [plain(one, digits) for one in value]
+    if isinstance(value, dict):
+        return {str(key): plain(one, digits) for key, one in value.items()}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return value
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share for people."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def spread(estimate: Any) -> dict[str, float | None]:
+    """An Estimate as plain values."""
+    return {"value": plain(estimate.value), "low": plain(estimate.low), "high": plain(estimate.high)}

@@ -1,0 +1,282 @@
+"""The numbers of the report are the library's, and every section has something to say of every table."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from aggregation.tables import KINDS, random_table
+from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, redundancy
+from dissensus.io.jsonl import dumps
+from dissensus.report import Section, collect, contest
+from dissensus.report.blocks import Chart, Table, Text
+from dissensus.report.pseudonyms import pseudonyms
+from dissensus.report.section import sections
+from dissensus.report.sections.items import look_first
+from report.reports import FEW, Page, crowd, people, report, things
+
+SMALL = {
+    "one item": Annotations.from_arrays(["i"], ["a"], ["yes"]),
+    "one class": Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], ["yes"] * 4),
+    "one annotator": Annotations.from_arrays([0, 1, 2], [0, 0, 0], [0, 1, 0]),
+    "one label each": Annotations.from_arrays(range(9), [0, 1, 2] * 3, [0, 1, 0] * 3),
+    "all agree": Annotations.from_arrays([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 1, 1]),
+    "nobody agrees": Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]),
+    "unlabelled": Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 0], items=range(5), annotators=range(4)),
+    "many classes": Annotations.from_arrays(
+        np.repeat(np.arange(30), 3), np.tile(np.arange(3), 30), np.arange(90) % 40, [f"class {k}" for k in range(40)]
+    ),
+    "anonymous": Annotations.from_counts(["a", "a", "b"], ["x", "y", "x"], [3, 1, 2]),
+} | {kind: random_table(5, **extra) for kind, extra in KINDS.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", SMALL.values(), ids=SMALL)
+def test_no_section_is_empty_or_broken(table):
+    made = report(table, gold=np.zeros(table.n_items, np.int32))
+    facts = made.facts
+    assert json.loads(dumps(facts)) == facts  # plain values, and no NaN
+    expected = {"overview", "labels", "annotators", "items", "redundancy"}
+    assert set(facts["sections"]) == expected | ({"methods"} if np.diff(table.item_ptr).max() > 1 else set())
+    for name, about in facts["sections"].items():
+        blocks = sections[name]().draw(about)
+        assert blocks, name
+        for block in blocks:
+            if isinstance(block, Chart):
+                assert block.caption
+                assert block.alt
+                assert "None" not in block.caption + block.alt
+                assert "nan" not in block.caption + block.alt
+            if isinstance(block, Table):
+                assert block.rows
+                assert all(len(row) == len(block.columns) for row in block.rows)
+                assert block.details is None or len(block.details) == len(block.rows)
+    assert all(one["text"] and "nan" not in one["text"] and "None" not in one["text"] for one in facts["findings"])
+    page = Page(made.html())
+    assert len(page.ids()) == len(set(page.ids()))
+
+
+@pytest.mark.parametrize("method", list(methods))
+def test_every_method_can_be_reported_on(method):
+    table = crowd().annotations
+    if methods.entry(method).facts.get("binary"):
+        table = random_table(3, n_classes=2)
+    facts = report(table, method).facts
+    assert facts["method"] == method
+    assert {one["method"] for one in facts["sections"]["methods"]["methods"]} == {*FEW, method}
+
+
+def test_overview_has_the_counts_and_the_agreement():
+    made = report()
+    facts, table = made.facts["sections"]["overview"], crowd().annotations
+    assert (facts["items"], facts["annotators"], facts["annotations"]) == (100, 14, 700)
+    alpha = evaluation.agreement(table)["krippendorff_alpha"]
+    found = facts["agreement"]["krippendorff_alpha"]
+    assert [found[k] for k in ("value", "low", "high")] == pytest.approx([alpha.value, alpha.low, alpha.high], rel=1e-4)
+    votes = np.bincount(table.label, minlength=3) / 700
+    assert [one["votes"] for one in facts["classes"]] == pytest.approx(votes.tolist(), rel=1e-4)
+    assert sum(facts["labels_per_item"]["counts"]) == 100
+    assert sum(facts["labels_per_annotator"]["counts"]) == 14
+
+
+def test_labels_count_what_is_settled_and_what_is_right():
+    gold = crowd().truth
+    made = report(gold=gold)
+    facts, fitted = made.facts["sections"]["labels"], made.study.fitted
+    sure = fitted.posterior_.max(axis=1)
+    assert facts["settled"] == (sure >= 0.9).sum()
+    assert facts["unsure"] == (sure < 0.7).sum()
+    assert facts["settled"] + facts["likely"] + facts["unsure"] == 100
+    assert sum(facts["histogram"]["counts"]) == 100
+    assert sum(one[state] for one in facts["by_class"] for state in ("settled", "likely", "unsure")) == 100
+    assert facts["gold"]["accuracy"]["value"] == pytest.approx(
+        evaluation.accuracy(gold, fitted.posterior_.argmax(axis=1))
+    )
+    assert facts["gold"]["calibration_error"] == pytest.approx(
+        evaluation.expected_calibration_error(gold, fitted.posterior_, bins=10), rel=1e-4
+    )
+    assert sum(one["items"] for one in facts["gold"]["bins"]) == 100
+    assert all(one["low"] <= one["accuracy"] <= one["high"] for one in facts["gold"]["bins"])
+
+
+def test_methods_are_ranked_as_compare_ranks_them():
+    table = crowd().annotations
+    facts = report().facts["sections"]["methods"]
+    found = compare(table, [methods[name](max_iter=100) if name != "majority-vote" else name for name in FEW])
+    assert [one["method"] for one in facts["methods"]] == [one.method for one in found]
+    assert facts["verdict"] == found.verdict()
+    one, other = (methods[name]().fit(table).predict() for name in [m.method for m in found])
+    assert facts["contested"] == (one != other).sum()
+    assert facts["differ"][0][1] == pytest.approx((one != other).mean(), rel=1e-2)
+    assert len(facts["contested_items"]) == facts["contested"]
+
+
+def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
+    import dissensus.report.choice as choice
+
+    monkeypatch.setattr(choice, "ENOUGH", 350)
+    held = contest(crowd().annotations, FEW, gold=crowd().truth)
+    assert held.sampled
+    assert held.items.size == 50
+    assert {labels.size for labels in held.labels.values()} == {50}
+    facts = report(contest=held).facts["sections"]["methods"]
+    assert facts["sampled_items"] == 50
+    texts = [block.text for block in sections["methods"]().draw(facts) if isinstance(block, Text)]
+    assert texts[0] == "Compared on a random 50 of the items, with all their labels."
+
+
+def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
+    table = crowd().annotations
+    made = report(names=True)
+    facts, fitted, found = made.facts["sections"]["annotators"], made.study.fitted, diagnose(table)
+    by_name = {one["annotator"]: one for one in facts["people"]}
+    interval = fitted.reliability_interval()
+    for code, name in enumerate(table.annotators.tolist()):
+        one = by_name[str(name)]
+        assert one["labels"] == fitted.n_annotations_[code]
+        assert [one["reliability"], one["low"], one["high"]] == pytest.approx(
+            [fitted.reliability_[code], *interval[code]], abs=6e-4
+        )
+        assert one["flags"] == list(found.flags[code])
+        assert np.array(one["confusion"]) == pytest.approx(fitted.confusion_[code], abs=0.006)
+    assert facts["flags"]["spammer"] == len(found.flagged("spammer"))
+
+
+def test_the_matrix_of_agreement_has_the_shares_of_the_pairs():
+    table = crowd().annotations
+    facts = report(names=True).facts["sections"]["annotators"]["agreement"]
+    labels = {
+        (str(a), i): l for i, a, l in zip(table.item, table.annotators[table.annotator], table.label, strict=True)
+    }
+    for a, one in enumerate(facts["annotators"]):
+        for b, other in enumerate(facts["annotators"]):
+            both = [i for i in range(100) if (one, i) in labels and (other, i) in labels]
+            if a == b or len(both) < 5:
+                assert facts["share"][a][b] is None
+            else:
+                same = np.mean([labels[one, i] == labels[other, i] for i in both])
+                assert facts["share"][a][b] == pytest.approx(same, rel=0.06)
+                assert facts["shared"][a][b] == len(both)
+
+
+def test_annotators_have_pseudonyms_in_every_sentence_unless_names_are_asked_for():
+    table = crowd().annotations
+    table = dataclasses.replace(table, annotators=np.array([f"person-{a:02d}" for a in range(14)], object))
+    text = dumps(report(table, annotators=people(table)).facts)
+    assert "person-" not in text
+    assert all(name in text for name in pseudonyms(table.annotators.tolist()))
+    assert "person-03" in dumps(report(table, names=True).facts)
+
+
+def test_items_have_the_explanation_and_who_said_what():
+    table = crowd().annotations
+    made = report(names=True, items=things(table), annotators=people(table), gold=crowd().truth)
+    facts, fitted = made.facts["sections"]["items"], made.study.fitted
+    found = explain(table, fitted, annotators=people(table))
+    assert facts["kinds"] == dict(found.counts())
+    assert len(facts["table"]) == 100
+    votes, at = table.votes(), {str(name): i for i, name in enumerate(table.items.tolist())}
+    for one in facts["table"]:
+        i = at[one["item"]]
+        assert one["label"] == str(table.classes[fitted.posterior_[i].argmax()])
+        assert one["confidence"] == pytest.approx(fitted.posterior_[i].max(), rel=1e-2)
+        assert {k: s for k, s, _ in one["votes"]} == pytest.approx(
+            {str(table.classes[k]): votes[i, k] / 7 for k in np.flatnonzero(votes[i])}, rel=1e-2
+        )
+        rows = slice(table.item_ptr[i], table.item_ptr[i + 1])
+        said = [
+            [str(table.annotators[a]), str(table.classes[l])]
+            for a, l in zip(table.annotator[rows], table.label[rows], strict=True)
+        ]
+        assert [voice[:2] for voice in one["voices"]] == said
+        assert one["gold"] == str(table.classes[crowd().truth[i]])
+        assert one["texts"][0].startswith("This is the text")
+        assert one["about"] == {"source": ["web", "book"][i % 2]}
+
+
+def test_the_first_items_are_those_with_the_most_reason_to_look():
+    made = report()
+    worth = look_first(made.study.explanation)
+    order = np.argsort(-worth, kind="stable")
+    first = [one["item"] for one in made.facts["sections"]["items"]["first"]]
+    assert first == [made.study.items[i] for i in order[:10]]
+    wrong = made.study.label != crowd().truth
+    assert wrong[order[:20]].mean() > 2 * wrong.mean()
+
+
+def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
+    import dissensus.report.sections.items as items
+
+    monkeypatch.setattr(items, "MOST", 30)
+    monkeypatch.setattr(items, "OTHERS", 10)
+    made = report()
+    facts = made.facts["sections"]["items"]
+    shown = [one["item"] for one in facts["table"]]
+    worth = look_first(made.study.explanation)
+    order = [made.study.items[i] for i in np.argsort(-worth, kind="stable")]
+    assert shown[:20] == order[:20]
+    assert len(set(shown)) == 30
+    table = items.Items().draw(facts)[-1]
+    assert "30 of 100 are here" in table.caption
+
+
+def test_redundancy_is_the_library_s():
+    table, gold = crowd().annotations, crowd().truth
+    facts = report(gold=gold).facts["sections"]["redundancy"]
+    found = redundancy(table, methods["dawid-skene"](max_iter=100), gold=gold)
+    assert [level["labels"] for level in facts["levels"]] == [level.labels for level in found]
+    assert [level["stability"]["value"] for level in facts["levels"]] == pytest.approx(
+        [level.stability.value for level in found], rel=1e-4
+    )
+    assert facts["verdict"] == found.verdict()
+    assert [one["item"] for one in facts["best"]][:3] == [str(name) for name in found.next_label.best(3)]
+
+
+def test_the_same_table_in_another_order_of_rows_gives_the_same_report():
+    table = crowd().annotations
+    order = np.random.default_rng(0).permutation(len(table))
+    other = Annotations.from_codes(
+        table.item[order], table.annotator[order], table.label[order], table.items, table.annotators, table.classes
+    )
+
+    def facts(one):
+        result = report(one).facts
+        result.pop("made")
+        for method in result["sections"]["methods"]["methods"]:
+            method.pop("seconds")
+        return result
+
+    assert facts(other) == facts(table)
+
+
+def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
+    monkeypatch.setattr(sections, "_entries", dict(sections._entries))
+
+    @sections.enter("colours", title="Colours", summary="Are there any?", place=25)
+    class Colours(Section):
+        def collect(self, study):
+            return {"n": study.table.n_items}
+
+        def draw(self, facts):
+            return [Text(f"{facts['n']} colours")]
+
+    made = report()
+    assert list(made.facts["sections"])[:4] == ["overview", "labels", "colours", "methods"]
+    assert "100 colours" in made.html()
+    assert '<a href="#colours">Colours</a>' in made.html()
+
+
+def test_progress_is_told():
+    said = []
+    report(on_step=said.append).html()
+    assert "looking at the annotators" in said
+    assert said[-1] == "drawing"
+    assert any(text.startswith("comparing methods") for text in said)
+
+
+def test_collect_makes_the_facts_of_a_study():
+    made = report()
+    facts = collect(made.study, "Title")
+    assert facts["title"] == "Title"
+    assert facts["sections"]["items"] == made.facts["sections"]["items"]
+    assert isinstance(made, Report)

@@ -1,0 +1,80 @@
+"""What a report is about: frames find their items and annotators, and what does not belong together is an error."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dissensus import Annotations, Report, methods
+from dissensus.exceptions import DataError, MissingColumn, NotFitted
+from dissensus.report.study import aligned, percent, plain, shown
+from report.reports import crowd, report
+
+
+def test_frames_are_aligned_by_name_in_any_order_of_rows():
+    names = np.array(["a", "b", "c"], object)
+    frame = pa.table({"item": ["c", "x", "a"], "text": ["of c", "of x", "of a"]})
+    assert aligned(frame, "item", names) == {"text": ["of a", None, "of c"]}
+    assert aligned({"task": ["c", "a"], "n": [3, 1]}, "item", names) == {"n": [1, None, 3]}
+
+
+def test_of_rows_with_one_name_the_first_counts():
+    assert aligned({"item": ["a", "a"], "n": [1, 2]}, "item", np.array(["a"], object)) == {"n": [1]}
+
+
+@pytest.mark.parametrize(("names", "column"), [(np.array([7, 8]), ["8", "7"]), (np.array(["7", "8"], object), [8, 7])])
+def test_numbers_read_as_text_are_still_found(names, column):
+    assert aligned({"item": column, "n": [8, 7]}, "item", names) == {"n": [7, 8]}
+
+
+def test_a_frame_about_something_else_is_an_error():
+    names = np.array(["a", "b"], object)
+    with pytest.raises(MissingColumn, match="about items has no column 'item'; its columns are name, text"):
+        aligned(pa.table({"name": ["a"], "text": ["x"]}), "item", names)
+    with pytest.raises(DataError, match="none of the 1 items described is in the table, such as 'z'; is 'item' the"):
+        aligned({"item": ["z"], "text": ["x"]}, "item", names)
+    with pytest.raises(DataError, match="the frame about items has no rows"):
+        aligned(pa.table({"item": pa.array([], pa.string()), "text": pa.array([], pa.string())}), "item", names)
+
+
+def test_a_model_of_another_table_is_an_error():
+    table = crowd().annotations
+    half = table.select(items=np.arange(table.n_items) < 50)
+    fitted = methods["majority-vote"]().fit(half)
+    with pytest.raises(DataError, match=r"fitted to another table \(50 items, this one has 100\)"):
+        Report(table, fitted)
+    with pytest.raises(NotFitted):
+        Report(table, methods["majority-vote"]())
+
+
+def test_pictures_are_shown_only_where_they_are_pictures():
+    table = Annotations.from_arrays(["a", "b", "c", "d"], ["x"] * 4, [0, 1, 0, 1])
+    good = "data:image/png;base64,iVBORw0KGgo="
+    values = [good, "data:image/svg+xml,<svg onload=alert(1)>", 'data:image/png;base64,AA==" onerror="x', "A" * 30]
+    study = report(table, items={"item": table.items, "image": values}).study
+    assert study.picture_column == "image"
+    assert study.text_columns == []
+    assert [study.picture(i) for i in range(4)] == [good, None, None, None]
+
+
+def test_texts_are_the_columns_to_read():
+    table = Annotations.from_arrays(["a", "b"], ["x", "y"], [0, 1])
+    frame = {
+        "item": ["a", "b"],
+        "text": ["short", "words"],
+        "claim": ["a claim that is long enough to be read", "another that is long enough"],
+        "split": ["train" * 9, "test" * 9],
+        "kind": ["x", "y"],
+    }
+    study = report(table, items=frame).study
+    assert study.text_columns == ["text", "claim"]
+    assert study.texts(1) == ["words", "another that is long enough"]
+
+
+def test_values_for_people_and_for_json():
+    assert shown("a\x00b\x1b[31m\nc" + "x" * 50, 12) == "a b [31m\ncx…"
+    assert plain({"a": np.float64(1 / 3), "b": np.array([np.nan, 2.0]), "c": (np.int32(4), None)}) == {
+        "a": 0.33333,
+        "b": [None, 2.0],
+        "c": [4, None],
+    }
+    assert percent(0.1234, 1) == "12.3 %"
