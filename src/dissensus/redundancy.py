@@ -129,6 +129,11 @@ class Rehearsal:
     gain: float  # mean expected gain
     risen: Estimate | None  # by how much accuracy did rise, where gold is known
 
+    @property
+    def too_sure(self) -> bool:
+        """Whether beyond doubt far more changed than was expected."""
+        return self.changed.low > FAR * self.flips
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Redundancy:
@@ -197,7 +202,7 @@ class Redundancy:
     def _where(self, rehearsal: Rehearsal) -> str:
         after, n = self.next_label, self.next_label.gain.size
         chosen = after.holding(MOST)
-        if rehearsal.changed.low > FAR * rehearsal.flips:
+        if rehearsal.too_sure:
             return (
                 "So it is far too sure of itself here: expect more to change than it says, and take the items with the "
                 "most to gain for no more than a place to begin."

@@ -102,7 +102,7 @@ def test_labels_count_what_is_settled_and_what_is_right():
 def test_methods_are_ranked_as_compare_ranks_them():
     table = crowd().annotations
     facts = report().facts["sections"]["methods"]
-    found = compare(table, [methods[name](max_iter=100) if name != "majority-vote" else name for name in FEW])
+    found = compare(table, [methods[name](max_iter=50) if name != "majority-vote" else name for name in FEW])
     assert [one["method"] for one in facts["methods"]] == [one.method for one in found]
     assert facts["verdict"] == found.verdict()
     one, other = (methods[name]().fit(table).predict() for name in [m.method for m in found])
@@ -223,7 +223,7 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
 def test_redundancy_is_the_library_s():
     table, gold = crowd().annotations, crowd().truth
     facts = report(gold=gold).facts["sections"]["redundancy"]
-    found = redundancy(table, methods["dawid-skene"](max_iter=100), gold=gold)
+    found = redundancy(table, methods["dawid-skene"](max_iter=50), gold=gold)
     assert [level["labels"] for level in facts["levels"]] == [level.labels for level in found]
     assert [level["stability"]["value"] for level in facts["levels"]] == pytest.approx(
         [level.stability.value for level in found], rel=1e-4

@@ -16,7 +16,7 @@ from dissensus.exceptions import ConvergenceWarning
 
 CHOICE = (MAJORITY, "wawa", "one-coin", "glad", "mace", "dawid-skene", "hierarchical-dawid-skene")
 ENOUGH = 40_000  # annotations to compare by; of larger tables a part is taken, whole items at a time
-PASSES = 100  # at most: what a method has not learnt by then changes no rank
+PASSES = 50  # at most: what a method has not learnt by then changes no rank
 
 
 @dataclass(frozen=True, eq=False)

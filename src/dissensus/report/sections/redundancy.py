@@ -12,7 +12,8 @@ from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import BRIEF, Study, percent, plain, spread
 
 BEST = 100  # items worth another label, in the table
-ENOUGH = 0.005  # share of labels that one more each would put right, below which more are hardly worth it
+ENOUGH = 0.02  # share of the labels that one label each changes, below which more are hardly worth it
+SPREAD = 0.6  # share of the items above which what there is to gain is in no particular ones
 
 
 @sections.enter("redundancy", title="Redundancy", summary="How many labels do I still have to buy?", place=60)
@@ -56,7 +57,11 @@ class RedundancySection(Section):
             },
             "rehearsal": None
             if found.rehearsal is None
-            else {"expected": plain(found.rehearsal.flips), "changed": spread(found.rehearsal.changed)},
+            else {
+                "expected": plain(found.rehearsal.flips),
+                "changed": spread(found.rehearsal.changed),
+                "too_sure": found.rehearsal.too_sure,
+            },
             "best": [
                 {
                     "item": study.items[i],
@@ -73,26 +78,33 @@ class RedundancySection(Section):
         }
 
     def findings(self, facts: Facts) -> list[Finding]:
-        """Whether to buy more."""
-        after = facts["next_label"]
-        gain = (after["right_after"] or 0) - (after["right_now"] or 0)
-        if facts["rehearsal"] is None:
+        """Whether to buy more: by what the last label of each item changed, not only by what the method expects."""
+        tried, after = facts["rehearsal"], facts["next_label"]
+        if tried is None:
             return [Finding(facts["verdict"], "", "bad")]
-        worth = gain >= ENOUGH
-        advice = "More labels would change next to nothing."
-        if worth:
-            few = after["items_with_most"] < 0.6 * after["items"]
-            advice = (
-                f"Buy for the {after['items_with_most']:,} items with the most to gain."
-                if few
-                else "Buy for all items."
-            )
+        changed = tried["changed"]["value"]
+        if tried["too_sure"]:
+            return [
+                Finding(
+                    "The method is far too sure of itself: one label less of each item changed "
+                    f"{percent(changed, 1)} of "
+                    f"its labels, where it expected {percent(tried['expected'], 1)}.",
+                    "Do not take its confidence at its word; more labels would still change things.",
+                    "bad",
+                )
+            ]
+        few = after["items_with_most"] < SPREAD * after["items"]
+        advice = (
+            f"If you buy more, buy for the {after['items_with_most']:,} items with the most to gain." if few else ""
+        )
+        enough = changed < ENOUGH
         return [
             Finding(
-                f"One more label for each item would change about {percent(after['changed'], 1)} of the labels and put "
-                f"{percent(gain, 1)} right, by the method's own reckoning.",
-                advice,
-                "note" if worth else "good",
+                f"One label less of each item changed {percent(changed, 1)} of the labels; one more each would "
+                "change about "
+                f"{percent(after['changed'], 1)}, by the method's own reckoning.",
+                "More labels would change little." if enough else advice,
+                "good" if enough else "note",
             )
         ]
 
