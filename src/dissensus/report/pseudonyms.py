@@ -20,7 +20,7 @@ def pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
     """One pseudonym per name, all different.
 
     >>> pseudonyms(["ann", "bob"])
-    ['A-W5VF', 'A-B2T7']
+    ['A-76JD9', 'A-SGS5F']
     """
     codes = [_code(name, salt) for name in names]
     result = [code[:LENGTH] for code in codes]
