@@ -175,7 +175,26 @@ def test_honest_annotators_are_left_alone():
         sim = simulate(2000, 60, 5, redundancy=8, kinds=honest, seed=seed)
         flags.update(flag for one in diagnose(sim.annotations).flags for flag in one)
     assert flags["spammer"] + flags["adversary"] + flags["copier"] == 0
-    assert flags["too few labels"] <= 9  # of 180
+    assert flags["too few labels"] + flags["unclear"] <= 9  # of 180
+
+
+def test_who_was_given_items_of_one_class_only_is_no_spammer():
+    rng = np.random.default_rng(3)
+    n_pages, honest, each = 100, 10, 10  # every page of ten items is labelled by ten people, right 97 times in 100
+    truth = rng.integers(0, 4, (n_pages, each))
+    truth[:8] = rng.integers(0, 4, (8, 1))  # eight pages of one class each
+    page, who, item = np.meshgrid(np.arange(n_pages), np.arange(honest), np.arange(each), indexing="ij")
+    label = np.where(rng.random(page.shape) < 0.97, truth[page, item], rng.integers(0, 4, page.shape))
+    found = diagnose(
+        Annotations.from_arrays((page * each + item).ravel(), (page * honest + who).ravel(), label.ravel())
+    )
+    assert not found.flagged("spammer")
+    assert len(found.flagged("unclear")) >= 60  # nothing tells them from people who say one thing only
+    assert len(set(found.flagged("unclear")) - set(range(80))) <= 5
+    assert (
+        "its items are so alike that its 10 labels"
+        in found.reasons[found.annotators.tolist().index(found.flagged("unclear")[0])]
+    )
 
 
 def test_noise_has_no_information():
@@ -249,7 +268,7 @@ def test_frame_has_flags_and_reasons():
     assert list(frame.index) == found.annotators.tolist()
     spammer = found.flagged("spammer")[0]
     assert frame.loc[spammer, "flags"] == "spammer"
-    assert "tells nothing about its" in frame.loc[spammer, "reasons"]
+    assert "labels do not depend on the item: the others believe" in frame.loc[spammer, "reasons"]
     with pytest.raises(BadParameter, match="there is no flag 'spamer'; there are 'spammer', 'adversary', 'copier'"):
         found.flagged("spamer")
     assert repr(found).startswith("Diagnosis of 42 annotators, worth 38.1 independent ones: 5 spammer, 1 adversary")

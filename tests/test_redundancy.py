@@ -464,7 +464,7 @@ def test_a_model_that_the_rehearsal_refutes_is_not_believed():
 
 def test_hardly_any_is_not_none_and_nearly_all_is_not_all():
     shares = [0, 1e-5, 0.0005, 0.5, 0.9994, 0.9996, 1]
-    assert [inside._percent(share) for share in shares] == [
+    assert [inside.percent(share, 1) for share in shares] == [
         "0.0 %", "less than 0.1 %", "0.1 %", "50.0 %", "99.9 %", "more than 99.9 %", "100.0 %",
     ]  # fmt: skip
 

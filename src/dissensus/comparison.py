@@ -84,6 +84,12 @@ class Comparison:
     def __len__(self) -> int:
         return len(self.contestants)
 
+    @property
+    def majority_will_do(self) -> bool:
+        """Whether majority vote is the best, not to be told apart from it, or next to nothing behind."""
+        vote = next((one for one in self if one.method == MAJORITY), None)
+        return vote is not None and (vote.tied or vote.behind.high < NEGLIGIBLE)
+
     def verdict(self) -> str:
         """What to do, in a sentence or two."""
         others = self.tied[1:]

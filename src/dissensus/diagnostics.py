@@ -9,7 +9,8 @@ item share one vote: w_ik is one over their number.
 
 *Information* of j: mean over its labels of log P(y | q_−j,i, its other labels) − log P(y | its other labels), in nats.
 What the others know of the item helps to predict the label of whoever looks at it; it does not help with a spammer's,
-whose labels are independent of the class. Both are predicted without the label itself, so noise gains nothing. Where
+whose labels are independent of the class. Both are predicted without the label itself, so noise gains nothing. Nothing
+can be gained either on items that are all of one class: nobody is called a spammer for those. Where
 items are so hard that the others are no help, an honest annotator has little information too, but is still believed
 more than chance would have it:
 
@@ -39,7 +40,8 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.kernels import diagnostics as kernels
 from dissensus.kernels import table as table_kernels
 
-Flag = Literal["spammer", "adversary", "copier", "too few labels"]
+Flag = Literal["spammer", "adversary", "copier", "too few labels", "unclear"]
+UNKNOWN: tuple[Flag, ...] = ("too few labels", "unclear")  # flags of those who may be as good as any
 
 Friends = tuple[IntArray, IntArray]
 """(A+1,) and (F,): the friends of annotator a are friends[1][friends[0][a] : friends[0][a + 1]], sorted."""
@@ -48,6 +50,7 @@ LEVEL = 0.95  # of the intervals
 FEW = 10  # labels below which nothing is said of an annotator
 NEXT_TO_NOTHING = 0.1  # of a typical annotator's information: what less is, is a spammer's
 LEAST_INFORMATION = 0.01  # the same as a share of log K, for crowds in which hardly anybody knows anything
+ALIKE = 0.5  # of the entropy of all items' classes: below it, even an expert's labels would carry little
 BELIEVED = 3.0  # standard errors above chance at which the others' belief in somebody's labels is no accident
 SHARED = 10  # items that two annotators must share to be compared
 SUSPECT = 3.0  # standard deviations above what two usually agree at which they are suspected to be friends
@@ -125,7 +128,7 @@ class Diagnosis:
 
 
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
-    """Flag annotators: spammers, adversaries, copiers, and those with too few labels to tell.
+    """Flag annotators: spammers, adversaries, copiers, and those of whom too little is known to tell.
 
     >>> from dissensus.datasets import load_dataset
     >>> found = diagnose(load_dataset("digits-crowd").annotations)
@@ -161,6 +164,8 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     groups, effective = _groups(A, links, active)
 
     bar = _bar(information, labels, K)
+    seen = by_others.sum(axis=1)  # (A, K) of which classes its items are, as the others see them
+    alike = _entropy(seen) < ALIKE * _entropy(seen.sum(axis=0))
     low, high = _interval(information, information_error, labels)
     believed = belief - BELIEVED * belief_error > by_chance
     doubtful = _interval(belief, belief_error, labels)[1] < np.maximum(by_chance, against / 2)
@@ -172,13 +177,15 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
         n = f"{labels[code]:.0f} label" + "s" * (round(labels[code]) != 1)
         if labels[code] < FEW:
             found["too few labels"] = f"{n} on items that others have labelled too: too few to tell"
-        elif high[code] < bar and not believed[code]:
+        elif high[code] < bar and not believed[code] and not alike[code]:
             found["spammer"] = (
-                f"what the others say of an item tells nothing about its {n} ({information[code]:.3f} nats each, at "
-                f"most {high[code]:.3f})"
+                f"its {n} do not depend on the item: the others believe {100 * belief[code]:.0f} % of them, and would "
+                f"believe {100 * by_chance[code]:.0f} % if they were dealt out at random"
             )
+        elif high[code] < bar and not believed[code]:
+            found["unclear"] = f"its items are so alike that its {n} do not tell it from somebody who says one thing"
         elif low[code] <= bar and not believed[code]:
-            found["too few labels"] = f"{n} that do not tell it from a spammer"
+            found["unclear"] = f"its {n} still do not tell it from somebody who labels without looking"
         elif doubtful[code]:
             found["adversary"] = (
                 f"its labels depend on the class ({information[code]:.2f} nats each), but the others believe "
@@ -235,6 +242,12 @@ def _bar(information: FloatArray, labels: FloatArray, n_classes: int) -> float:
     order = known[np.argsort(information[known], kind="stable")]
     middle = order[np.searchsorted(np.cumsum(labels[order]), labels[order].sum() / 2)]
     return max(NEXT_TO_NOTHING * float(information[middle]), LEAST_INFORMATION * float(np.log(n_classes)))
+
+
+def _entropy(counts: FloatArray) -> FloatArray:
+    """(…,) nats of the shares along the last axis; 0 without counts."""
+    shares = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300)
+    return np.asarray(-(shares * np.log(np.maximum(shares, 1e-300))).sum(axis=-1))
 
 
 class _Pairs:

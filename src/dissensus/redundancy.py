@@ -55,6 +55,7 @@ from dissensus.evaluation.hard import TIE, hits, tied
 from dissensus.evaluation.intervals import percentile_interval
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.kernels import redundancy as kernels
+from dissensus.words import percent
 
 STEPS = (1, 1.5, 2, 3, 5, 7)  # levels, times a power of ten
 NEARLY_ALL = 0.95  # of the annotations: a level that keeps more is no other than all
@@ -170,8 +171,8 @@ class Redundancy:
         sentences = [self._so_far(), self._one_more(self.rehearsal), self._where(self.rehearsal)]
         if self.accuracy is not None and self.expected_accuracy is not None:
             sentences.append(
-                f"By gold {_percent(self.accuracy.value)} of the items are right, where the model believes "
-                f"{_percent(self.expected_accuracy)}."
+                f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
+                f"{percent(self.expected_accuracy, 1)}."
             )
         if self.sampled_items is not None:
             sentences.append(f"What was measured was measured on {self.sampled_items:,} items, drawn at random.")
@@ -186,17 +187,17 @@ class Redundancy:
         most = f"{'' if equal else 'at most '}{level.labels} label{'s' * (level.labels != 1)}"
         every = f"all {all_labels.labels}" if equal else f"all ({self.labels_per_item:.1f} on average)"
         adverb = "already " if level.stability.value >= ENOUGH else "only "
-        share = _percent(level.stability.value)
+        share = percent(level.stability.value, 1)
         return f"With {most} per item {adverb}{share} of the items get the class that {every} give."
 
     def _one_more(self, rehearsal: Rehearsal) -> str:
         after = self.next_label
         return (
             f"By the model's own reckoning one more label each would change the class of "
-            f"{_percent(float(after.flips.mean()))} of the items and put a further "
-            f"{_percent(after.expected_right_after - after.expected_right)} right; when one label was taken away from "
-            f"each and given back, it expected {_percent(rehearsal.flips)} to change, and "
-            f"{_percent(rehearsal.changed.value)} did."
+            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
+            f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
+            f"from each and given back, it expected {percent(rehearsal.flips, 1)} to change, and "
+            f"{percent(rehearsal.changed.value, 1)} did."
         )
 
     def _where(self, rehearsal: Rehearsal) -> str:
@@ -214,7 +215,7 @@ class Redundancy:
         items = f"{chosen:,} items" if chosen != 1 else "one item"
         they = "they hold" if chosen != 1 else "it holds"
         return (
-            f"If you buy more, buy for the {items} with the most to gain ({_percent(chosen / n)} of all): {they} "
+            f"If you buy more, buy for the {items} with the most to gain ({percent(chosen / n, 1)} of all): {they} "
             f"{100 * MOST:.0f} % of it."
         )
 
@@ -568,12 +569,3 @@ def _of_votes(model: MajorityVote) -> tuple[FloatArray, _Likelihood]:
     coin = 1 / (1 + (K - 1) * each)
     theta = np.where(np.eye(K, dtype=bool), coin[:, None, None], (coin * each)[:, None, None])
     return belief, _Likelihood(share, lambda place, first, end: theta[place : place + 1], True)
-
-
-def _percent(share: float) -> str:
-    """A share as per cent; what is not quite none or all does not read so."""
-    if 0 < share < 0.0005:
-        return "less than 0.1 %"
-    if 0.9995 <= share < 1:
-        return "more than 99.9 %"
-    return f"{100 * share:.1f} %"

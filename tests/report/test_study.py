@@ -6,7 +6,7 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import DataError, MissingColumn, NotFitted
-from dissensus.report.study import aligned, percent, plain, shown
+from dissensus.report.study import aligned, plain, shown
 from report.reports import crowd, report
 
 
@@ -77,4 +77,3 @@ def test_values_for_people_and_for_json():
         "b": [None, 2.0],
         "c": [4, None],
     }
-    assert percent(0.1234, 1) == "12.3 %"

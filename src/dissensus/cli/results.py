@@ -251,15 +251,18 @@ def _annotators(model: Aggregator) -> Any:
 
 
 def _flagged(found: Diagnosis) -> dict[str, Any]:
-    """Flags for the summary; those with too few labels are only counted."""
+    """Flags for the summary; those of whom too little is known are only counted."""
+    from dissensus.diagnostics import UNKNOWN
+
     named = {
         str(name): {"flags": list(flags), "reasons": reasons}
         for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True)
-        if set(flags) - {"too few labels"}
+        if set(flags) - set(UNKNOWN)
     }
     return {
         "annotators": named,
         "too_few_labels": len(found.flagged("too few labels")),
+        "unclear": len(found.flagged("unclear")),
         "copying_groups": [[str(name) for name in group] for group in found.groups],
         "effective_annotators": found.effective_annotators,
     }
@@ -280,10 +283,11 @@ def _print_flags(found: Diagnosis) -> None:
             f"Because some copy, the {found.active_annotators:,} annotators are worth about "
             f"{found.effective_annotators:.1f} independent ones."
         )
-    few = about["too_few_labels"]
-    if few:
-        have = "has" if few == 1 else "have"
-        out.print(f"{few:,} of {found.active_annotators:,} annotators {have} too few labels to tell.")
+    active = found.active_annotators
+    if few := about["too_few_labels"]:
+        out.print(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to tell.")
+    if unclear := about["unclear"]:
+        out.print(f"{unclear:,} of {active:,} annotators cannot be told from somebody who labels without looking.")
 
 
 def _first_items(model: Aggregator) -> Any:

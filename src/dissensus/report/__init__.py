@@ -137,7 +137,7 @@ def collect(study: Study, title: str = "Labels") -> dict[str, Any]:
             continue
         found[name] = section.collect(study)
         findings += [
-            {"section": name, "text": one.text, "advice": one.advice, "tone": one.tone}
+            {"section": name, "table": one.table, "text": one.text, "advice": one.advice, "tone": one.tone}
             for one in section.findings(found[name])
         ]
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 
@@ -32,11 +32,10 @@ class Numbers(Block):
 
 @dataclass(frozen=True)
 class Text(Block):
-    """A paragraph; `strong` for one that must not be missed."""
+    """A paragraph."""
 
     kind: ClassVar[str] = "text"
     text: str
-    strong: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ class Table(Block):
     """Rows to search, sort and open.
 
     `details` has, for each row, what opens beneath it: a list of {"type": "text", "title", "text"}, {"type": "list",
-    "title", "columns", "rows"} or {"type": "matrix", "title", "rows", "columns", "values" (shares), "note"}.
+    "title", "columns", "rows"} or {"type": "matrix", "title", "rows", "columns", "values" (shares), "counts" (behind
+    each row)}, each perhaps with a "note".
     """
 
     kind: ClassVar[str] = "table"
@@ -83,5 +83,3 @@ class Table(Block):
     details: Sequence[Sequence[dict[str, Any]]] | None = None
     page: int = 15
     search: bool = True
-    wide: bool = True
-    extra: dict[str, Any] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +10,7 @@ from dissensus.report.extra import need
 
 HEIGHT = 220  # pixels
 COUNT = ",d"
-PERCENT = ".0%"
+SHARE = ".0%"
 BAND = 22  # pixels for each row of a chart of bars
 FEWEST = 60
 
@@ -42,6 +42,41 @@ def rows_high(n: int) -> int:
     return max(FEWEST, BAND * n + 10)
 
 
+def axis(form: str = "", **more: Any) -> Any:
+    """An axis with few ticks."""
+    return altair().Axis(**{"tickCount": 5} | ({"format": form} if form else {}) | more)
+
+
+def names(field: str, order: Sequence[str] | None, **more: Any) -> Any:
+    """The names beside bars and dots, in this order."""
+    alt = altair()
+    return alt.Y(
+        f"{field}:N", title=None, sort=None if order is None else list(order), axis=alt.Axis(labelLimit=170), **more
+    )
+
+
+def color(
+    field: str, domain: Sequence[str], colors: Sequence[str] = (), *, legend: bool = True, columns: int = 3
+) -> Any:
+    """Colours of named things, the page's own or those given (`var(--…)` of the style sheet)."""
+    alt = altair()
+    scale = alt.Scale(domain=list(domain), **({"range": list(colors)} if colors else {}))
+    shown = alt.Legend(orient="top", title=None, columns=columns) if legend else None
+    return alt.Color(f"{field}:N", title=None, scale=scale, legend=shown)
+
+
+def heat(field: str, title: str) -> Any:
+    """Colours of shares in a matrix."""
+    alt = altair()
+    return alt.Color(f"{field}:Q", title=title, legend=alt.Legend(format=SHARE, orient="top", gradientLength=140))
+
+
+def tips(*fields: tuple[str, ...]) -> list[Any]:
+    """Tooltips: (field with its type, title[, format])."""
+    alt = altair()
+    return [alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in fields]
+
+
 def histogram(
     counts: list[int], edges: list[float], *, x_title: str, y_title: str, log: bool = False
 ) -> dict[str, Any]:
@@ -50,25 +85,19 @@ def histogram(
     whole = not log and all(high - low == 1 for low, high in pairwise(edges))
     rows = [
         {"low": low, "high": high, "count": count, "zero": 0, "value": (low + high) / 2}
-        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        for (low, high), count in zip(pairwise(edges), counts, strict=True)
     ]
-    y = alt.Y("count:Q", title=y_title, axis=alt.Axis(format=COUNT, tickCount=4))
-    how_many = alt.Tooltip("count:Q", title=y_title, format=COUNT)
+    y = alt.Y("count:Q", title=y_title, axis=axis(COUNT, tickCount=4))
     base = alt.Chart(data(rows))
     if whole:
-        axis = alt.Axis(labelAngle=0, labelOverlap=True)
-        chart = base.mark_bar().encode(
-            x=alt.X("value:O", title=x_title, axis=axis), y=y, tooltip=[alt.Tooltip("value:O", title=x_title), how_many]
-        )
-        return spec(chart)
+        x = alt.X("value:O", title=x_title, axis=alt.Axis(labelAngle=0, labelOverlap=True))
+        return spec(base.mark_bar().encode(x=x, y=y, tooltip=tips(("value:O", x_title), ("count:Q", y_title, COUNT))))
     scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False, nice=False)
-    axis = alt.Axis(format="~s", tickCount=5, labelOverlap=True)
-    tooltip = [
-        alt.Tooltip("low:Q", title="from", format=COUNT),
-        alt.Tooltip("high:Q", title="to below", format=COUNT),
-        how_many,
-    ]
     chart = base.mark_rect(stroke="var(--card)", strokeWidth=1).encode(
-        x=alt.X("low:Q", title=x_title, scale=scale, axis=axis), x2="high:Q", y=y, y2="zero:Q", tooltip=tooltip
+        x=alt.X("low:Q", title=x_title, scale=scale, axis=axis("~s", labelOverlap=True)),
+        x2="high:Q",
+        y=y,
+        y2="zero:Q",
+        tooltip=tips(("low:Q", "from", COUNT), ("high:Q", "to below", COUNT), ("count:Q", y_title, COUNT)),
     )
     return spec(chart)

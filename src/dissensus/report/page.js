@@ -9,6 +9,7 @@ const systemDark = matchMedia("(prefers-color-scheme: dark)");
 let chosen = null;
 function paint() {
   root.dataset.theme = chosen || (systemDark.matches ? "dark" : "light");
+  document.getElementById("theme").setAttribute("aria-pressed", root.dataset.theme === "dark");
 }
 systemDark.addEventListener("change", paint);
 document.getElementById("theme").addEventListener("click", () => {
@@ -34,7 +35,8 @@ const palette = (code) => (code < 0 ? "var(--grey)" : `var(--c${(code % 8) + 1})
 const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 
 function breakable(text) { // names such as a_b_c may break after each part
-  const parts = String(text ?? "").split(/(?<=[_/.:-])/);
+  const name = String(text ?? "");
+  const parts = name.length < 16 ? [name] : name.split(/(?<=[_/.:-])/);
   return parts.flatMap((part, number) => (number ? [document.createElement("wbr"), part] : [part]));
 }
 
@@ -50,11 +52,11 @@ const cells = {
     find: (v) => [v ?? ""].flat().join("\n"),
   },
   picture: {
-    draw: (td, v) => {
+    draw: (td, v, column, name) => {
       if (!PICTURE.test(v ?? "")) return;
       const image = element("img");
       image.src = v;
-      image.alt = "";
+      image.alt = `item ${name}`;
       td.append(image);
     },
     order: () => null,
@@ -137,6 +139,8 @@ const parts = {
     const body = table.createTBody();
     part.values.forEach((values, i) => {
       const line = body.insertRow();
+      const behind = part.counts ? part.counts[i] : 1;
+      if (behind < 1) line.className = "thin";
       line.append(element("th", "", part.rows[i]));
       values.forEach((share, j) => {
         const cell = element("td", "cell" + (share > 0.6 ? " dark" : "") + (i === j ? " diagonal" : ""), Math.round(100 * share));
@@ -144,6 +148,7 @@ const parts = {
         cell.title = `${part.rows[i]} called ${part.columns[j]}: ${percent(share)}`;
         line.append(cell);
       });
+      if (part.counts) line.append(element("td", "", `${count(behind)} items`));
     });
     return table;
   },
@@ -153,7 +158,7 @@ function details(list) {
   const box = element("div", "details");
   for (const part of list) {
     const one = element("div", "grid");
-    if (part.title) one.append(element("h5", "", part.title));
+    if (part.title) one.append(element("h4", "", part.title));
     one.append(parts[part.type](part));
     if (part.note) one.append(element("small", "", part.note));
     box.append(one);
@@ -196,13 +201,16 @@ class Grid {
       if (column.note) th.append(element("small", "", column.note));
       line.append(th);
     });
-    if (!this.search) return;
     const sorter = element("select", "sorter"); // where there is no room for a head
     sorter.setAttribute("aria-label", "Sort by");
     sorter.append(new Option("Sort by …", ""));
     this.about.columns.forEach((column, number) => sorter.append(new Option(column.title, number)));
-    sorter.addEventListener("change", () => sorter.value !== "" && this.sort(Number(sorter.value)));
-    this.search.after(sorter);
+    sorter.addEventListener("change", () => {
+      this.sort(Number(sorter.value));
+      sorter.value = ""; // so that the same column can be chosen again, for the other direction
+    });
+    if (this.search) this.search.after(sorter);
+    else this.scroll.before(sorter);
   }
 
   find(number) {
@@ -223,7 +231,7 @@ class Grid {
 
   sort(column) {
     const kind = this.about.columns[column].kind;
-    const upFirst = kind === "text" || kind === "long" || kind === "chips";
+    const upFirst = kind !== "number" && kind !== "percent" && kind !== "shares"; // of reliability the lowest first
     const down = this.sorted && this.sorted.column === column ? !this.sorted.down : !upFirst;
     this.sorted = { column, down };
     this.arrange();
@@ -261,12 +269,14 @@ class Grid {
   }
 
   draw() {
+    const held = this.figure.contains(document.activeElement) && document.activeElement.dataset.key;
     const { columns, rows, details: more, page } = this.about;
     this.table.tHead.querySelectorAll("th").forEach((th, number) => {
       if (this.sorted && this.sorted.column === number) th.setAttribute("aria-sort", this.sorted.down ? "descending" : "ascending");
       else th.removeAttribute("aria-sort");
     });
     const body = element("tbody");
+    const n = this.rows.length;
     for (const number of this.rows.slice(this.at, this.at + page)) {
       const line = body.insertRow();
       columns.forEach((column, c) => {
@@ -276,9 +286,10 @@ class Grid {
           const button = element("button", "name");
           button.append(...breakable(rows[number][0]));
           button.type = "button";
+          button.dataset.key = `row ${number}`;
           button.setAttribute("aria-expanded", this.opened.has(number));
           td.append(button);
-        } else cells[column.kind].draw(td, rows[number][c], column);
+        } else cells[column.kind].draw(td, rows[number][c], column, rows[number][0]);
         if (!td.textContent && !td.querySelector("img")) td.classList.add("empty");
         line.append(td);
       });
@@ -298,13 +309,23 @@ class Grid {
     }
     if (this.table.tBodies.length) this.table.tBodies[0].replaceWith(body);
     else this.table.append(body);
-    const n = this.rows.length;
+    if (!n) {
+      const cell = body.insertRow().insertCell();
+      cell.colSpan = columns.length;
+      cell.className = "nothing";
+      cell.textContent = "Nothing found.";
+    }
     if (this.output) this.output.textContent = n === rows.length ? `${count(n)} rows` : `${count(n)} of ${count(rows.length)} rows`;
     this.pages.replaceChildren();
-    if (n <= page) return;
+    if (n > page) this.turns(n, page);
+    if (held) this.figure.querySelector(`[data-key="${CSS.escape(held)}"]`)?.focus(); // it was drawn anew
+  }
+
+  turns(n, page) {
     const turn = (text, to, possible) => {
       const button = element("button", "", text);
       button.type = "button";
+      button.dataset.key = text;
       button.disabled = !possible;
       button.addEventListener("click", () => {
         this.at = to;
@@ -331,7 +352,6 @@ const config = {
     domainColor: "var(--line)", tickColor: "var(--line)", gridColor: "var(--line)", labelColor: "var(--soft)", titleColor: "var(--soft)",
     labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 150, titlePadding: 8, titleLimit: 300,
   },
-  axisY: { labelLimit: 150 },
   axisBand: { grid: false },
   legend: { labelColor: "var(--soft)", titleColor: "var(--soft)", labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 260, symbolOpacity: 1 },
   mark: { color: "var(--c1)" },
@@ -344,7 +364,6 @@ const config = {
     heatmap: { scheme: "viridis" },
     ramp: { scheme: "viridis" },
   },
-  concat: { spacing: 12 },
 };
 
 const NARROW = 420; // pixels

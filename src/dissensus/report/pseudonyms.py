@@ -20,7 +20,7 @@ def pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
     """One pseudonym per name, all different.
 
     >>> pseudonyms(["ann", "bob"])
-    ['A-76JD9', 'A-SGS5F']
+    ['A76JD9', 'ASGS5F']
     """
     codes = [_code(name, salt) for name in names]
     result = [code[:LENGTH] for code in codes]
@@ -29,7 +29,7 @@ def pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
         if len(shared) == len(result):
             break
         result = [code[:length] if shared[short] > 1 else short for code, short in zip(codes, result, strict=True)]
-    return [f"A-{code}" for code in result]
+    return [f"A{code}" for code in result]
 
 
 def _code(name: Any, salt: str) -> str:

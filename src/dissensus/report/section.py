@@ -32,6 +32,7 @@ class Finding:
     text: str
     advice: str = ""
     tone: Tone = "note"
+    table: str = ""  # name of the table that shows it; left out, the section
 
 
 class Section(ABC):

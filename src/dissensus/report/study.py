@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import math
 import re
 import warnings
@@ -135,7 +136,8 @@ class Study:
     def texts(self, item: int, longest: int = LONGEST) -> list[str]:
         """What there is to read about an item, column by column; none where nothing is known."""
         values = [self.item_frame[name][item] for name in self.text_columns]
-        return [shown(value, max(longest // len(values), SHORTEST)) for value in values if value]
+        cut = max(longest // max(len(values), 1), SHORTEST)
+        return [shown(html.unescape(str(value)), cut) for value in values if value]  # exports often escape texts
 
     # What is worked out once, for several sections --------------------------------------------------------------------
 
@@ -268,11 +270,6 @@ def plain(value: Any, digits: int = 5) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share for people."""
-    return f"{100 * share:.{digits}f} %"
 
 
 def spread(estimate: Any) -> dict[str, float | None]:

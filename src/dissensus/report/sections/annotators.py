@@ -8,21 +8,33 @@ from typing import Any
 import numpy as np
 
 from dissensus._types import FloatArray, IntArray
+from dissensus.diagnostics import UNKNOWN
 from dissensus.evaluation import cohen_kappas
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, percent, plain, quietly, shown
+from dissensus.report.study import Study, plain, quietly, shown
+from dissensus.words import percent
 
 MOST = 1_500  # annotators in the table and the chart
 CELLS = 60_000  # entries of confusion matrices on the page
-WHOLE = 12  # classes up to which a matrix is shown whole; beyond, its largest mistakes
+WHOLE = 10  # classes up to which a matrix is shown whole; beyond, its largest mistakes
 MISTAKES = 10  # of them
 MATRIX = 40  # annotators in the matrix of agreement
 SHARED = 5  # items that two must share to have an entry there
-FEW = "too few labels"
-COLORS = ("var(--c3)", "var(--c5)", "var(--c2)", "var(--grey)", "var(--c1)")
-FLAGS = ("spammer", "adversary", "copier", FEW, "none")
+FILLED = 0.3  # of its entries, below which there is not enough to see
+WEAKEST = 5  # of those not flagged, in the summary
+LISTED = 8  # names in a sentence
+FLAGS = {
+    "spammer": "var(--c3)",
+    "adversary": "var(--c5)",
+    "copier": "var(--c2)",
+    "weak": "var(--c6)",
+    "unclear": "var(--grey)",
+    "too few labels": "var(--grey)",
+    "none": "var(--c1)",
+}
+"""What is said of annotators, the worst first, and how it is drawn."""
 WORDS = {
     "spammer": (
         "labels without looking",
@@ -32,7 +44,7 @@ WORDS = {
     "adversary": (
         "mostly gives the wrong label, and knowingly or not means another",
         "mostly give the wrong label, and knowingly or not mean another",
-        "Ask whether they misread the classes; the method turns their labels round.",
+        "Ask whether they misread the classes, and leave their labels out until then.",
     ),
     "copier": (
         "agrees with another far more than people who label by themselves would",
@@ -40,8 +52,6 @@ WORDS = {
         "Count a group of copiers as one opinion; ask how they work.",
     ),
 }
-WEAKEST = 5  # of those without a flag, in the summary
-LISTED = 8  # names in a sentence
 
 
 @sections.enter(
@@ -54,9 +64,15 @@ class Annotators(Section):
         """See the class."""
         fitted, found = study.fitted, study.diagnosis
         interval = fitted.reliability_interval()
-        flags = found.flags
-        serious = np.array([bool(set(one) - {FEW}) for one in flags])
-        order = np.lexsort((-fitted.n_annotations_, ~serious))[:MOST]
+        average = plain(np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300))
+        weak = interval[:, 1] < average  # for certain
+        flags = [
+            [*one, *(["weak"] if below and not set(one) - set(UNKNOWN) else [])]
+            for one, below in zip(found.flags, weak.tolist(), strict=True)
+        ]
+        rank = np.array([min((list(FLAGS).index(flag) for flag in one), default=len(FLAGS)) for one in flags])
+        serious = rank < list(FLAGS).index("weak")
+        order = np.lexsort((interval[:, 1], -fitted.n_annotations_, ~serious))[:MOST]
         confusions = _confusions(study, order)
         people = []
         for number, code in enumerate(order.tolist()):
@@ -66,31 +82,24 @@ class Annotators(Section):
                 "reliability": plain(fitted.reliability_[code], 3),
                 "low": plain(interval[code, 0], 3),
                 "high": plain(interval[code, 1], 3),
-                "flags": list(flags[code]),
+                "flags": flags[code],
                 "reasons": found.reasons[code],
             }
-            about = {
-                name: shown(values[code], 80)
-                for name, values in study.annotator_frame.items()
-                if values[code] is not None
-            }
+            about = {name: shown(values[code], 80) for name, values in study.annotator_frame.items() if values[code]}
             if about:
                 person["about"] = about
             if number < len(confusions):
                 person["confusion"] = confusions[number]
             people.append(person)
-        counts = Counter(str(flag) for one in flags for flag in one)
-        labels = fitted.n_annotations_
+        counts = Counter(flag for one in flags for flag in one)
         return {
             "annotators": study.table.n_annotators,
             "active": found.active_annotators,
             "effective": plain(found.effective_annotators, 4),
-            "mean_reliability": plain(np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300)),
-            "flags": {flag: counts.get(flag, 0) for flag in FLAGS[:-1]},
-            "flagged_share_of_labels": plain(labels[serious].sum() / max(labels.sum(), 1)),
+            "mean_reliability": average,
+            "flags": {flag: counts.get(flag, 0) for flag in FLAGS if flag != "none"},
             "groups": [list(group) for group in found.groups],
             "people": people,
-            "weakest": _weakest(people, plain(np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300))),
             "classes": study.classes,
             "whole_confusions": study.table.n_classes <= WHOLE,
             "agreement": _agreement(study, serious),
@@ -99,31 +108,27 @@ class Annotators(Section):
     def findings(self, facts: Facts) -> list[Finding]:
         """Who is bad."""
         result = []
-        bad = [person for person in facts["people"] if set(person["flags"]) - {FEW}]
+        average = percent(facts["mean_reliability"])
         for flag, (verb, verbs, advice) in WORDS.items():
-            names = [person["annotator"] for person in bad if flag in person["flags"]]
+            names = [person["annotator"] for person in facts["people"] if flag in person["flags"]]
             if names:
-                share = len(names) / max(facts["active"], 1)
-                result.append(
-                    Finding(
-                        f"{_listed(names)} {verbs if len(names) > 1 else verb} ({percent(share)} of the annotators).",
-                        advice,
-                        "bad",
-                    )
-                )
-        if not bad:
+                share = percent(facts["flags"][flag] / max(facts["active"], 1))
+                said = f"{_listed(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
+                result.append(Finding(said, advice, "bad", "annotators-flagged"))
+        if not result:
             result.append(Finding("No annotator looks like a spammer, an adversary or a copier.", "", "good"))
-        if facts["weakest"]:
-            named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in facts["weakest"])
+        if weak := _weak(facts):
+            named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:WEAKEST])
+            more = f" and {len(weak) - WEAKEST:,} more" if len(weak) > WEAKEST else ""
             result.append(
                 Finding(
-                    f"The least reliable, beyond doubt below the average of {percent(facts['mean_reliability'])}: "
-                    f"{named}.",
-                    "Look at what they take for what." if facts["people"] and "confusion" in facts["people"][0] else "",
+                    f"Below the average of {average} right for certain, the least reliable first: {named}{more}.",
+                    "Look at what they take for what.",
+                    "note",
+                    "annotators-flagged",
                 )
             )
-        few = facts["flags"][FEW]
-        if few:
+        if few := facts["flags"]["too few labels"]:
             have = "has" if few == 1 else "have"
             result.append(
                 Finding(
@@ -134,61 +139,61 @@ class Annotators(Section):
                     else "",
                 )
             )
+        if unclear := facts["flags"]["unclear"]:
+            result.append(
+                Finding(
+                    f"{unclear:,} of {facts['active']:,} annotators cannot be told from somebody who labels without "
+                    "looking: their labels hardly go with what the others say."
+                )
+            )
         return result
 
     def draw(self, facts: Facts) -> list[Block]:
         """Figures, the chart of all, those to look at, agreement, the table."""
-        flags = facts["flags"]
-        bad = [person for person in facts["people"] if set(person["flags"]) - {FEW}]
+        flags, people = facts["flags"], facts["people"]
         numbers = [
             Number(f"{facts['active']:,}", "active annotators", _worth(facts)),
             Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method, on average"),
-            *(
-                Number(f"{flags[flag]:,}", name)
-                for flag, name in (
-                    ("spammer", "spammers"),
-                    ("adversary", "adversaries"),
-                    ("copier", "copiers"),
-                    (FEW, "with too few labels to tell"),
-                )
-            ),
+            Number(f"{flags['spammer']:,}", "spammers", "labels do not depend on the item"),
+            Number(f"{flags['adversary']:,}", "adversaries", "labels are mostly wrong"),
+            Number(f"{flags['copier']:,}", "copiers", "agree too much to be independent"),
+            Number(f"{flags['weak']:,}", "weak", "below the average for certain"),
+            Number(f"{flags['unclear'] + flags['too few labels']:,}", "cannot be judged yet"),
         ]
         blocks: list[Block] = [Numbers(numbers), _scatter(facts)]
-        if (matrix := facts["agreement"]) is not None:
-            blocks.append(_matrix(matrix))
-        else:
-            blocks.append(Text("No two annotators share enough items to say who agrees with whom."))
-        if bad:
-            blocks += [
+        look = [one for one in people if set(one["flags"]) & set(WORDS)] + _weak(facts)
+        if look:
+            blocks.append(
                 Table(
                     "annotators-flagged",
                     "Annotators to look at",
-                    "The reason stands beside each. Everything is judged by the others' labels, never by one's own.",
+                    "Flags are judged by the others' labels, never by one's own; the reason stands beside each.",
                     _COLUMNS,
-                    [_row(person) for person in bad],
-                    [_details(person, facts) for person in bad],
+                    [_row(person, facts) for person in look],
+                    [_details(person, facts) for person in look],
                     page=10,
-                    search=False,
-                ),
-            ]
-        people = facts["people"]
+                )
+            )
+        if facts["agreement"] is not None:
+            blocks.append(_matrix(facts["agreement"]))
+        else:
+            blocks.append(Text(f"Too few pairs of annotators share {SHARED} items to draw who agrees with whom."))
         cut = (
-            f" {len(people):,} of {facts['annotators']:,} are shown: the flagged and the busiest."
+            f" {len(people):,} of {facts['annotators']:,} are here: the flagged and the busiest."
             if len(people) < facts["annotators"]
             else ""
         )
-        blocks += [
+        blocks.append(
             Table(
                 "annotators",
                 "All annotators",
-                "Reliability is how often an annotator's labels are right, by the method, with its 95 % interval. "
-                "Open a row to see what "
-                f"is taken for what.{cut}",
+                "Reliability is how often an annotator's labels are right, by the method, with its 95 % interval. Open "
+                f"a row to see what is taken for what.{cut}",
                 _COLUMNS,
-                [_row(person) for person in people],
+                [_row(person, facts) for person in people],
                 [_details(person, facts) for person in people],
-            ),
-        ]
+            )
+        )
         return blocks
 
 
@@ -201,9 +206,18 @@ _COLUMNS = (
 )
 
 
-def _row(person: dict[str, Any]) -> list[Any]:
+def _row(person: dict[str, Any], facts: Facts) -> list[Any]:
     interval = [person["reliability"], person["low"], person["high"]]
-    return [person["annotator"], person["labels"], interval, person["flags"], person["reasons"]]
+    why = person["reasons"]
+    if "weak" in person["flags"] and not why:
+        right, average = percent(person["reliability"]), percent(facts["mean_reliability"])
+        why = f"right {right} of the time, where the average is {average}"
+    return [person["annotator"], person["labels"], interval, person["flags"], why]
+
+
+def _weak(facts: Facts) -> list[dict[str, Any]]:
+    """Those below the average for certain without a worse flag, the least reliable first."""
+    return sorted((one for one in facts["people"] if "weak" in one["flags"]), key=lambda one: one["high"])
 
 
 def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
@@ -212,13 +226,8 @@ def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
         details.append({"type": "list", "title": "About", "columns": ["", ""], "rows": list(person["about"].items())})
     confusion = person.get("confusion")
     if confusion is None:
-        details.append(
-            {
-                "type": "text",
-                "title": "",
-                "text": "No confusion matrix: the method has none, or it was left out to keep the page small.",
-            }
-        )
+        why = "No confusion matrix: the method has none, or it was left out to keep the page small."
+        details.append({"type": "text", "title": "", "text": why})
     elif facts["whole_confusions"]:
         details.append(
             {
@@ -226,8 +235,10 @@ def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
                 "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
                 "rows": facts["classes"],
                 "columns": facts["classes"],
-                "values": confusion,
-                "note": "Each row sums to 100 %. A good annotator has the diagonal dark.",
+                "values": confusion["shares"],
+                "counts": confusion["items"],
+                "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
+                "item labelled, so this is what is usual in the crowd.",
             }
         )
     else:
@@ -236,37 +247,38 @@ def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
                 "type": "list",
                 "title": f"Most frequent mistakes of {person['annotator']}",
                 "columns": ["is", "said", "how often"],
-                "rows": [[is_, said, percent(share)] for is_, said, share in confusion],
+                "rows": [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]],
             }
         )
     return details
 
 
-def _confusions(study: Study, order: IntArray) -> list[Any]:
-    """For as many annotators as there is room for: (K, K) shares, or with many classes the largest mistakes."""
+def _confusions(study: Study, order: IntArray) -> list[dict[str, Any]]:
+    """For as many annotators as there is room for: the matrix and the items behind its rows, or the worst mistakes."""
     K = study.table.n_classes
     whole = K <= WHOLE
-    room = CELLS // (K * K if whole else 3 * MISTAKES)
+    order = order[: CELLS // (K * K if whole else 3 * MISTAKES)].astype(np.int32)
     try:
-        matrices = [
-            study.fitted._confusions(order[start : start + 100].astype(np.int32))
-            for start in range(0, min(room, order.size), 100)
-        ]
+        parts = [study.fitted._confusions(order[start : start + 100]) for start in range(0, order.size, 100)]
     except NotImplementedError:  # a method in which items matter too
         return []
+    matrices = (matrix for part in parts for matrix in part)
+    posterior, item, annotator = study.fitted.posterior_, study.table.item, study.table.annotator
+    items = [np.bincount(annotator, posterior[item, k], study.table.n_annotators) for k in range(K)]  # K × (A,)
+    if whole:
+        seen = np.stack(items, axis=1)[order]
+        return [
+            {"shares": plain(np.round(matrix, 2)), "items": plain(np.round(row, 1))}
+            for matrix, row in zip(matrices, seen, strict=True)
+        ]
     found = []
-    weight = study.fitted.prior_
-    for matrix in (one for part in matrices for one in part):
-        if whole:
-            found.append(plain(np.round(matrix, 2)))
-            continue
-        loss = matrix * weight[:, None]
+    for code, matrix in zip(order.tolist(), matrices, strict=True):
+        loss = matrix * np.array([items[k][code] for k in range(K)])[:, None]  # (K, K) labels that are so mistaken
         np.fill_diagonal(loss, 0)
-        worst = np.argsort(-loss, axis=None, kind="stable")[:MISTAKES]
-        found.append(
-            [[study.classes[w // K], study.classes[w % K], plain(matrix[w // K, w % K], 2)] for w in worst.tolist()]
-        )
-    return found[:room]
+        worst = np.argsort(-loss, axis=None, kind="stable")[:MISTAKES].tolist()
+        rows = [[study.classes[w // K], study.classes[w % K], plain(matrix.flat[w], 2)] for w in worst]
+        found.append({"mistakes": rows})
+    return found
 
 
 def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
@@ -284,11 +296,8 @@ def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
     part = table.select(annotators=chosen)
     with quietly():
         pairs = cohen_kappas(part, least=SHARED)
-    if len(pairs) < 2:
-        return None
-    names = part.annotators.tolist()
-    at = {name: number for number, name in enumerate(names)}
-    n = len(names)
+    at = {name: number for number, name in enumerate(part.annotators.tolist())}
+    n = len(at)
     share: FloatArray = np.full((n, n), np.nan)
     count = np.zeros((n, n), np.int64)
     rows, columns = [at[name] for name in pairs.first.tolist()], [at[name] for name in pairs.second.tolist()]
@@ -296,15 +305,13 @@ def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
         matrix[rows, columns] = matrix[columns, rows] = values
     met = ~np.isnan(share).all(axis=1)
     share, count = share[met][:, met], count[met][:, met]
+    if met.sum() < 3 or (count > 0).sum() < FILLED * count.size:
+        return None
     codes = np.flatnonzero(chosen)[met]
     distance = 1 - np.where(np.isnan(share), np.nanmean(share), share)
     np.fill_diagonal(distance, 0)
     close = squareform(distance, checks=False)
-    leaves = (
-        leaves_list(optimal_leaf_ordering(linkage(close, "average"), close))
-        if len(codes) > 2
-        else np.arange(len(codes))
-    )
+    leaves = leaves_list(optimal_leaf_ordering(linkage(close, "average"), close))
     return {
         "annotators": [study.annotators[codes[leaf]] for leaf in leaves],
         "share": plain(share[leaves][:, leaves], 2),
@@ -313,76 +320,48 @@ def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
     }
 
 
-def _weakest(people: list[dict[str, Any]], average: float) -> list[dict[str, Any]]:
-    """Those without a flag whose interval lies below the average, the lowest first."""
-    below = [p for p in people if not p["flags"] and p["high"] is not None and p["high"] < average]
-    return [
-        {"annotator": p["annotator"], "reliability": p["reliability"]}
-        for p in sorted(below, key=lambda p: p["high"])[:WEAKEST]
-    ]
-
-
 def _scatter(facts: Facts) -> Chart:
     alt = charts.altair()
     rows = [
-        {
-            "name": p["annotator"],
-            "labels": max(p["labels"], 1),
-            "value": p["reliability"],
-            "low": p["low"],
-            "high": p["high"],
-            "flag": next(iter(p["flags"]), "none"),
-            "why": p["reasons"],
-        }
+        {key: p[key] for key in ("annotator", "labels", "reliability", "low", "high")}
+        | {"labels": max(p["labels"], 1), "flag": min(p["flags"], key=list(FLAGS).index, default="none")}
         for p in facts["people"]
         if p["reliability"] is not None
     ]
-    rows.sort(key=lambda row: row["flag"] != "none")  # what is flagged is drawn on top
+    rows.sort(key=lambda row: -list(FLAGS).index(row["flag"]))  # what is worst is drawn on top
+    there = [flag for flag in FLAGS if any(row["flag"] == flag for row in rows)]
     base = alt.Chart(charts.data(rows))
-    x = alt.X(
-        "labels:Q",
-        title="labels given",
-        scale=alt.Scale(type="log", nice=False, padding=12),
-        axis=alt.Axis(format="~s", tickCount=5, labelOverlap=True),
-    )
-    color = alt.Color(
-        "flag:N",
-        title=None,
-        scale=alt.Scale(domain=list(FLAGS), range=list(COLORS)),
-        legend=alt.Legend(orient="top", columns=3),
-    )
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    x = alt.X("labels:Q", title="labels given", scale=scale, axis=charts.axis("~s", labelOverlap=True))
+    color = charts.color("flag", there, [FLAGS[flag] for flag in there], columns=4)
     bars = base.mark_rule(opacity=0.35).encode(
-        x=x, y=alt.Y("low:Q", title="reliability", axis=alt.Axis(format="%", tickCount=5)), y2="high:Q", color=color
+        x=x, y=alt.Y("low:Q", title="reliability", axis=charts.axis("%")), y2="high:Q", color=color
     )
     dots = base.mark_point(filled=True, opacity=0.9, size=55).encode(
         x=x,
-        y="value:Q",
+        y="reliability:Q",
         color=color,
         shape=alt.Shape(
-            "flag:N", title=None, scale=alt.Scale(domain=list(FLAGS)), legend=alt.Legend(orient="top", columns=3)
+            "flag:N", title=None, scale=alt.Scale(domain=there), legend=alt.Legend(orient="top", columns=4)
         ),
-        tooltip=[
-            alt.Tooltip("name:N", title="annotator"),
-            alt.Tooltip("labels:Q", title="labels", format=charts.COUNT),
-            alt.Tooltip("value:Q", title="reliability", format=".0%"),
-            alt.Tooltip("low:Q", title="from", format=".0%"),
-            alt.Tooltip("high:Q", title="to", format=".0%"),
-            alt.Tooltip("flag:N", title="flag"),
-        ],
+        tooltip=charts.tips(
+            ("annotator:N", "annotator"),
+            ("labels:Q", "labels", charts.COUNT),
+            ("reliability:Q", "reliability", charts.SHARE),
+            ("low:Q", "from", charts.SHARE),
+            ("high:Q", "to", charts.SHARE),
+            ("flag:N", "flag"),
+        ),
     )
-    bad = [row for row in rows if row["flag"] not in ("none", FEW)]
+    bad = [f"{row['annotator']} ({row['flag']})" for row in rows if row["flag"] in WORDS]
     return Chart(
-        charts.spec(bars + dots, 320, opens=("annotators", "name")),
+        charts.spec(bars + dots, 320, opens=("annotators", "annotator")),
         "Who is reliable",
         "Each mark is an annotator: the higher the better, the further right the more labels. Lines are 95 % "
-        "intervals; they are long where little is known. Click a mark to see that annotator.",
-        f"Reliability against number of labels of {len(rows):,} annotators, on average "
-        f"{percent(facts['mean_reliability'])}; "
-        + (
-            f"flagged: {', '.join(row['name'] + ' (' + row['flag'] + ')' for row in bad[:LISTED])}."
-            if bad
-            else "nobody is flagged."
-        ),
+        "intervals; "
+        "they are long where little is known. Click a mark to see that annotator, or search in the table below.",
+        f"Reliability against number of labels of {len(rows):,} annotators, {percent(facts['mean_reliability'])} on "
+        f"average; {'flagged: ' + ', '.join(bad[:LISTED]) if bad else 'nobody is flagged'}.",
         wide=True,
     )
 
@@ -396,34 +375,30 @@ def _matrix(matrix: dict[str, Any]) -> Chart:
         for j, share in enumerate(line)
         if share is not None and i != j
     ]
-    dense = len(names) > 20
-    axis = alt.Axis(labels=not dense, ticks=not dense, labelAngle=-90)
+    dense = len(names) > 20  # too many for names along both sides
+    scale = alt.Scale(domain=names)
+    across = alt.Axis(labels=not dense, ticks=not dense, labelAngle=-90)
     chart = (
         alt.Chart(charts.data(rows))
         .mark_rect()
         .encode(
-            x=alt.X("b:N", title=None, sort=names, scale=alt.Scale(domain=names), axis=axis),
-            y=alt.Y("a:N", title=None, sort=names, scale=alt.Scale(domain=names), axis=alt.Axis(labelLimit=90)),
-            color=alt.Color(
-                "share:Q", title="agree", legend=alt.Legend(format=".0%", orient="top", gradientLength=140)
+            x=alt.X("b:N", title="in the same order" if dense else None, sort=names, scale=scale, axis=across),
+            y=charts.names("a", names, scale=scale),
+            color=charts.heat("share", "agree"),
+            tooltip=charts.tips(
+                ("a:N", "annotator"), ("b:N", "and"), ("share:Q", "agree on", charts.SHARE), ("shared:Q", "of items")
             ),
-            tooltip=[
-                alt.Tooltip("a:N", title="annotator"),
-                alt.Tooltip("b:N", title="and"),
-                alt.Tooltip("share:Q", title="agree on", format=".0%"),
-                alt.Tooltip("shared:Q", title="of shared items"),
-            ],
         )
     )
     best = max(rows, key=lambda row: (row["share"], row["shared"]))
-    few = f" The {len(names)} busiest and flagged of {matrix['of']:,} annotators." if len(names) < matrix["of"] else ""
+    few = f" The {len(names)} flagged and busiest of {matrix['of']:,} annotators." if len(names) < matrix["of"] else ""
     return Chart(
         charts.spec(chart, max(220, 13 * len(names) + 60)),
         "Who agrees with whom",
-        "How often two annotators gave one label to the items that both have seen; those who agree stand side by "
-        "side. Blocks are groups "
-        f"who see things alike, or copy; dark stripes are people nobody agrees with. Blank: fewer than {SHARED} "
-        f"shared items.{few}",
+        "How often two annotators gave the same label to an item; those who agree stand side by side. Bright blocks "
+        "are "
+        "groups who see things alike, or copy; dark rows are people nobody agrees with. Blank: fewer than "
+        f"{SHARED} shared items.{few}",
         f"Matrix of agreement of {len(names)} annotators; highest between {best['a']} and {best['b']}, "
         f"{percent(best['share'])} of {best['shared']} items.",
         wide=True,
@@ -431,15 +406,12 @@ def _matrix(matrix: dict[str, Any]) -> Chart:
 
 
 def _worth(facts: Facts) -> str:
-    if not facts["groups"]:
-        return ""
-    return f"worth about {facts['effective']:.1f} who label by themselves"
+    return f"count as about {facts['effective']:.0f} independent ones" if facts["groups"] else ""
 
 
 def _listed(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
-    more = len(names) - LISTED
-    if more > 0:
+    if (more := len(names) - LISTED) > 0:
         return f"{len(names)} annotators ({', '.join(names[:LISTED])} and {more} more)"
     return f"{', '.join(names[:-1])} and {names[-1]}"

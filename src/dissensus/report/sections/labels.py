@@ -11,11 +11,13 @@ from dissensus.evaluation.hard import hits
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, percent, plain, spread
+from dissensus.report.study import Study, plain, spread
+from dissensus.words import percent
 
 SETTLED = 0.9  # confidence from which a label is settled
 UNSURE = 0.7  # below which it is unsure
 LITTLE = 0.4  # α below which confidence is owed to the model more than to the labels
+FAR = 0.1  # above accuracy, at which confidence misleads
 HONEST = 0.03  # between confidence and accuracy, below which it can be believed
 BINS = 20
 MOST = 15  # classes with a bar of their own
@@ -65,13 +67,14 @@ class Labels(Section):
         share = facts["settled"] / n
         alpha = facts["alpha"]
         doubtful = facts["gold"] is None and alpha is not None and alpha < LITTLE and share >= 0.5
+        honest = facts["gold"] is None or abs(facts["gold"]["accuracy"]["value"] - facts["gold"]["expected"]) <= HONEST
         result = [
             Finding(
                 f"{facts['settled']:,} of {facts['items']:,} labels ({percent(share)}) are settled at "
                 f"{percent(SETTLED)} "
                 f"confidence or more; {facts['unsure']:,} are unsure.",
                 "Look at the unsure ones first, or ask for more labels on them." if facts["unsure"] else "",
-                "good" if share >= 0.9 and not doubtful else "note",
+                "good" if share >= 0.9 and honest and not doubtful else "note",
             )
         ]
         if doubtful:
@@ -85,7 +88,6 @@ class Labels(Section):
             )
         if (gold := facts["gold"]) is not None:
             accuracy, expected = gold["accuracy"], gold["expected"]
-            honest = abs(accuracy["value"] - expected) <= HONEST
             direction = "too high" if expected > accuracy["value"] else "too low"
             believed = (
                 "as often as the confidence says"
@@ -96,8 +98,8 @@ class Labels(Section):
                 Finding(
                     f"Against gold, {percent(accuracy['value'], 1)} of the labels are right "
                     f"({percent(accuracy['low'], 1)} to {percent(accuracy['high'], 1)}), {believed}.",
-                    "",
-                    "good" if honest else "note",
+                    "" if honest else "Do not take its 90 % for 90 %.",
+                    "good" if honest else "bad" if expected - accuracy["value"] > FAR else "note",
                 )
             )
         return result

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 
 from dissensus._types import IntArray
+from dissensus.comparison import MAJORITY
+from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.choice import Contest
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import BRIEF, Study, percent, plain, spread
+from dissensus.report.study import BRIEF, Study, plain, spread
+from dissensus.words import percent
 
 MOST = 200  # items on which methods disagree, in the table
 
@@ -37,7 +41,8 @@ class Methods(Section):
             "best": found.best,
             "tied": found.tied,
             "verdict": found.verdict(),
-            "majority_will_do": found.verdict().startswith("Majority vote"),
+            "majority_will_do": found.majority_will_do,
+            "by_gold": _by_gold(study, held),
             "hidden": found.hidden,
             "sampled_items": int(chosen.size) if held.sampled else None,
             "items": int(chosen.size),
@@ -59,54 +64,48 @@ class Methods(Section):
         }
 
     def findings(self, facts: Facts) -> list[Finding]:
-        """Whether the method matters."""
+        """Whether the method matters, and whether gold says otherwise."""
         if "failed" in facts:
             return []
-        share = facts["contested"] / max(facts["items"], 1)
+        vote = next((one for one in facts["methods"] if one["method"] == MAJORITY), None)
+        said = f"{facts['best']} predicts hidden labels best"
+        if facts["majority_will_do"]:
+            said = f"{said}, but majority vote is as good" if facts["best"] != MAJORITY else f"{said}: a vote is enough"
+        elif vote is not None:
+            said += ", majority vote clearly worse"
+        share = percent(facts["contested"] / max(facts["items"], 1))
         advice = ""
         if facts["method"] not in facts["tied"] and not facts["majority_will_do"]:
             advice = f"This report uses {facts['method']}; --method {facts['best']} may serve better."
-        return [
-            Finding(
-                f"{facts['verdict']} The methods give different labels to {facts['contested']:,} of "
-                f"{facts['items']:,} items ({percent(share)}).",
-                advice,
-                "note",
+        result = [Finding(f"{said}. The labels of {share} of the items depend on the method.", advice)]
+        if (gold := facts["by_gold"]) is not None:
+            result.append(
+                Finding(
+                    f"By gold, {gold['method']} is right more often than {facts['method']}: by "
+                    f"{100 * gold['ahead']['value']:.1f} points ({100 * gold['ahead']['low']:.1f} to "
+                    f"{100 * gold['ahead']['high']:.1f}).",
+                    f"Try --method {gold['method']}.",
+                )
             )
-        ]
+        return result
 
     def draw(self, facts: Facts) -> list[Block]:
         """Ranking, matrix, the items that depend on it."""
         if "failed" in facts:
             return [Text(f"The methods could not be compared: {facts['failed']}")]
-        blocks: list[Block] = []
-        chosen = (
-            next(one for one in facts["methods"] if one["method"] == facts["method"])
-            if facts["method"] in {one["method"] for one in facts["methods"]}
-            else None
-        )
-        numbers = [
-            Number(facts["best"], "predicts hidden labels best"),
-            Number(
-                percent(facts["contested"] / max(facts["items"], 1)),
-                "of the labels depend on the method",
-                f"{facts['contested']:,} of {facts['items']:,} items",
-            ),
-        ]
-        if chosen is not None:
-            numbers.insert(
-                0,
-                Number(
-                    facts["method"],
-                    "is used in this report",
-                    "as good as the best"
-                    if chosen["tied"]
-                    else f"{chosen['behind']['value']:.3f} nats behind the best",
-                ),
-            )
+        used = next((one for one in facts["methods"] if one["method"] == facts["method"]), None)
+        place = ""
+        if used is not None:
+            place = "as good as the best" if used["tied"] else f"{used['behind']['value']:.3f} nats behind the best"
+        numbers = [Number(facts["method"], "is used in this report", place)]
+        if facts["best"] != facts["method"]:
+            numbers.append(Number(facts["best"], "predicts hidden labels best"))
+        share = percent(facts["contested"] / max(facts["items"], 1))
+        many = f"{facts['contested']:,} of {facts['items']:,} items"
+        blocks: list[Block] = [Numbers([*numbers, Number(share, "of the labels depend on the method", many)])]
         if facts["sampled_items"]:
             blocks.append(Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels."))
-        blocks = [Numbers(numbers), *blocks, _ranking(facts)]
+        blocks.append(_ranking(facts))
         if any(one["accuracy"] for one in facts["methods"]):
             blocks.append(_accuracy(facts))
         blocks.append(_differences(facts))
@@ -120,7 +119,7 @@ class Methods(Section):
             blocks.append(
                 Table(
                     "contested",
-                    "Where the methods disagree",
+                    "Items on which they disagree",
                     "Items whose label depends on the method, the most contested first"
                     + (f"; {len(rows)} of {facts['contested']:,}." if len(rows) < facts["contested"] else "."),
                     [Column("item"), *text, *(Column(name) for name in names)],
@@ -131,6 +130,20 @@ class Methods(Section):
         for name, why in facts["failed_methods"].items():
             blocks.append(Text(f"{name} is left out: {why}"))
         return blocks
+
+
+def _by_gold(study: Study, held: Contest) -> dict[str, Any] | None:
+    """The method that is right most often, where beyond doubt it is so more often than the one that is used."""
+    if study.gold is None or study.method not in held.labels:
+        return None
+    gold = study.gold[held.items]
+    known = gold >= 0
+    right = {name: (labels[known] == gold[known]).astype(float) for name, labels in held.labels.items()}
+    if not known.any():
+        return None
+    best = max(right, key=lambda name: float(right[name].mean()))
+    ahead = paired_bootstrap(right[best], right[study.method], seed=study.seed).mean
+    return {"method": best, "ahead": spread(ahead)} if ahead.low > 0 else None
 
 
 def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[dict[str, Any]]:
@@ -157,11 +170,11 @@ def _ranking(facts: Facts) -> Chart:
             "behind": one["behind"]["value"],
             "low": one["behind"]["low"],
             "high": one["behind"]["high"],
-            "word": "the best, or not to be told apart from it" if one["tied"] else "worse",
+            "word": "best, or level with it" if one["tied"] else "worse",
         }
         for one in facts["methods"]
     ]
-    words = ["the best, or not to be told apart from it", "worse"]
+    words = ["best, or level with it", "worse"]
     base = alt.Chart(charts.data(rows))
     y = alt.Y("method:N", title=None, sort=[row["method"] for row in rows], axis=alt.Axis(labelLimit=200))
     color = alt.Color("word:N", scale=alt.Scale(domain=words), legend=alt.Legend(orient="top", title=None, columns=1))
@@ -210,8 +223,8 @@ def _accuracy(facts: Facts) -> Chart:
         charts.spec(bars + dots, charts.rows_high(len(rows))),
         "And which is right most often",
         "Accuracy on the items with gold, with 95 % intervals over items. Gold did not decide the ranking beside "
-        "it; where intervals "
-        "overlap much, the difference is luck.",
+        "it. All "
+        "are judged on the same items, so that their differences are surer than these intervals look.",
         "Accuracy: " + ", ".join(f"{row['method']} {percent(row['value'], 1)}" for row in rows) + ".",
     )
 

@@ -10,7 +10,8 @@ from dissensus._types import IntArray
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, percent, plain, spread
+from dissensus.report.study import Study, plain, spread
+from dissensus.words import percent
 
 MOST = 15  # classes with a bar of their own
 BINS = 20
@@ -88,6 +89,14 @@ class Overview(Section):
             result.append(
                 Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
             )
+        if facts["repeated_pairs"]:
+            result.append(
+                Finding(
+                    f"{facts['repeated_pairs']:,} labels are second ones by the same annotator of the same item; every "
+                    "one counts.",
+                    "If several answers were allowed, make one table per answer.",
+                )
+            )
         return result
 
     def draw(self, facts: Facts) -> list[Block]:
@@ -140,7 +149,7 @@ class Overview(Section):
                 ),
                 "Labels per annotator",
                 f"Half of the annotators gave {per_annotator['median']:,.0f} labels or fewer; the busiest gave "
-                f"{per_annotator['max']:,}. Little can be said of those on the left.",
+                f"{per_annotator['max']:,}.",
                 f"Histogram of labels per annotator on a logarithmic scale: from {per_annotator['min']:,} to "
                 f"{per_annotator['max']:,}, median {per_annotator['median']:,.0f}.",
             ),

@@ -9,7 +9,8 @@ from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.choice import PASSES
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import BRIEF, Study, percent, plain, spread
+from dissensus.report.study import BRIEF, Study, plain, spread
+from dissensus.words import percent
 
 BEST = 100  # items worth another label, in the table
 ENOUGH = 0.02  # share of the labels that one label each changes, below which more are hardly worth it
@@ -226,7 +227,7 @@ def _gain(facts: Facts) -> Chart:
         .encode(
             x=alt.X(
                 "items:Q",
-                title="share of the items that get another label, the best first",
+                title="items given another label, best first",
                 axis=alt.Axis(format="%", tickCount=5),
             ),
             y=alt.Y("gain:Q", title="share of the gain", axis=alt.Axis(format="%", tickCount=5)),

@@ -1,0 +1,17 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share as per cent; what is not quite none or all does not read so.
+
+    >>> percent(0.1234), percent(0.9966), percent(0.99999, 1), percent(0.0002), percent(0.0)
+    ('12 %', '99.7 %', 'more than 99.9 %', 'less than 0.1 %', '0 %')
+    """
+    text = f"{100 * share:.{digits}f}"
+    if (share > 0 and float(text) == 0) or (share < 1 and float(text) == 100):
+        if digits < 1:
+            return percent(share, 1)
+        return "less than 0.1 %" if share < 0.5 else "more than 99.9 %"
+    return f"{text} %"
