@@ -11,7 +11,9 @@
 | w | weight of a row | (N,), 1 where the table has none |
 | q | posterior | (I, K) |
 
-Tied classes share the outcome: s is the agreement expected of a fair draw, and neither names nor order decide. A
+Tied classes share the outcome: s is the agreement expected of a fair draw, and neither names nor order decide. Rows of
+j are those on items with other annotators, or of known class: alone one agrees with oneself, and where all are equally
+good a single such label would decide every tie (plank_pos: two annotators, and one item with one label). A
 probabilistic row counts in parts, as one row per class.
 """
 
@@ -108,9 +110,18 @@ class SkilledVote:
     def __init__(self, table: Annotations, gold: IntArray | None):
         self.rows: Rows = hard_rows(table)
         self.gold, self.n_classes = gold, table.n_classes
+        first, last = table.item_ptr[:-1], np.maximum(table.item_ptr[1:] - 1, 0)
+        judged = np.zeros(table.n_items, np.bool_)
+        if table.n_annotations:
+            judged = table.annotator[np.minimum(first, table.n_annotations - 1)] != table.annotator[last]
+        if gold is not None:
+            judged |= gold >= 0
+        weight = np.repeat(judged, np.diff(self.rows.item_ptr)).astype(float)
+        if self.rows.weight is not None:
+            weight *= self.rows.weight
         self.total: FloatArray = np.bincount(
-            self.rows.annotator, self.rows.weight, minlength=table.n_annotators
-        ).astype(float)  # (A,) weight of each annotator's labels
+            self.rows.annotator, weight, table.n_annotators
+        )  # (A,) weight of each annotator's labels that can be judged
 
     def hits(self, skill: FloatArray, votes: FloatArray | None = None) -> FloatArray:
         """(A,) weight of each annotator's labels that agree with the vote; `votes` (I, K) gets its sums."""
