@@ -104,24 +104,26 @@ class Wawa(MajorityVote):
         return self._shares(votes)
 
 
+def judged_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
+    """(A,) weight of each annotator's labels on items that others labelled too, or of known class."""
+    judged = np.zeros(table.n_items, np.bool_)
+    some = np.flatnonzero(np.diff(table.item_ptr))
+    judged[some] = table.annotator[table.item_ptr[some]] != table.annotator[table.item_ptr[some + 1] - 1]  # in order
+    if gold is not None:
+        judged |= gold >= 0
+    weight = np.repeat(judged, np.diff(rows.item_ptr)).astype(float)
+    if rows.weight is not None:
+        weight *= rows.weight
+    return np.asarray(np.bincount(rows.annotator, weight, table.n_annotators), np.float64)
+
+
 class SkilledVote:
     """Votes over the rows of one table, again and again with other skills."""
 
     def __init__(self, table: Annotations, gold: IntArray | None):
         self.rows: Rows = hard_rows(table)
         self.gold, self.n_classes = gold, table.n_classes
-        first, last = table.item_ptr[:-1], np.maximum(table.item_ptr[1:] - 1, 0)
-        judged = np.zeros(table.n_items, np.bool_)
-        if table.n_annotations:
-            judged = table.annotator[np.minimum(first, table.n_annotations - 1)] != table.annotator[last]
-        if gold is not None:
-            judged |= gold >= 0
-        weight = np.repeat(judged, np.diff(self.rows.item_ptr)).astype(float)
-        if self.rows.weight is not None:
-            weight *= self.rows.weight
-        self.total: FloatArray = np.bincount(
-            self.rows.annotator, weight, table.n_annotators
-        )  # (A,) weight of each annotator's labels that can be judged
+        self.total = judged_labels(table, self.rows, gold)
 
     def hits(self, skill: FloatArray, votes: FloatArray | None = None) -> FloatArray:
         """(A,) weight of each annotator's labels that agree with the vote; `votes` (I, K) gets its sums."""
