@@ -101,7 +101,7 @@ class DawidSkene(EMAggregator[Confusions]):
     def __init__(
         self,
         *,
-        crowd_labels: float = 1.5,
+        crowd_labels: float = 1.25,
         smoothing: float = 0.15,
         class_count: float = 1.0,
         vote_count: float = 0.5,
