@@ -110,7 +110,7 @@ def test_few_labels_each_do_not_make_one_class_of_all_items():
     for seed in range(8):
         table = simulate(100, 40, 2, redundancy=2, hardness=0.2, seed=seed).annotations
         for (crowd_labels, smoothing, vote_count), shares in smallest.items():
-            model = DawidSkene(crowd_labels=crowd_labels, smoothing=smoothing, vote_count=vote_count)
+            model = DawidSkene(crowd_labels=crowd_labels, smoothing=smoothing, least_labels=0, vote_count=vote_count)
             predicted = model.fit(table).predict()
             shares.append(min((predicted == k).mean() for k in (0, 1)))
     assert np.mean(smallest[0.0, 1.0, 0.0]) < 0.1
@@ -205,7 +205,12 @@ def test_default_prior_holds_up_for_annotators_with_three_labels():
         label = np.where(rng.random(90) < 0.75, truth[item], rng.integers(0, 3, 90))
         table = Annotations.from_arrays(item, annotator, label, classes=3)
         ours.append((DawidSkene().fit(table).predict() == truth).mean())
-        bare.append((DawidSkene(crowd_labels=0, smoothing=1e-6, class_count=1e-6).fit(table).predict() == truth).mean())
+        bare.append(
+            (
+                DawidSkene(crowd_labels=0, smoothing=1e-6, least_labels=0, class_count=1e-6).fit(table).predict()
+                == truth
+            ).mean()
+        )
     assert np.mean(ours) > 0.8
     assert np.mean(ours) > np.mean(bare) + 0.05
 
@@ -226,7 +231,9 @@ def test_gold_that_everybody_denies_is_kept():
     item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(100), np.arange(300), indexing="ij"))
     label = np.where(item == 0, 1, item % 2)
     gold = np.where(np.arange(100) == 0, 0, -1)
-    model = DawidSkene(crowd_labels=0, smoothing=1e-6).fit(Annotations.from_arrays(item, annotator, label), gold=gold)
+    model = DawidSkene(crowd_labels=0, smoothing=1e-6, least_labels=0).fit(
+        Annotations.from_arrays(item, annotator, label), gold=gold
+    )
     np.testing.assert_array_equal(model.posterior_[0], [1, 0])
     assert np.isfinite(model.trace_).all()
     assert np.isfinite(model.confusion_).all()
@@ -299,11 +306,14 @@ def test_pseudo_counts_are_those_of_the_docstring(kind, with_gold):
     expected = np.array(
         [[0.7 * 8 * crowd[c, y] / n + 0.2 * (3 if y == c else 1) for y in range(4)] for c in range(4)]  # 8 = 4 √4
     )
-    model = DawidSkene(crowd_labels=0.7, smoothing=0.2)
+    least = float(np.median(expected.sum(axis=1)))  # some rows are filled up, some are not
+    for c in range(4):  # W = 0.7 √4 = 1.4 for the wrong ones, 1 + 0.7 for the right one: 3.1 in all
+        missing = max(least - expected[c].sum(), 0)
+        expected[c] += [missing * (1.7 if y == c else 1.4 / 3) / 3.1 for y in range(4)]
+    model = DawidSkene(crowd_labels=0.7, smoothing=0.2, least_labels=least)
     for rng in (None, np.random.default_rng(0)):  # whatever the start
         model.start(table, gold, rng)
         np.testing.assert_allclose(model.pseudo_.T, expected, rtol=1e-9)
-    assert (np.abs(expected - expected.T).max() > 0.01) == with_gold  # of the votes alone, pairs count both ways
 
 
 def test_a_crowd_that_leans_one_way_is_expected_to():
@@ -316,8 +326,22 @@ def test_a_crowd_that_leans_one_way_is_expected_to():
         label = np.where((truth[item] == 1) & (rng.random(600) < 0.5), 0, truth[item])
         table = Annotations.from_arrays(item, annotator, label, classes=2)
         for crowd_labels, found in right.items():
-            found.append((DawidSkene(crowd_labels=crowd_labels, smoothing=0.5).fit(table).predict() == truth).mean())
+            found.append(
+                (
+                    DawidSkene(crowd_labels=crowd_labels, smoothing=0.5, least_labels=0).fit(table).predict() == truth
+                ).mean()
+            )
     assert np.mean(right[1.5]) > np.mean(right[0.0]) + 0.01
+
+
+def test_rare_classes_are_not_lost_to_what_the_votes_make_of_them():
+    """One item in thirty is of class 1: most votes for it are mistakes, and say nothing of how it is labelled."""
+    found = {0.0: [], 2.0: []}
+    for seed in range(6):
+        sim = simulate(300, 40, 2, redundancy=3, prior=np.array([0.97, 0.03]), seed=seed)
+        for least, right in found.items():
+            right.append((DawidSkene(least_labels=least).fit(sim.annotations).predict() == sim.truth).mean())
+    assert np.mean(found[2.0]) > np.mean(found[0.0]) + 0.02
 
 
 def test_what_is_expected_of_an_unknown_annotator():
@@ -359,7 +383,8 @@ def test_stopping_early_warns_with_what_to_raise():
 
 @pytest.mark.parametrize(
     ("keyword", "value"),
-    [("smoothing", 0.0), ("smoothing", 1e308), ("crowd_labels", -1), ("class_count", 0), ("max_iter", 0),
+    [("smoothing", 0.0), ("smoothing", 1e308), ("crowd_labels", -1), ("least_labels", -1),
+     ("class_count", 0), ("max_iter", 0),
      ("max_iter", 2.5), ("tol", -1.0), ("tol", float("nan")), ("accelerate", "anderson"), ("restarts", 0),
      ("threads", 0), ("precision", "float16")],
 )  # fmt: skip

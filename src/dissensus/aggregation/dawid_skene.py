@@ -21,7 +21,9 @@ sure of itself. So everyone starts with labels of an ordinary member of this cro
     a[c, l] = `crowd_labels`·K√K · Σ_{rows with y_ij = l} v_i(c) / N + `smoothing`·(1 where l ≠ c, K − 1 where l = c)
 
 The first part has the shape of the crowd's own confusion, were the shares of the votes the truth; the second keeps rare
-mistakes possible and takes everyone to be right half of the time. Both are fixed before EM begins.
+mistakes possible and takes everyone to be right half of the time. Of a rare class the votes know little: a row with
+fewer than `least_labels` is filled up with those of an annotator of whom nothing is known (`expected_pseudo`). All is
+fixed before EM begins.
 
 Where annotators have few labels each, their matrices can explain any labels, and the most probable crowd is one in
 which all items are of one class. So π is held near the shares of the votes, the more the more matrices there are:
@@ -82,6 +84,8 @@ class DawidSkene(EMAggregator[Confusions]):
         its share of them by the votes.
     smoothing : float
         Pseudo-count of every wrong label; the right one has as many as all wrong ones.
+    least_labels : float
+        Pseudo-counts that a row has at least.
     class_count, vote_count : float
         Pseudo-counts of the classes' shares: so many of every class, and so many per annotator shared as the votes are.
     max_iter, tol, accelerate, restarts
@@ -103,6 +107,7 @@ class DawidSkene(EMAggregator[Confusions]):
         *,
         crowd_labels: float = 1.25,
         smoothing: float = 0.15,
+        least_labels: float = 2.0,
         class_count: float = 1.0,
         vote_count: float = 0.5,
         max_iter: int = 500,
@@ -115,6 +120,7 @@ class DawidSkene(EMAggregator[Confusions]):
     ):
         self.crowd_labels = crowd_labels
         self.smoothing = smoothing
+        self.least_labels = least_labels
         self.class_count = class_count
         self.vote_count = vote_count
         self.max_iter = max_iter
@@ -127,7 +133,13 @@ class DawidSkene(EMAggregator[Confusions]):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        keywords = {"crowd_labels": 0, "smoothing": SMALLEST, "class_count": SMALLEST, "vote_count": 0}
+        keywords = {
+            "crowd_labels": 0,
+            "smoothing": SMALLEST,
+            "least_labels": 0,
+            "class_count": SMALLEST,
+            "vote_count": 0,
+        }
         for keyword, least in keywords.items():
             if not least <= getattr(self, keyword) <= LARGEST:
                 raise BadParameter(f"{keyword} must lie from {least:g} to {LARGEST:g}, got {getattr(self, keyword)}.")
@@ -195,7 +207,7 @@ class DawidSkene(EMAggregator[Confusions]):
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Confusions:
         """One M step from the votes."""
         votes = start_counts(table, gold, None)
-        self.pseudo_ = crowd_pseudo(votes[0], self.crowd_labels, self.smoothing)
+        self.pseudo_ = crowd_pseudo(votes[0], self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(table, votes[1], self.class_count, self.vote_count)
         return self._maximise(*(votes if rng is None else start_counts(table, gold, rng)))
 
@@ -275,12 +287,14 @@ def start_counts(
     return soft_counts(table, posterior), posterior.sum(axis=0)
 
 
-def crowd_pseudo(counts: FloatArray, crowd_labels: float, smoothing: float) -> FloatArray:
+def crowd_pseudo(counts: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:
     """(K, K) [given, true] pseudo-counts a; `counts` (A, K, K) are those of the votes."""
     K = counts.shape[1]
     crowd = counts.sum(axis=0)
     crowd *= crowd_labels * K**1.5 / max(crowd.sum(), SMALLEST)
-    return np.asarray(crowd + np.where(np.eye(K, dtype=bool), max((K - 1) * smoothing, SMALLEST), smoothing))
+    crowd += np.where(np.eye(K, dtype=bool), max((K - 1) * smoothing, SMALLEST), smoothing)
+    unknown = expected_pseudo(K)
+    return np.asarray(crowd + unknown / unknown.sum(axis=0) * np.maximum(least_labels - crowd.sum(axis=0), 0))
 
 
 def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
