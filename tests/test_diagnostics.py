@@ -9,8 +9,7 @@ from scipy import stats
 import dissensus as dz
 from aggregation.tables import KINDS, random_table
 from dissensus import Annotations, diagnose, diagnostics
-from dissensus.aggregation import DawidSkene
-from dissensus.aggregation.dawid_skene import hard_rows
+from dissensus.aggregation.dawid_skene import expected_pseudo, hard_rows
 from dissensus.datasets.digits import digits_crowd
 from dissensus.diagnostics import _groups
 from dissensus.exceptions import BadParameter, DataError
@@ -72,7 +71,7 @@ def test_information_and_belief_are_those_of_a_literal_loop(kind):
     literal, found = Literal(table), diagnose(table)
     assert (literal.found[1].size > 0) == (kind == "copies")
     A, K = table.n_annotators, table.n_classes
-    pseudo = DawidSkene().pseudo(K)
+    pseudo = expected_pseudo(K)
     counts, given = np.zeros((A, K, K)), np.zeros((A, K))  # [annotator, true, given]
     for r in range(len(table)):
         a, q = table.annotator[r], literal.others(table.item[r], table.annotator[r])

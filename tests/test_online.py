@@ -33,7 +33,7 @@ def test_an_update_is_the_em_of_a_literal_loop(kind):
     model = DawidSkene().fit(before)
     K, gold = 4, some_gold(new)
     counts, q_before, theta = model.counts_.copy(), model.posterior_.copy(), model.confusion_.copy()
-    class_counts, pseudo = model.class_counts_.copy(), model.pseudo(K)
+    class_counts, pseudo = model.class_counts_.copy(), model.pseudo_.T
     last = q_before
     for _ in range(online.PASSES):
         q = np.maximum(q_before, online.LEAST)

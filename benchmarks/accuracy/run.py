@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks import peers, record
-from scipy.stats import false_discovery_control
+from scipy.stats import false_discovery_control, t
 
 import dissensus as dz
 from dissensus.datasets import load_dataset
@@ -32,7 +32,7 @@ CLIP = 1e-15  # least probability in a log loss, the same for every library
 TIE = 1e-9  # probabilities this close to the largest are tied with it
 FULL = 0  # the level of redundancy that is all there is
 LEVELS = (2, 5, 10, FULL)
-SEEDS, LIMIT = 5, 20.0
+SEEDS, LIMIT = 6, 20.0  # an even number: see `numbering`
 OWN_LIMIT = 60.0  # our own methods are to have all their cells
 BUDGET = 3.0  # seconds for the seeds of one method at one level, after which the rest are left out
 SIGNIFICANT, RESAMPLES = 0.05, 2000
@@ -47,6 +47,7 @@ class Method:
     title: str
     params: dict[str, Any] = field(default_factory=dict)
     levels: tuple[int, ...] = LEVELS
+    counterpart: bool = True  # whether our method of that name is the same method, and compared with it
 
     @property
     def ours(self) -> bool:
@@ -83,7 +84,9 @@ METHODS = [
         glad="GLAD",
         community_bcc="DawidSkeneClust",
     ),
-    *theirs("cleanlab", majority_vote="get_majority_vote_label", crowdlab="CROWDLAB on vote shares"),
+    # ties go to the rarer class, then to the annotators who agree more: more than a vote
+    Method("cleanlab", "majority-vote", "cleanlab get_majority_vote_label", counterpart=False),
+    *theirs("cleanlab", crowdlab="CROWDLAB on vote shares"),
     *theirs("snorkel", majority_vote="MajorityLabelVoter", metal="LabelModel"),
 ]
 METHODS.sort(key=lambda m: (m.method == "crowdlab", m.method))  # stable: ours, then the peers of the same method
@@ -236,8 +239,10 @@ def run_set(
         for level in levels:
             for seed in range(options.seeds):
                 rows = table.subsample(level, seed=seed) if level else table
-                rng = np.random.default_rng(seed)  # nobody may gain by an order: some peers' answers depend on it
-                order, numbers = rng.permutation(rows.n_annotations), rng.permutation(table.n_classes)
+                order = np.random.default_rng(seed).permutation(rows.n_annotations)
+                numbers = numbering(
+                    seed, table.n_classes
+                )  # nobody may gain by an order: some peers' answers depend on it
                 draws.append(Draw.write(Path(folder, f"{level}-{seed}"), rows, order, numbers, level=level, seed=seed))
 
         def run(library: str) -> None:
@@ -290,15 +295,42 @@ def run_set(
     ]
 
 
+def numbering(seed: int, n_classes: int) -> np.ndarray:
+    """(K,) what each class is called; an odd seed has the numbers of the seed before, backwards.
+
+    So who gives a tie to the lowest number gives it to either class equally often.
+    """
+    numbers = np.random.default_rng(seed - seed % 2).permutation(n_classes)
+    return n_classes - 1 - numbers if seed % 2 else numbers
+
+
+def with_draws(differences: np.ndarray) -> float | None:
+    """p-value of the mean of differences (S, n) by seed and item, both of which could have been others.
+
+    Their variances are added, degrees of freedom by Welch and Satterthwaite. None for one seed.
+    """
+    seeds, items = differences.shape
+    if seeds < 2 or items < 2:
+        return None
+    of_items = float(differences.mean(axis=0).var(ddof=1) / items)
+    of_seeds = float(differences.mean(axis=1).var(ddof=1) / seeds)
+    both = of_items + of_seeds
+    if both == 0:
+        return 1.0
+    freedom = both**2 / (of_items**2 / (items - 1) + of_seeds**2 / (seeds - 1))
+    return float(2 * t.sf(abs(differences.mean()) / math.sqrt(both), freedom))
+
+
 def tests(level: int, gold: str, cells: dict[tuple[int, str], Cell]) -> Iterator[dict[str, Any]]:
     """Ours against each peer's same method and against our majority vote, on the same seeds and items.
 
-    What an item is worth is averaged over the seeds that both have done; items are what is drawn again.
+    What an item is worth is averaged over the seeds that both have done; items are what is drawn again. `p_draws` has
+    the seeds drawn again as well.
     """
     for ours in METHODS:
         if not ours.ours or level not in ours.levels:
             continue
-        rivals = [m for m in METHODS if m.method == ours.method and not m.ours and level in m.levels]
+        rivals = [m for m in METHODS if m.method == ours.method and not m.ours and m.counterpart and level in m.levels]
         rivals += [m for m in METHODS if m.ours and m.method == "majority-vote" and m != ours]
         for rival in rivals:
             first, second = (cells[level, method.title].scores for method in (ours, rival))
@@ -318,6 +350,7 @@ def tests(level: int, gold: str, cells: dict[tuple[int, str], Cell]) -> Iterator
                     "low": found.mean.low,
                     "high": found.mean.high,
                     "p": found.p_value,
+                    "p_draws": with_draws(np.subtract(*(np.stack(values) for values in sides))),
                     "seeds": len(seeds),
                 }
 
@@ -440,13 +473,21 @@ def verdict(rows: list[dict[str, Any]]) -> str:
         if not found:
             continue
         corrected = false_discovery_control([test["p"] for _, _, test in found])
+        left = [
+            test for (_, _, test), q in zip(found, corrected, strict=True) if test["difference"] < 0 and q < SIGNIFICANT
+        ]
+        drawn = [test for test in left if test.get("p_draws") is not None]
+        certain = sum(test["p_draws"] < SIGNIFICANT for test in drawn)
         significant = [test for _, _, test in found if test["p"] < SIGNIFICANT]
         above = sum(test["difference"] > 0 for test in significant)
         below = len(significant) - above
         text.append(
             f"{figure.title}: of {len(found)} comparisons with the same method of a peer, ours is significantly better "
             f"in {above} and worse in {below} (p < {SIGNIFICANT:g}); were there no difference at all, about "
-            f"{len(found) * SIGNIFICANT / 2:.0f} of either kind would be expected."
+            f"{len(found) * SIGNIFICANT / 2:.0f} of either kind would be expected. Corrected for the number of tests "
+            f"(Benjamini & Hochberg), {len(left)} of those where ours is worse remain; "
+            f"{len(left) - len(drawn)} of them rest on one draw, and of the others {certain} are "
+            "significant if draws, numberings and seeds could have been others too."
         )
         body = [
             [
@@ -458,13 +499,22 @@ def verdict(rows: list[dict[str, Any]]) -> str:
                 f"{test['low']:.4f} … {test['high']:.4f}",
                 f"{test['p']:.4f}",
                 f"{q:.3f}",
+                "–" if test.get("p_draws") is None else f"{test['p_draws']:.4f}",
+                str(test["seeds"]),
             ]
             for (title, level, test), q in zip(found, corrected, strict=True)
             if test["difference"] < 0 and test["p"] < SIGNIFICANT
         ]
         head = ["Set", "redundancy", "ours", "below", f"difference in {figure.tested.replace('_', ' ')}"]
         if body:
-            text.append(record.table([*head, "95% interval", "p", "p, corrected for the number of tests"], body, 4))
+            head += [
+                "95% interval",
+                "p",
+                "p, corrected for the number of tests",
+                "p, draws could be others too",
+                "seeds",
+            ]
+            text.append(record.table(head, body, 4))
     return "\n\n".join(text)
 
 

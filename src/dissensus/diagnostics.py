@@ -33,7 +33,7 @@ import numpy as np
 
 from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names
-from dissensus.aggregation.dawid_skene import SMALLEST, DawidSkene, Rows, hard_rows
+from dissensus.aggregation.dawid_skene import SMALLEST, DawidSkene, Rows, expected_pseudo, hard_rows
 from dissensus.annotations import Annotations
 from dissensus.engines.local import Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter, DataError
@@ -142,7 +142,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     pairs = _Pairs(rows, A, threads)
     friends = _friends(*pairs.sums(K), A, K)
     model, votes = _fit(table, rows, friends, threads)
-    pseudo = DawidSkene().pseudo(K)
+    pseudo = expected_pseudo(K)
     confusion = np.maximum(model.confusion_, SMALLEST)  # (A, K, K) [annotator, true, given]
     log_prior = np.log(np.maximum(model.prior_, SMALLEST))
     logs = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))  # [annotator, given, true]

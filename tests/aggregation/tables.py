@@ -40,6 +40,12 @@ def some_gold(table: Annotations) -> np.ndarray:
     return np.where(np.arange(table.n_items) % 3 == 0, 2, -1).astype(np.int32)
 
 
+def judged(table: Annotations, row: int, gold=None) -> bool:
+    """Whether a row can agree with anybody: with another annotator of its item, or with a known class."""
+    i = table.item[row]
+    return bool(len(set(table.annotator[table.item == i].tolist())) > 1 or (gold is not None and gold[i] >= 0))
+
+
 def shares_of(table: Annotations, row: int) -> np.ndarray:
     """(K,) what a row says, times its weight."""
     shares = np.eye(table.n_classes)[table.label[row]] if table.proba is None else table.proba[row]

@@ -8,7 +8,7 @@ import pytest
 
 from aggregation.tables import KINDS, random_table
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Sweep, hard_rows
+from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Sweep, expected_pseudo, hard_rows
 from dissensus.em import climb, e_step
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, ConvergenceWarning
@@ -59,8 +59,7 @@ def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
     params = random_params(2, table)
     gold = np.where(np.arange(table.n_items) % 3 == 0, 2, -1).astype(np.int32) if with_gold else None
     posterior, counts, evidence = literal_pass(table, params, gold)
-    model = DawidSkene()
-    pseudo = model.pseudo(table.n_classes)
+    pseudo = np.random.default_rng(3).gamma(1.0, size=(4, 4))  # [given, true], not symmetric
     out = np.full_like(posterior, np.nan)
     with Threads(threads) as pool:
         sweep = Sweep(hard_rows(table), table.n_annotators, table.n_classes, pool, "float64", gold)
@@ -83,7 +82,7 @@ def test_readable_form_equals_the_literal_loops(kind):
     readable, objective = e_step(model, table, params)
     np.testing.assert_allclose(readable, posterior, atol=1e-12)
     np.testing.assert_allclose(objective, evidence + model.log_penalty(params), rtol=1e-12)
-    expected = counts + model.pseudo(4)
+    expected = counts + model.pseudo_
     np.testing.assert_allclose(model.m_step(table, posterior).confusion, expected / expected.sum(axis=1, keepdims=True))
 
 
@@ -107,14 +106,16 @@ def test_start_is_an_m_step_from_the_shares_of_the_votes(kind, with_gold):
 
 def test_few_labels_each_do_not_make_one_class_of_all_items():
     """Two labels of every item, five of every annotator: matrices alone could explain anything."""
-    smallest = {0.0: [], 0.5: []}
+    smallest = {(0.0, 1.0, 0.0): [], (0.0, 1.0, 0.5): [], (1.5, 0.15, 0.0): []}
     for seed in range(8):
         table = simulate(100, 40, 2, redundancy=2, hardness=0.2, seed=seed).annotations
-        for vote_count, shares in smallest.items():
-            predicted = DawidSkene(vote_count=vote_count).fit(table).predict()
+        for (crowd_labels, smoothing, vote_count), shares in smallest.items():
+            model = DawidSkene(crowd_labels=crowd_labels, smoothing=smoothing, least_labels=0, vote_count=vote_count)
+            predicted = model.fit(table).predict()
             shares.append(min((predicted == k).mean() for k in (0, 1)))
-    assert np.mean(smallest[0.0]) < 0.15
-    assert np.mean(smallest[0.5]) > 0.25
+    assert np.mean(smallest[0.0, 1.0, 0.0]) < 0.1
+    assert np.mean(smallest[0.0, 1.0, 0.5]) > 0.2  # either remedy does
+    assert np.mean(smallest[1.5, 0.15, 0.0]) > 0.3
 
 
 @pytest.mark.parametrize("n_classes", [2, 33, 200])  # compiled for their length, and beyond
@@ -204,7 +205,12 @@ def test_default_prior_holds_up_for_annotators_with_three_labels():
         label = np.where(rng.random(90) < 0.75, truth[item], rng.integers(0, 3, 90))
         table = Annotations.from_arrays(item, annotator, label, classes=3)
         ours.append((DawidSkene().fit(table).predict() == truth).mean())
-        bare.append((DawidSkene(smoothing=1e-6, margin=0, class_count=1e-6).fit(table).predict() == truth).mean())
+        bare.append(
+            (
+                DawidSkene(crowd_labels=0, smoothing=1e-6, least_labels=0, class_count=1e-6).fit(table).predict()
+                == truth
+            ).mean()
+        )
     assert np.mean(ours) > 0.8
     assert np.mean(ours) > np.mean(bare) + 0.05
 
@@ -225,7 +231,9 @@ def test_gold_that_everybody_denies_is_kept():
     item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(100), np.arange(300), indexing="ij"))
     label = np.where(item == 0, 1, item % 2)
     gold = np.where(np.arange(100) == 0, 0, -1)
-    model = DawidSkene(smoothing=1e-6, margin=0).fit(Annotations.from_arrays(item, annotator, label), gold=gold)
+    model = DawidSkene(crowd_labels=0, smoothing=1e-6, least_labels=0).fit(
+        Annotations.from_arrays(item, annotator, label), gold=gold
+    )
     np.testing.assert_array_equal(model.posterior_[0], [1, 0])
     assert np.isfinite(model.trace_).all()
     assert np.isfinite(model.confusion_).all()
@@ -245,7 +253,7 @@ def test_unseen_annotator_gets_population_confusion_and_empty_item_the_prior():
 def test_population_confusion_is_the_pooled_counts_per_true_class():
     table = simulate(300, 9, 3, kinds={"ordinary": 1, "constant-spammer": 1}, prior=[0.7, 0.2, 0.1], seed=4).annotations
     model = DawidSkene().fit(table)
-    counts = model.pseudo(3).T.copy()
+    counts = model.pseudo_.T.copy()
     for row in range(len(table)):
         counts[:, table.label[row]] += model.posterior_[table.item[row]]
     np.testing.assert_allclose(model.population_confusion_, counts / counts.sum(axis=1, keepdims=True), atol=1e-9)
@@ -281,9 +289,64 @@ def test_random_start_keeps_gold():
     np.testing.assert_allclose(start.prior, prior / prior.sum())
 
 
-def test_pseudo_counts_are_those_of_the_docstring():
+@pytest.mark.parametrize("with_gold", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pseudo_counts_are_those_of_the_docstring(kind, with_gold):
+    table = random_table(7, **KINDS[kind])
+    gold = np.where(np.arange(table.n_items) % 3 == 0, 2, -1).astype(np.int32) if with_gold else None
+    v = table.soft_labels()
+    if gold is not None:
+        v[gold >= 0] = np.eye(4)[2]
+    crowd, n = np.zeros((4, 4)), 0.0
+    for row in range(len(table)):
+        weight = 1.0 if table.weight is None else table.weight[row]
+        says = np.eye(4)[table.label[row]] if table.proba is None else table.proba[row]
+        crowd += weight * np.outer(v[table.item[row]], says)  # [true, given]
+        n += weight
+    expected = np.array(
+        [[0.7 * 8 * crowd[c, y] / n + 0.2 * (3 if y == c else 1) for y in range(4)] for c in range(4)]  # 8 = 4 √4
+    )
+    least = float(np.median(expected.sum(axis=1)))  # some rows are filled up, some are not
+    for c in range(4):  # W = 0.7 √4 = 1.4 for the wrong ones, 1 + 0.7 for the right one: 3.1 in all
+        missing = max(least - expected[c].sum(), 0)
+        expected[c] += [missing * (1.7 if y == c else 1.4 / 3) / 3.1 for y in range(4)]
+    model = DawidSkene(crowd_labels=0.7, smoothing=0.2, least_labels=least)
+    for rng in (None, np.random.default_rng(0)):  # whatever the start
+        model.start(table, gold, rng)
+        np.testing.assert_allclose(model.pseudo_.T, expected, rtol=1e-9)
+
+
+def test_a_crowd_that_leans_one_way_is_expected_to():
+    """All annotators miss half of class 1 and never mistake class 0, with few labels each."""
+    rng = np.random.default_rng(0)
+    right = {0.0: [], 1.5: []}
+    for _ in range(10):
+        truth = rng.integers(0, 2, 200)
+        item, annotator = np.repeat(np.arange(200), 3), rng.permutation(np.arange(600) % 100)
+        label = np.where((truth[item] == 1) & (rng.random(600) < 0.5), 0, truth[item])
+        table = Annotations.from_arrays(item, annotator, label, classes=2)
+        for crowd_labels, found in right.items():
+            found.append(
+                (
+                    DawidSkene(crowd_labels=crowd_labels, smoothing=0.5, least_labels=0).fit(table).predict() == truth
+                ).mean()
+            )
+    assert np.mean(right[1.5]) > np.mean(right[0.0]) + 0.01
+
+
+def test_rare_classes_are_not_lost_to_what_the_votes_make_of_them():
+    """One item in thirty is of class 1: most votes for it are mistakes, and say nothing of how it is labelled."""
+    found = {0.0: [], 2.0: []}
+    for seed in range(6):
+        sim = simulate(300, 40, 2, redundancy=3, prior=np.array([0.97, 0.03]), seed=seed)
+        for least, right in found.items():
+            right.append((DawidSkene(least_labels=least).fit(sim.annotations).predict() == sim.truth).mean())
+    assert np.mean(found[2.0]) > np.mean(found[0.0]) + 0.02
+
+
+def test_what_is_expected_of_an_unknown_annotator():
     expected = np.where(np.eye(4) > 0, 2 + 1.2 / 2, 1.2 / 3)  # W = 0.6 √4
-    np.testing.assert_allclose(DawidSkene(smoothing=0.6, margin=2).pseudo(4), expected)
+    np.testing.assert_allclose(expected_pseudo(4, smoothing=0.6, margin=2), expected)
 
 
 def test_single_precision_is_not_used_where_it_cannot_count(monkeypatch):
@@ -320,9 +383,10 @@ def test_stopping_early_warns_with_what_to_raise():
 
 @pytest.mark.parametrize(
     ("keyword", "value"),
-    [("smoothing", 0.0), ("smoothing", 1e308), ("margin", -1), ("class_count", 0), ("max_iter", 0), ("max_iter", 2.5),
-     ("tol", -1.0), ("tol", float("nan")), ("accelerate", "anderson"), ("restarts", 0), ("threads", 0),
-     ("precision", "float16")],
+    [("smoothing", 0.0), ("smoothing", 1e308), ("crowd_labels", -1), ("least_labels", -1),
+     ("class_count", 0), ("max_iter", 0),
+     ("max_iter", 2.5), ("tol", -1.0), ("tol", float("nan")), ("accelerate", "anderson"), ("restarts", 0),
+     ("threads", 0), ("precision", "float16")],
 )  # fmt: skip
 def test_a_bad_keyword_is_named_with_its_value(keyword, value):
     table = simulate(30, 4, 2, redundancy=3, seed=4).annotations

@@ -154,13 +154,13 @@ def test_an_annotator_with_few_labels_is_near_the_crowd_and_one_with_many_is_its
     assert wrong[many].mean() < 0.03
 
 
-def test_better_than_dawid_skene_where_annotators_have_few_labels():
+def test_better_than_dawid_skene_where_annotators_have_few_labels_of_uneven_classes():
     scores = {DawidSkene: [], HierarchicalDawidSkene: []}
     for seed in range(6):
-        sim = simulate(300, 80, 4, redundancy=3, kinds={"ordinary": 0.7, "expert": 0.3}, seed=seed)  # 11 labels each
+        sim = simulate(300, 60, 3, redundancy=3, prior=[0.8, 0.15, 0.05], seed=seed)  # 15 labels each
         for method, found in scores.items():
             found.append((method().fit(sim.annotations).predict() == sim.truth).mean())
-    assert np.mean(scores[HierarchicalDawidSkene]) > np.mean(scores[DawidSkene])
+    assert np.mean(scores[HierarchicalDawidSkene]) > np.mean(scores[DawidSkene]) + 0.01
 
 
 @pytest.mark.parametrize("keyword", ["known", "class_count"])

@@ -1,5 +1,6 @@
 """KOS: messages against literal sums that leave one out, the paper's labels, and probabilities that hold."""
 
+import math
 import warnings
 
 import numpy as np
@@ -63,7 +64,8 @@ def literal_passes(table: Annotations, gold, share: bool, labels: float, passes:
     kappa = np.sqrt(max((sum(p * q for p, q in pairs) + 2 / 9) / (sum(abs(p * q) for p, q in pairs) + 2), 0.01**2))
     y, crowd = dict.fromkeys(a, kappa if share else 1.0), kappa
     for _ in range(passes):
-        x = {(i, j): sum(a[e] * y[e] for e in a if e[0] == i and e[1] != j) for i, j in a}
+        says = {e: math.atanh(min(max(y[e], -0.99), 0.99)) if share else y[e] for e in a}
+        x = {(i, j): sum(a[e] * says[e] for e in a if e[0] == i and e[1] != j) for i, j in a}
         margin = sum(abs(a[e] * x[e]) for e in a) / sum(map(abs, a.values()))
         sure = 1 if share else 2 * margin  # of items of known class
 
@@ -79,7 +81,7 @@ def literal_passes(table: Annotations, gold, share: bool, labels: float, passes:
             norm = size.sum() / (size @ np.abs(weight)) * (-1 if gold is None and size @ weight < 0 else 1)
             weight, y = weight * norm, {e: y[e] * norm for e in y}
             crowd = max(size @ weight / size.sum(), 0.01)
-    return a, x, weight, kappa, crowd
+    return a, x, np.arctanh(np.clip(weight, -0.99, 0.99)) if share else weight, kappa, crowd
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -192,6 +194,17 @@ def test_rows_of_the_same_pair_count_as_one_of_their_sum():
     np.testing.assert_allclose(KOS().fit(table).posterior_, KOS().fit(merged).posterior_, atol=1e-9)
 
 
+def test_a_nearly_perfect_label_outweighs_two_middling_ones():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 2000)
+    item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(2000), np.arange(5), indexing="ij"))
+    right = rng.random(item.size) < np.array([0.98, 0.98, 0.98, 0.75, 0.75])[annotator]
+    model = KOS().fit(Annotations.from_arrays(item, annotator, np.where(right, truth[item], 1 - truth[item])))
+    assert model.weight_[:3].min() > 1.5 * model.weight_[3:].max()
+    both = Annotations.from_arrays([1, 1, 1], [0, 3, 4], [0, 1, 1], classes=2)
+    assert model.predict(both)[0] == 0
+
+
 def test_an_even_vote_of_equals_is_a_tie():
     item, annotator = np.divmod(np.arange(40), 4)
     label = np.where(item < 9, item % 2, annotator % 2)  # all alike, but for the last item
@@ -260,7 +273,7 @@ def test_no_overlap_is_left_to_the_votes(messages):
     table = Annotations.from_arrays([1, 2, 3, 3], [1, 2, 3, 3], [0, 1, 1, 1])
     model = KOS(messages=messages).fit(table)
     np.testing.assert_array_equal(model.predict(), [0, 1, 1])
-    crowd = 1 / 3 if messages == "share" else 1
+    crowd = np.arctanh(1 / 3) if messages == "share" else 1  # a newcomer is right two times in three
     np.testing.assert_allclose(model.posterior_[1:, 1], 1 / (1 + np.exp(-2 * crowd * np.array([1, 2]))))
     assert model.converged_
 

@@ -7,7 +7,7 @@ from scipy.special import log_softmax, softmax
 
 from aggregation.tables import KINDS, random_table, shares_of, some_gold, with_extremes
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import DawidSkene, hard_rows
+from dissensus.aggregation.dawid_skene import expected_pseudo, hard_rows
 from dissensus.aggregation.mmce import MMCE, Effects, Sweep, expected_effect
 from dissensus.em import e_step
 from dissensus.engines.local import Threads
@@ -177,7 +177,7 @@ def test_sigma_of_an_m_step_is_where_the_bound_is_highest():
 def test_penalty_is_the_least_over_what_annotators_have_in_common(centre):
     params = random_params(1, random_table(1))
     model = MMCE(gamma=0.3, centre=centre, known=3.0)
-    sigma, expected = params.effect, np.log(DawidSkene().pseudo(4))
+    sigma, expected = params.effect, np.log(expected_pseudo(4))
     expected -= expected.mean(axis=1, keepdims=True)
 
     def penalty(middle):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, random_table, shares_of, sheet_table, some_gold, with_extremes
+from aggregation.tables import KINDS, judged, random_table, shares_of, sheet_table, some_gold, with_extremes
 from dissensus import Annotations, methods
 from dissensus.aggregation import Wawa
 from dissensus.aggregation.wawa import SkilledVote
@@ -24,7 +24,8 @@ def literal_vote(table: Annotations, skill: np.ndarray, gold=None):
         outcome = np.isclose(sums[i], sums[i].max(), rtol=1e-9, atol=0).astype(float)
         if gold is not None and gold[i] >= 0:
             outcome = np.eye(K)[gold[i]]
-        hits[table.annotator[row]] += shares_of(table, row) @ outcome / outcome.sum()
+        if judged(table, row, gold):
+            hits[table.annotator[row]] += shares_of(table, row) @ outcome / outcome.sum()
     return sums, hits
 
 
@@ -47,9 +48,9 @@ def test_results_equal_the_equations(kind, with_gold):
     table = random_table(3, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     model = Wawa().fit(table, gold=gold)
-    total = np.array(
-        [sum(shares_of(table, row).sum() for row in np.flatnonzero(table.annotator == a)) for a in range(7)]
-    )
+    total = np.zeros(7)
+    for row in range(len(table)):
+        total[table.annotator[row]] += judged(table, row, gold) * shares_of(table, row).sum()
     skill = literal_vote(table, np.ones(7), gold)[1] / total
     sums, hits = literal_vote(table, skill, gold)
     prior = sums.sum(axis=0) / sums.sum()
@@ -76,10 +77,22 @@ def test_tied_classes_share_the_agreement():
     np.testing.assert_allclose(Wawa().fit(table).skill_, [(0.5 + 1) / 2, (0.5 + 0) / 2, 1])
 
 
+def test_a_label_alone_on_its_item_agrees_with_nobody():
+    # 1 and 2 agree on half of what they share; 1 has three more items to itself, 3 has nothing else
+    item, annotator = [1, 1, 2, 2, 3, 4, 5, 6], [1, 2, 1, 2, 1, 1, 1, 3]
+    table = Annotations.from_arrays(item, annotator, ["a", "a", "a", "b", "a", "b", "a", "b"])
+    model = Wawa().fit(table)
+    np.testing.assert_allclose(model.skill_, [0.75, 0.75, 0.75])
+    np.testing.assert_allclose(model.posterior_[1], [0.5, 0.5])
+    np.testing.assert_allclose(model.posterior_[5], [0, 1])
+    known = Wawa().fit(table, gold=np.array([-1, -1, -1, -1, -1, 1]))
+    np.testing.assert_allclose(known.skill_, [0.75, 0.75, 1])
+
+
 def test_where_nobody_has_skill_all_count_the_same():
     # annotators 1 and 2 say "b" about items that are known to be "a"
     table = Annotations.from_arrays([1, 1, 2, 3], [1, 2, 2, 3], ["b", "b", "b", "a"])
-    model = Wawa().fit(table, gold=np.array([0, 0, -1]))
+    model = Wawa().fit(table, gold=np.array([0, 0, 0]))
     np.testing.assert_allclose(model.skill_, [0, 0, 1])
     new = Annotations.from_arrays([7, 7, 7, 8, 8], [1, 2, 2, 1, 3], ["a", "b", "b", "b", "a"])
     np.testing.assert_allclose(model.predict_proba(new), [[1 / 3, 2 / 3], [1, 0]])

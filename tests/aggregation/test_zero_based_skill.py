@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, random_table, shares_of, sheet_table, some_gold, with_extremes
+from aggregation.tables import KINDS, judged, random_table, shares_of, sheet_table, some_gold, with_extremes
 from dissensus import methods
 from dissensus.aggregation import Wawa, ZeroBasedSkill
 from dissensus.exceptions import BadParameter, ConvergenceWarning
@@ -17,7 +17,7 @@ def literal_skills(table, steps, rate, decay, every, gold=None):
     A, K = table.n_annotators, table.n_classes
     n = np.zeros(A)
     for row in range(len(table)):
-        n[table.annotator[row]] += shares_of(table, row).sum()
+        n[table.annotator[row]] += judged(table, row, gold) * shares_of(table, row).sum()
     skill, trace = np.full(A, 1 / K), []
     for step in range(1, steps + 1):
         sums, hits = np.zeros((table.n_items, K)), np.zeros(A)
@@ -28,7 +28,8 @@ def literal_skills(table, steps, rate, decay, every, gold=None):
             outcome = np.isclose(sums[i], sums[i].max(), rtol=1e-9, atol=0).astype(float)
             if gold is not None and gold[i] >= 0:
                 outcome = np.eye(K)[gold[i]]
-            hits[table.annotator[row]] += shares_of(table, row) @ outcome / outcome.sum()
+            if judged(table, row, gold):
+                hits[table.annotator[row]] += shares_of(table, row) @ outcome / outcome.sum()
         trace.append(sum(n[a] * (skill[a] * hits[a] / n[a] - skill[a] ** 2 / 2) for a in range(A)))
         if step % every == 0:
             rate *= decay
@@ -76,9 +77,10 @@ def test_trace_never_falls_and_ends_at_what_is_returned(seed, learning_rate):
     np.add.at(votes, (table.item, table.label), model.skill_[table.annotator])
     outcome = np.isclose(votes, votes.max(axis=1, keepdims=True), rtol=1e-9, atol=0)
     shared = outcome / outcome.sum(axis=1, keepdims=True)
-    agreement = np.bincount(table.annotator, shared[table.item, table.label]) / model.n_annotations_
+    counted = np.array([judged(table, row) for row in range(len(table))])
+    agreement = np.bincount(table.annotator, shared[table.item, table.label] * counted) / model.total_
     assert np.abs(agreement - model.skill_).max() < 2e-5  # skills are the agreement with the vote they make
-    expected = (model.n_annotations_ * (model.skill_ * agreement - model.skill_**2 / 2)).sum()
+    expected = (model.total_ * (model.skill_ * agreement - model.skill_**2 / 2)).sum()
     np.testing.assert_allclose(model.trace_[-1], expected)
 
 
@@ -94,7 +96,7 @@ def test_annotator_without_labels_gets_the_average_skill():
     table = random_table(5, n_annotators=7)
     wider = type(table).from_arrays(table.item, table.annotator, table.label, classes=4, annotators=np.arange(9))
     model = ZeroBasedSkill(learning_rate=0.3, max_iter=1000, decay=1.0).fit(wider)
-    average = (model.skill_ * model.n_annotations_).sum() / model.n_annotations_.sum()
+    average = (model.skill_ * model.total_).sum() / model.total_.sum()
     np.testing.assert_allclose(model.skill_[7:], average)
     np.testing.assert_allclose(model.population_skill_, average)
 

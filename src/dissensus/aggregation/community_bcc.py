@@ -11,7 +11,7 @@ E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),   E log Θ_j[c, l
 M step  n_j[c, l] = Σ_{i: y_ij = l} q_i(c)      γ_jm = α_m + n_j      π_c ∝ b_c + Σ_i q_i(c)
         ρ_jm ∝ h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :])      h_m ∝ κ + Σ_j ρ_jm      B(γ) = Π_l Γ(γ_l) / Γ(Σ_l γ_l)
         ψ(α_m[c, l]) = ψ(Σ_l α_m[c, l]) + mean of E log Θ_j[c, l] under γ_jm, annotators weighing ρ_jm
-        (fixed point, Minka 2000, with n0/M more annotators like those that `dawid-skene` expects), then `quotients`
+        (fixed point, Minka 2000, with n0/M more annotators like `expected_pseudo`), then `quotients`
 bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij])
         + Σ_j (log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :]) − n_j · E log Θ_j)
         + log p(π) + log p(h) + Σ_m log p(α_m)
@@ -125,7 +125,7 @@ class CommunityBCC(EMAggregator[Communities]):
     communities : int, optional
         How many; None: as many as the annotators' matrices speak for, at most 8.
     known : float
-        Weight, in annotators, of what `dawid-skene` expects beside what the communities show, the same part for each.
+        Weight, in annotators, of an unknown one beside what the communities show, the same part for each.
     community_count, class_count, vote_count : float
         Pseudo-count of every community in h; those of the classes' shares, as in `dawid-skene`.
     max_iter, tol, accelerate
@@ -291,7 +291,7 @@ class CommunityBCC(EMAggregator[Communities]):
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Communities:
         """The votes as q, and communities by `_sorted`."""
         counts, prior_counts = start_counts(table, gold, None)
-        self.class_pseudo_ = class_pseudo(table, gold, self.class_count, self.vote_count)
+        self.class_pseudo_ = class_pseudo(table, prior_counts, self.class_count, self.vote_count)
         prior = prior_counts + self.class_pseudo_
         return self._sorted(prior / prior.sum(), counts, rng)
 

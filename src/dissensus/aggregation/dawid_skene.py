@@ -12,16 +12,22 @@ M step (Eqs. 2.3 and 2.4, ibid., with pseudo-counts):
 | q | posterior | (I, K) |
 | π | prior | (K,) |
 | Θ | confusion | (A, K, K) [annotator, given, true] inside, for contiguous reads; `confusion_` has [a, true, given] |
-| a | pseudo | (K, K) |
+| a | pseudo | (K, K) [given, true] inside |
+| v | the shares of the votes | (I, K) |
 
 Without pseudo-counts an annotator with three labels is trusted as one with three hundred, and the posterior is far too
-sure of itself. Here the wrong labels of a row share W = `smoothing`·√K pseudo-counts and the right one gets
-`margin` + W/2: an unknown annotator is thought to be right about half of the time (60 % with 2 classes, 40 % with 100).
-A flat prior would call it a guesser, and on rare classes it would stay one.
+sure of itself. So everyone starts with labels of an ordinary member of this crowd, and a few of every kind:
+
+    a[c, l] = `crowd_labels`·K√K · Σ_{rows with y_ij = l} v_i(c) / N + `smoothing`·(1 where l ≠ c, K − 1 where l = c)
+
+The first part has the shape of the crowd's own confusion, were the shares of the votes the truth; the second keeps rare
+mistakes possible and takes everyone to be right half of the time. Of a rare class the votes know little: a row with
+fewer than `least_labels` is filled up with those of an annotator of whom nothing is known (`expected_pseudo`). All is
+fixed before EM begins.
 
 Where annotators have few labels each, their matrices can explain any labels, and the most probable crowd is one in
-which all items are of one class. So π is held near the shares v of the votes, the more the more matrices there are:
-b_c = `class_count` + `vote_count`·A·v_c. With two labels per item, bluebirds goes from 55.6 % to 60 % right.
+which all items are of one class. So π is held near the shares of the votes, the more the more matrices there are:
+b_c = `class_count` + `vote_count`·A·mean_i v_i(c).
 """
 
 from __future__ import annotations
@@ -73,9 +79,13 @@ class DawidSkene(EMAggregator[Confusions]):
 
     Parameters
     ----------
-    smoothing, margin : float
-        Pseudo-counts of each row of a confusion matrix: W = smoothing·√K shared by the wrong labels, margin + W/2 for
-        the right one.
+    crowd_labels : float
+        Labels as the crowd gives them that every annotator starts with, √K times so many for every class; a class has
+        its share of them by the votes.
+    smoothing : float
+        Pseudo-count of every wrong label; the right one has as many as all wrong ones.
+    least_labels : float
+        Pseudo-counts that a row has at least.
     class_count, vote_count : float
         Pseudo-counts of the classes' shares: so many of every class, and so many per annotator shared as the votes are.
     max_iter, tol, accelerate, restarts
@@ -89,13 +99,15 @@ class DawidSkene(EMAggregator[Confusions]):
     seed : int or None
     """
 
+    pseudo_: FloatArray  # (K, K) [given, true] a
     class_pseudo_: FloatArray  # (K,) b
 
     def __init__(
         self,
         *,
-        smoothing: float = 0.7,
-        margin: float = 1.0,
+        crowd_labels: float = 1.25,
+        smoothing: float = 0.15,
+        least_labels: float = 2.0,
         class_count: float = 1.0,
         vote_count: float = 0.5,
         max_iter: int = 500,
@@ -106,8 +118,9 @@ class DawidSkene(EMAggregator[Confusions]):
         precision: Literal["float64", "float32"] = "float64",
         seed: int | None = 0,
     ):
+        self.crowd_labels = crowd_labels
         self.smoothing = smoothing
-        self.margin = margin
+        self.least_labels = least_labels
         self.class_count = class_count
         self.vote_count = vote_count
         self.max_iter = max_iter
@@ -120,38 +133,38 @@ class DawidSkene(EMAggregator[Confusions]):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for keyword, least in (("smoothing", SMALLEST), ("margin", 0), ("class_count", SMALLEST), ("vote_count", 0)):
+        keywords = {
+            "crowd_labels": 0,
+            "smoothing": SMALLEST,
+            "least_labels": 0,
+            "class_count": SMALLEST,
+            "vote_count": 0,
+        }
+        for keyword, least in keywords.items():
             if not least <= getattr(self, keyword) <= LARGEST:
                 raise BadParameter(f"{keyword} must lie from {least:g} to {LARGEST:g}, got {getattr(self, keyword)}.")
         if self.precision not in ("float64", "float32"):
             raise BadParameter(f"precision must be 'float64' or 'float32', got {self.precision!r}.")
-
-    def pseudo(self, n_classes: int) -> FloatArray:
-        """(K, K) pseudo-counts a; symmetric, so [given, true] and [true, given] alike."""
-        wrong = self.smoothing * np.sqrt(n_classes)
-        each = max(wrong / max(n_classes - 1, 1), SMALLEST)
-        return np.asarray(np.where(np.eye(n_classes, dtype=bool), self.margin + wrong / 2, each))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         rows = hard_rows(table)
         threads = thread_count(self.threads, rows.annotator.size)
         with Threads(threads) as pool:
             sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, self.precision, gold)
-            pseudo = self.pseudo(table.n_classes)
 
             def em_pass(params: Confusions) -> tuple[float, Confusions]:
-                evidence = sweep(params, pseudo)
+                evidence = sweep(params, self.pseudo_)
                 objective = evidence + float(self.class_pseudo_ @ np.log(params.prior))
                 prior = sweep.prior_counts + self.class_pseudo_
-                return objective, Confusions(prior / prior.sum(), sweep.maximise(pseudo))
+                return objective, Confusions(prior / prior.sum(), sweep.maximise(self.pseudo_))
 
             params = self.run(em_pass, table, gold, on_step)
             self.posterior_ = np.empty((table.n_items, table.n_classes))
-            evidence = sweep(params, pseudo, self.posterior_)
+            evidence = sweep(params, self.pseudo_, self.posterior_)
             final = evidence + float(self.class_pseudo_ @ np.log(params.prior))
             self.trace_ = np.append(self.trace_, final)  # the objective of what is returned
             counts = sweep.counts()
-        population = counts.sum(axis=0) + pseudo
+        population = counts.sum(axis=0) + self.pseudo_
         self.prior_, self.class_counts_ = params.prior, sweep.prior_counts
         self.counts_ = np.ascontiguousarray(counts.transpose(0, 2, 1))  # [annotator, true, given]
         self.confusion_ = np.ascontiguousarray(params.confusion.transpose(0, 2, 1))
@@ -165,7 +178,7 @@ class DawidSkene(EMAggregator[Confusions]):
         return with_unseen(self.confusion_, self.population_confusion_, known)
 
     def _confusion_size(self) -> FloatArray:
-        return np.asarray((self.counts_ + self.pseudo(self.classes_.size)).sum(axis=2, keepdims=True))
+        return np.asarray((self.counts_ + self.pseudo_.T).sum(axis=2, keepdims=True))
 
     def _newcomer(self) -> dict[str, Any]:
         return {"counts_": 0.0, "confusion_": self.population_confusion_}
@@ -173,11 +186,11 @@ class DawidSkene(EMAggregator[Confusions]):
     def _update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        before, pseudo = self.posterior_[item], self.pseudo(table.n_classes)
+        before = self.posterior_[item]
         earlier = self.counts_[annotator].transpose(0, 2, 1)  # [annotator, given, true]
 
         def learn(posterior: FloatArray) -> Confusions:
-            counts = earlier + soft_counts(table, posterior) + pseudo
+            counts = earlier + soft_counts(table, posterior) + self.pseudo_
             return Confusions(self.prior_, counts / counts.sum(axis=1, keepdims=True))
 
         first = Confusions(self.prior_, self.confusion_[annotator].transpose(0, 2, 1))
@@ -186,19 +199,21 @@ class DawidSkene(EMAggregator[Confusions]):
         self.counts_, self.confusion_ = self.counts_.copy(), self.confusion_.copy()
         self.counts_[annotator] += new
         self.confusion_[annotator] = params.confusion.transpose(0, 2, 1)
-        population = self.counts_.sum(axis=0) + pseudo
+        population = self.counts_.sum(axis=0) + self.pseudo_.T
         self.population_confusion_ = population / population.sum(axis=1, keepdims=True)
         self._recount(posterior, before, old, self.class_pseudo_)
         return posterior
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Confusions:
         """One M step from the votes."""
-        self.class_pseudo_ = class_pseudo(table, gold, self.class_count, self.vote_count)
-        return self._maximise(*start_counts(table, gold, rng))
+        votes = start_counts(table, gold, None)
+        self.pseudo_ = crowd_pseudo(votes[0], self.crowd_labels, self.smoothing, self.least_labels)
+        self.class_pseudo_ = class_pseudo(table, votes[1], self.class_count, self.vote_count)
+        return self._maximise(*(votes if rng is None else start_counts(table, gold, rng)))
 
     def _maximise(self, counts: FloatArray, prior_counts: FloatArray) -> Confusions:
         """Eqs. 2.3 and 2.4, Dawid & Skene 1979, with pseudo-counts; changes `counts`."""
-        counts += self.pseudo(prior_counts.size)
+        counts += self.pseudo_
         counts /= counts.sum(axis=1, keepdims=True)
         prior = prior_counts + self.class_pseudo_
         return Confusions(prior / prior.sum(), counts)
@@ -224,8 +239,7 @@ class DawidSkene(EMAggregator[Confusions]):
 
     def log_penalty(self, params: Confusions) -> float:
         """Dirichlet log densities of all rows of Θ and of π, up to a constant."""
-        K = params.prior.size
-        return float((self.pseudo(K) * np.log(params.confusion)).sum() + self.class_pseudo_ @ np.log(params.prior))
+        return float((self.pseudo_ * np.log(params.confusion)).sum() + self.class_pseudo_ @ np.log(params.prior))
 
 
 @dataclass(frozen=True)
@@ -273,9 +287,29 @@ def start_counts(
     return soft_counts(table, posterior), posterior.sum(axis=0)
 
 
-def class_pseudo(table: Annotations, gold: IntArray | None, class_count: float, vote_count: float) -> FloatArray:
-    """(K,) pseudo-counts b of the classes' shares: of every class, and of every annotator as the votes are shared."""
-    votes = start_counts(table, gold, None)[1]
+def crowd_pseudo(counts: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:
+    """(K, K) [given, true] pseudo-counts a; `counts` (A, K, K) are those of the votes."""
+    K = counts.shape[1]
+    crowd = counts.sum(axis=0)
+    crowd *= crowd_labels * K**1.5 / max(crowd.sum(), SMALLEST)
+    crowd += np.where(np.eye(K, dtype=bool), max((K - 1) * smoothing, SMALLEST), smoothing)
+    unknown = expected_pseudo(K)
+    return np.asarray(crowd + unknown / unknown.sum(axis=0) * np.maximum(least_labels - crowd.sum(axis=0), 0))
+
+
+def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
+    """(K, K) pseudo-counts of an annotator of whom nothing is known, nor of its crowd; symmetric.
+
+    The wrong labels of a row share W = smoothing·√K and the right one gets margin + W/2: it is thought to be right
+    about half of the time (60 % with 2 classes, 40 % with 100).
+    """
+    wrong = smoothing * np.sqrt(n_classes)
+    each = max(wrong / max(n_classes - 1, 1), SMALLEST)
+    return np.asarray(np.where(np.eye(n_classes, dtype=bool), margin + wrong / 2, each))
+
+
+def class_pseudo(table: Annotations, votes: FloatArray, class_count: float, vote_count: float) -> FloatArray:
+    """(K,) pseudo-counts b of the classes' shares: of every class, and of every annotator as the votes (K,) are."""
     crowd = vote_count * np.count_nonzero(np.diff(table.annotator_ptr))
     return np.asarray(class_count + crowd * votes / max(table.n_items, 1))
 

@@ -10,7 +10,7 @@ the bound on the log evidence (variational Bayes) is raised in π, γ and α (em
 E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),      E log Θ_j[c, l] = ψ(γ_j[c, l]) − ψ(Σ_l γ_j[c, l])
 M step  γ_j[c, l] = α_c[l] + Σ_{i: y_ij = l} q_i(c)          π_c ∝ b_c + Σ_i q_i(c)
         ψ(α_c[l]) = ψ(Σ_l α_c[l]) + mean_j E log Θ_j[c, l]    (fixed point, Minka 2000, with n0 more annotators like
-                                                              those that `dawid-skene` expects), then `polished`
+                                                              `expected_pseudo`), then `polished`
 bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij]) − Σ_jc KL(Dir(γ_jc) ‖ Dir(α_c)) + log p(π) + log p(α)
 
 What is returned as posterior takes the mean of each Θ_j, which is the chance of the label that was seen; exp(E log Θ)
@@ -34,6 +34,7 @@ from dissensus.aggregation.dawid_skene import (
     DawidSkene,
     Sweep,
     class_pseudo,
+    expected_pseudo,
     hard_rows,
     score,
     soft_counts,
@@ -90,7 +91,7 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
     Parameters
     ----------
     known : float
-        Weight, in annotators, of what `dawid-skene` expects beside what the crowd itself shows.
+        Weight, in annotators, of `expected_pseudo`, someone unknown, beside what the crowd itself shows.
     class_count, vote_count : float
         Pseudo-counts of the classes' shares, as in `dawid-skene`.
     max_iter, tol, accelerate, restarts, threads, seed
@@ -193,9 +194,11 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
         return posterior
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Crowd:
-        """As `dawid-skene` starts, and with the population that it expects."""
-        self.class_pseudo_ = class_pseudo(table, gold, self.class_count, self.vote_count)
-        return self._maximise(*start_counts(table, gold, rng), expected_population(table.n_classes))
+        """As `dawid-skene` starts, with a population of which nothing is known."""
+        votes = start_counts(table, gold, None)
+        self.class_pseudo_ = class_pseudo(table, votes[1], self.class_count, self.vote_count)
+        first = votes if rng is None else start_counts(table, gold, rng)
+        return self._maximise(*first, expected_population(table.n_classes))
 
     def _maximise(self, counts: FloatArray, prior_counts: FloatArray, population: FloatArray) -> Crowd:
         """π, α and the γ that go with it, each raising the bound."""
@@ -298,12 +301,12 @@ def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatA
 
 
 def expected_population(n_classes: int) -> FloatArray:
-    """(K, K) [given, true] the α that stands for `dawid-skene`'s own prior."""
-    return np.asarray(np.maximum(DawidSkene().pseudo(n_classes), LEAST))
+    """(K, K) [given, true] the α of a crowd of which nothing is known."""
+    return np.asarray(np.maximum(expected_pseudo(n_classes), LEAST))
 
 
 def _expected_logs(n_classes: int) -> FloatArray:
-    """(K, K) E log Θ of an annotator as `dawid-skene` expects it."""
+    """(K, K) E log Θ of an annotator of such a crowd."""
     return np.asarray(expected_log(expected_population(n_classes)[None])[0])
 
 

@@ -26,9 +26,11 @@ regular graphs, where neither matters; real ones are not (rte: 50 % right by sum
 
     y_{j→i} = (Σ_{i'≠i} a h + m κ)/(Σ_{i'≠i} |a h| + m)          h = x_{i'→j}/(1 + |x_{i'→j}|)
 
-from −1 to 1: of what is agreed on j's other items, how much more j agrees than not. |h| says how sure the others are,
-half where x is the say of one perfect annotator. m = `crowd_labels` labels of average quality are added, κ² being the
-agreement of pairs of labels beyond chance, Σ a_ij a_ij' / Σ |a_ij a_ij'|. An item of known class has h = ±1.
+from −1 to 1: of what is agreed on j's other items, how much more j agrees than not; 2 p − 1 for one who is right with
+probability p. In x and S it counts by half its log odds, artanh y with |y| up to 0.99, as labels do that are
+independent given the class: by y itself two middling labels outvote a nearly perfect one. |h| says how sure the others
+are, half where x is 1. m = `crowd_labels` labels of average quality are added, κ² being the agreement of pairs of
+labels beyond chance, Σ a_ij a_ij' / Σ |a_ij a_ij'|. An item of known class has h = ±1.
 
 Probabilities: P(class 1 of i) = 1/(1 + exp(−β S_i)). As x_{i→j} is the vote on i without j's label, β is what makes it
 predict that label best: P(j agrees with x) = ½ (1 + κ tanh(β |x|/2)), as if all annotators were as good as the average;
@@ -121,7 +123,7 @@ class KOS(Aggregator):
                 change = talk()
                 self.n_iter_ += 1
                 on_step(self.n_iter_, float("nan"))
-            self.weight_, self.population_weight_ = talk.weight, talk.crowd
+            self.weight_, self.population_weight_ = talk.weight, talk.say(talk.crowd)
             self.scale_ = scale(talk)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
         if not self.converged_:
@@ -246,7 +248,12 @@ class Talk:
         Y, Q = self.heard.T
         size = Q + self.crowd_labels
         own = Y + self.crowd_labels * self.crowd
-        return np.divide(own, size, out=np.full_like(own, self.crowd), where=size > 0)
+        share = np.divide(own, size, out=np.full_like(own, self.crowd), where=size > 0)
+        return np.asarray(self.say(share))
+
+    def say(self, share: Any) -> Any:
+        """The weight of annotators with such shares; sums are weights already."""
+        return np.arctanh(np.clip(share, -kernels.SURE, kernels.SURE)) if self.share else share
 
     def _sums(self) -> FloatArray:
         margin = self.heard[:, 1].sum() / max(self.size, TINY)
@@ -271,7 +278,7 @@ def scale(talk: Talk) -> float:
     answer, message, kappa, pool = talk.edges.answer, talk.message, talk.kappa, talk.pool
     margin = float(np.abs(answer * message).sum() / max(talk.size, TINY))  # mean of |x|
     if margin < TINY:
-        return 2.0  # a weight of 2 p − 1 has log odds of about twice that
+        return 2.0  # a weight of artanh(2 p − 1) has log odds of twice that
     ranges = even(message.size, pool.threads)
 
     def rise(log_odds: float) -> float:  # at the mean margin, in logarithms

@@ -26,7 +26,8 @@ What differs from the paper:
 - Signs. The paper completes |C| and finds signs afterwards. |C| of a guesser is not 0 but what noise makes of it, and
   here values keep their signs. u starts at 1 for everyone: on the whole, annotators are right.
 - Trimming takes a share of the weight, not a number F of values for all: annotators have few neighbours or many.
-- p_j = (n_j p + `right`)/(n_j + `right` + `wrong`), n_j the weight of j's labels: s knows no certainty.
+- p_j = (n_j p + `right`)/(n_j + `right` + `wrong`), n_j the weight of j's labels on items that others
+  labelled too or of known class: s knows no certainty, and alone one shows none.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ import numpy as np
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST, Rows, hard_rows
 from dissensus.aggregation.one_coin import Coins, Sweep
+from dissensus.aggregation.wawa import judged_labels
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, methods
 from dissensus.engines.local import Threads, balanced, thread_count
@@ -123,8 +125,9 @@ class MMSR(Aggregator):
         with Threads(thread_count(self.threads, table.n_annotations)) as pool:
             pairs = Pairs.of(table, gold, self.least, pool)
             self.skill_ = self._complete(pairs, pool, on_step)
-            sweep = Sweep(hard_rows(table), table.n_annotators, K, pool, gold)
-            self.coin_, self.population_coin_ = self._coins(sweep.total, pairs.linked)
+            rows = hard_rows(table)
+            sweep = Sweep(rows, table.n_annotators, K, pool, gold)
+            self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
             self.prior_ = np.full(K, 1 / K)
             self.posterior_ = np.empty((table.n_items, K))
             sweep(Coins(self.prior_, self.coin_), self.posterior_)

@@ -21,8 +21,8 @@ over pairs (see the kernels). Each pass moves all annotators half of the way to 
 simplex: the whole way would overshoot, since the others move as well. Momentum looks ahead of it. A move that does not
 lower F is taken back, so F never rises; `trace_` is −F less the constant Σ_{j<k} ‖C_jk‖²/n_jk, which needs the pairs.
 
-Items then get their posterior by Bayes' rule from P(label | class, the annotator labelled), with pseudo-counts a as in
-`dawid-skene`:  confusion_j[c, :] ∝ m_jc Θ_j[c, :] + a[c, :],  m_jc = π_c · (labels of j on other items) + N_jc.
+Items then get their posterior by Bayes' rule from P(label | class, the annotator labelled), with pseudo-counts a of
+`expected_pseudo`:  confusion_j[c, :] ∝ m_jc Θ_j[c, :] + a[c, :],  m_jc = π_c · (labels of j on other items) + N_jc.
 
 | symbol | name | shape |
 |---|---|---|
@@ -47,9 +47,9 @@ from dissensus.aggregation.dawid_skene import (
     LARGEST,
     SMALLEST,
     Confusions,
-    DawidSkene,
     Rows,
     Sweep,
+    expected_pseudo,
     hard_rows,
     score,
     start_counts,
@@ -83,7 +83,7 @@ class MeTaL(Aggregator):
         How many items of every class each annotator has shared with an oracle, and showed the population's confusion
         matrix.
     smoothing, margin : float
-        Pseudo-counts of a row of the confusion matrices that items are judged by, as in `dawid-skene`.
+        Pseudo-counts of a row of the confusion matrices that items are judged by, as in `expected_pseudo`.
     class_count : float
         Pseudo-count of every class in the shares of the votes.
     max_iter, tol
@@ -168,7 +168,7 @@ class MeTaL(Aggregator):
 
     def pseudo(self, n_classes: int) -> FloatArray:
         """(K, K) pseudo-counts a; symmetric."""
-        return DawidSkene(smoothing=self.smoothing, margin=self.margin).pseudo(n_classes)
+        return expected_pseudo(n_classes, self.smoothing, self.margin)
 
     def _balance(self, table: Annotations, gold: IntArray | None, votes: FloatArray) -> FloatArray:
         """(K,) π; `votes` (K,) the shares of the votes summed over items, evenly shared where an item has none."""

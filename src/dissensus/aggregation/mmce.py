@@ -6,7 +6,7 @@
 This is the dual of the paper's problem, the classes for which the conditional entropy of the labels, made as large as
 the seen ones allow, is least, once q, the distribution of the classes, has taken its best value. The paper has σ̄ = 0:
 who gave few labels is thought to guess, and where everyone gave few, all are, and nothing is learnt at all. Here σ̄ is
-what annotators have in common, with n0 annotators σ0 as `dawid-skene` expects them among them, and π are the shares of
+what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them, and π are the shares of
 the votes instead of all the same. (`centre`, `class_prior`.)
 
 E step  q_i(k) ∝ π_k Π_{j∈M_i} P(y_ij | k)
@@ -37,7 +37,7 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from dissensus._types import FloatArray, IntArray, OnStep
-from dissensus.aggregation.dawid_skene import DawidSkene, Rows, hard_rows, soft_counts, with_unseen
+from dissensus.aggregation.dawid_skene import Rows, expected_pseudo, hard_rows, soft_counts, with_unseen
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
@@ -90,7 +90,7 @@ class MMCE(EMAggregator[Effects]):
     centre : "crowd" or "zero"
         Where the penalty draws the effects of annotators to: what they have in common, or none.
     known : float
-        Weight, in annotators, of what `dawid-skene` expects in what they have in common.
+        Weight, in annotators, of an unknown one (`expected_effect`) in what they have in common.
     class_prior : "votes", "uniform" or "learned"
         π: the shares of the votes, all classes alike, or learnt with the rest.
     class_count : float
@@ -281,8 +281,8 @@ class MMCE(EMAggregator[Effects]):
 
 
 def expected_effect(n_classes: int) -> FloatArray:
-    """(K, K) the σ of an annotator as `dawid-skene` expects it."""
-    logs = np.log(DawidSkene().pseudo(n_classes))
+    """(K, K) the σ of an annotator of whom nothing is known, `expected_pseudo` of `dawid-skene`."""
+    logs = np.log(expected_pseudo(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
 
 

@@ -11,8 +11,10 @@
 | w | weight of a row | (N,), 1 where the table has none |
 | q | posterior | (I, K) |
 
-Tied classes share the outcome: s is the agreement expected of a fair draw, and neither names nor order decide. A
-probabilistic row counts in parts, as one row per class.
+Tied classes share the outcome: s is the agreement expected of a fair draw, and neither names nor order decide. Rows of
+j are those on items with other annotators, or of known class: alone one agrees with oneself, and where all are equally
+good a single such label would decide every tie (plank_pos: two annotators, and one item with one label). If everyone is
+alone everywhere, all rows count. A probabilistic row counts in parts, as one row per class.
 """
 
 from __future__ import annotations
@@ -102,22 +104,48 @@ class Wawa(MajorityVote):
         return self._shares(votes)
 
 
+def judged_items(table: Annotations, gold: IntArray | None) -> BoolArray:
+    """(I,) which items can tell about their annotators: those of several, or of known class; all if there are none."""
+    judged = np.zeros(table.n_items, np.bool_)
+    some = np.flatnonzero(np.diff(table.item_ptr))
+    judged[some] = table.annotator[table.item_ptr[some]] != table.annotator[table.item_ptr[some + 1] - 1]  # in order
+    if gold is not None:
+        judged |= gold >= 0
+    return judged if judged.any() else ~judged
+
+
+def judged_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
+    """(A,) weight of each annotator's labels on `judged_items`."""
+    weight = np.repeat(judged_items(table, gold), np.diff(rows.item_ptr)).astype(float)
+    if rows.weight is not None:
+        weight *= rows.weight
+    return np.asarray(np.bincount(rows.annotator, weight, table.n_annotators), np.float64)
+
+
 class SkilledVote:
     """Votes over the rows of one table, again and again with other skills."""
 
     def __init__(self, table: Annotations, gold: IntArray | None):
         self.rows: Rows = hard_rows(table)
         self.gold, self.n_classes = gold, table.n_classes
-        self.total: FloatArray = np.bincount(
-            self.rows.annotator, self.rows.weight, minlength=table.n_annotators
-        ).astype(float)  # (A,) weight of each annotator's labels
+        self.judged = judged_items(table, gold)
+        self.total = judged_labels(table, self.rows, gold)  # (A,)
 
     def hits(self, skill: FloatArray, votes: FloatArray | None = None) -> FloatArray:
         """(A,) weight of each annotator's labels that agree with the vote; `votes` (I, K) gets its sums."""
         rows = self.rows
         return np.asarray(
             kernels.skilled_vote(
-                rows.item_ptr, rows.annotator, rows.label, rows.weight, skill, self.gold, self.n_classes, TIE, votes
+                rows.item_ptr,
+                rows.annotator,
+                rows.label,
+                rows.weight,
+                skill,
+                self.gold,
+                self.judged,
+                self.n_classes,
+                TIE,
+                votes,
             )
         )
 

@@ -15,7 +15,14 @@ import numpy as np
 from dissensus._types import FloatArray, IntArray
 from dissensus.kernels.jit import compiled
 
+SURE = 0.99  # share from which an annotator is as good as perfect: right 199 times in 200
 ROUNDING = 1e-12  # of what an annotator has heard: less than that from others is nothing
+
+
+@compiled
+def log_odds(share: float) -> float:
+    """Half the log odds of being right, (1 + share)/2; no surer than `SURE`."""
+    return float(np.arctanh(min(max(share, -SURE), SURE)))
 
 
 @compiled
@@ -54,6 +61,7 @@ def sweep(
                 y, others = crowd, heard[j, 1] - abs(own)
                 if others > ROUNDING * heard[j, 1]:
                     y = (heard[j, 0] - own + labels * crowd) / (others + labels)
+                y = log_odds(y)
             else:
                 y = scale * (heard[j, 0] - own)
             message[e] = y

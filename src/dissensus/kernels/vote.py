@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
+from dissensus._types import BoolArray, FloatArray, IntArray
 from dissensus.kernels.jit import compiled
 
 
@@ -18,6 +18,7 @@ def skilled_vote(
     weight: Any,
     skill: FloatArray,
     gold: Any,
+    judged: BoolArray,
     n_classes: int,
     tie: float,
     votes: Any,
@@ -25,7 +26,8 @@ def skilled_vote(
     """(A,) weight of each annotator's labels that agree with the outcome; `votes` (I, K) gets the sums, unless None.
 
     A row counts weight · skill. The outcome is the class with the largest sum, or the known one; classes within `tie`
-    of the largest share it. Where nobody on an item has any skill, all count the same.
+    of the largest share it. Where nobody on an item has any skill, all count the same. Items that are not `judged` (I,)
+    count for nobody's agreement.
     """
     hits = np.zeros(skill.size)
     v = np.empty(n_classes)  # sums, then every class's part of the outcome
@@ -50,6 +52,8 @@ def skilled_vote(
             sharing += v[k]
         for k in range(n_classes):
             v[k] /= sharing
+        if not judged[i]:
+            continue
         if gold is not None:
             if gold[i] >= 0:
                 v[:] = 0.0
