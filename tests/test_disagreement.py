@@ -156,7 +156,10 @@ def test_with_many_labels_surprise_is_normal(monkeypatch):
     monkeypatch.setattr(disagreement, "MANY_LABELS", 50)
     normal = explain(table, model).surprise
     assert not np.array_equal(exact, normal)
-    np.testing.assert_allclose(normal, exact, atol=0.3)
+    near = np.abs(exact) < 3  # far out in the tail a normal one is too thin
+    assert near.sum() >= 5
+    np.testing.assert_allclose(normal[near], exact[near], atol=0.3)
+    assert (normal[~near] > 3).all()
 
 
 def between(labels, groups) -> float:
