@@ -1,6 +1,7 @@
 """The page: one file, no network, and nothing from the data is ever markup."""
 
 import base64
+import dataclasses
 import hashlib
 import html
 import json
@@ -139,11 +140,16 @@ def test_a_missing_extra_is_one_sentence(monkeypatch):
 
 
 def test_a_million_annotations_stay_below_five_megabytes_by_what_is_left_out():
-    """The parts that grow with the table are cut; here with the longest texts and the most classes in a matrix."""
+    """The parts that grow with the table are cut; here with the longest names and texts and the most classes."""
     from dissensus.simulate import simulate
 
     crowded = simulate(4000, 1600, 12, redundancy=10, seed=1)
-    table = crowded.annotations
+    table = dataclasses.replace(
+        crowded.annotations,
+        items=np.array([f"{i:05d}" + "i" * 100 for i in range(4000)], object),
+        annotators=np.array([f"{a:05d}" + "a" * 100 for a in range(1600)], object),
+        classes=np.array([f"{k:02d}" + "k" * 60 for k in range(12)], object),
+    )
     texts = ["word " * 400] * table.n_items
-    made = report(table, items={"item": table.items, "text": texts}, gold=crowded.truth)
+    made = report(table, items={"item": table.items, "text": texts}, gold=crowded.truth, names=True)
     assert len(made.html().encode()) < 5_000_000

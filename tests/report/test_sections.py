@@ -246,6 +246,7 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     order = [made.study.items[i] for i in np.argsort(-worth, kind="stable")]
     assert shown[:20] == order[:20]
     assert len(set(shown)) == 30
+    assert facts["others"] == 10
     table = items.Items().draw(facts)[-1]
     assert "30 of 100 are here" in table.caption
 

@@ -6,7 +6,8 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import DataError, MissingColumn, NotFitted
-from dissensus.report.study import aligned, plain, shown
+from dissensus.io.jsonl import dumps
+from dissensus.report.study import aligned, distinct, plain, shown, within
 from report.reports import crowd, report
 
 
@@ -77,3 +78,13 @@ def test_values_for_people_and_for_json():
         "b": [None, 2.0],
         "c": [4, None],
     }
+
+
+def test_names_that_are_cut_to_the_same_are_told_apart():
+    assert distinct(["abcdef", "abcdeg", "x"], 4) == ["abc… #0", "abc… #1", "x"]
+    assert distinct([1, 2], 4) == ["1", "2"]
+
+
+def test_rows_are_taken_as_long_as_there_is_room():
+    assert within([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
+    assert within([], 5) == []

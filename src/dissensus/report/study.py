@@ -7,7 +7,8 @@ import html
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,6 +27,7 @@ from dissensus.disagreement import Explanation, explain
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
 from dissensus.frames import guess_column, to_arrow
+from dissensus.io.jsonl import dumps
 from dissensus.report.choice import CHOICE, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
 
@@ -91,19 +93,19 @@ class Study:
     @cached_property
     def classes(self) -> list[str]:
         """(K,) as they are shown."""
-        return [shown(name, 80) for name in self.table.classes.tolist()]
+        return distinct(self.table.classes.tolist(), 60)
 
     @cached_property
     def items(self) -> list[str]:
         """(I,) as they are shown."""
-        return [shown(name, 120) for name in self.table.items.tolist()]
+        return distinct(self.table.items.tolist(), 100)
 
     @cached_property
     def annotators(self) -> list[str]:
         """(A,) pseudonyms, or the names themselves where they were asked for."""
         if self.hide_names:
             return pseudonyms(self.table.annotators.tolist(), self.salt)
-        return [shown(name, 120) for name in self.table.annotators.tolist()]
+        return distinct(self.table.annotators.tolist(), 60)
 
     @cached_property
     def text_columns(self) -> list[str]:
@@ -255,6 +257,26 @@ def shown(value: Any, longest: int) -> str:
     """A value from the data as text without control characters, cut."""
     text = "".join(c if c.isprintable() or c == "\n" else " " for c in str(value)).strip()
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def distinct(names: Sequence[Any], longest: int) -> list[str]:
+    """Names as text; those that are cut to the same are told apart by their number."""
+    result = [shown(name, longest) for name in names]
+    if len(set(result)) == len(result):
+        return result
+    times = Counter(result)
+    return [f"{name} #{number}" if times[name] > 1 else name for number, name in enumerate(result)]
+
+
+def within(rows: Iterable[Any], size: int) -> list[Any]:
+    """As many rows, from the first on, as take up so many characters of JSON."""
+    kept = []
+    for row in rows:
+        size -= len(dumps(row))
+        if size < 0:
+            break
+        kept.append(row)
+    return kept
 
 
 def plain(value: Any, digits: int = 5) -> Any:

@@ -13,10 +13,11 @@ from dissensus.evaluation import cohen_kappas
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, plain, quietly, shown
+from dissensus.report.study import Study, plain, quietly, shown, within
 from dissensus.words import percent
 
 MOST = 1_500  # annotators in the table and the chart
+SIZE = 700_000  # characters of them
 CELLS = 60_000  # entries of confusion matrices on the page
 WHOLE = 10  # classes up to which a matrix is shown whole; beyond, its largest mistakes
 MISTAKES = 10  # of them
@@ -99,7 +100,7 @@ class Annotators(Section):
             "mean_reliability": average,
             "flags": {flag: counts.get(flag, 0) for flag in FLAGS if flag != "none"},
             "groups": [list(group) for group in found.groups],
-            "people": people,
+            "people": within(people, SIZE),
             "classes": study.classes,
             "whole_confusions": study.table.n_classes <= WHOLE,
             "agreement": _agreement(study, serious),
@@ -122,7 +123,7 @@ class Annotators(Section):
             more = f" and {len(weak) - WEAKEST:,} more" if len(weak) > WEAKEST else ""
             result.append(
                 Finding(
-                    f"Below the average of {average} right for certain, the least reliable first: {named}{more}.",
+                    f"For certain below the average of {average} right: {named}{more}.",
                     "Look at what they take for what.",
                     "note",
                     "annotators-flagged",

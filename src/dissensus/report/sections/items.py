@@ -11,15 +11,16 @@ from dissensus.disagreement import KINDS, SURE, Explanation
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import ASIDE, LONGEST, Study, plain, shown
+from dissensus.report.study import ASIDE, LONGEST, Study, plain, shown, within
 from dissensus.words import percent
 
 FIRST = 10  # items to look at first
 MOST = 1_500  # items in the table
 OTHERS = 300  # of them drawn from those that need no look, so that a reader sees what those are like
-ROOM = 1_200_000  # characters of texts on the page; texts are cut to fit
+SIZE = 1_600_000  # characters of them
+ROOM = 1_000_000  # of texts; they are cut to fit
 DOTS = 1_500  # items in the chart
-VOICES = 30  # labels of an item that are listed
+VOICES, SPOKEN = 30, 20_000  # labels that are listed, of an item and in all
 TOP = 4  # classes in a bar of votes; the rest are one
 COLORS = 8  # classes that have a colour each; of more, those of an item have one by their rank
 SURPRISE = 0.2  # what a standard deviation of surprise is worth, as a probability that the label is wrong
@@ -53,17 +54,21 @@ class Items(Section):
         worth = look_first(found)
         rng = np.random.default_rng(study.seed)
         order = np.argsort(-worth, kind="stable")
-        chosen = order
-        if order.size > MOST:
-            rest = rng.permutation(order[MOST - OTHERS :])[:OTHERS]
-            chosen = np.concatenate([order[: MOST - OTHERS], rest[np.argsort(-worth[rest], kind="stable")]])
-        longest = min(LONGEST, ROOM // max(chosen.size, 1))
+        most = min(MOST, order.size)
+        brief = {"longest": min(LONGEST, ROOM // max(most, 1)), "voices": min(VOICES, max(5, SPOKEN // max(most, 1)))}
+
+        def about(chosen: IntArray, size: int) -> list[dict[str, Any]]:
+            return within((_about(study, found, i, **brief) for i in chosen.tolist()), size)
+
+        table = about(order[: MOST if order.size <= MOST else MOST - OTHERS], SIZE)
+        others = about(rng.permutation(order[len(table) :])[:OTHERS], SIZE // 4)
         dots = rng.permutation(found.kind.size)[:DOTS]
         return {
             "items": int(found.kind.size),
             "kinds": {str(kind): int(count) for kind, count in found.counts().items()},
-            "first": [_about(study, found, i, longest) for i in order[:FIRST].tolist() if worth[i] > 0],
-            "table": [_about(study, found, i, longest) for i in chosen.tolist()],
+            "first": table[: min(FIRST, int((worth > 0).sum()))],
+            "table": table + others,
+            "others": len(others),
             "groups": [
                 {
                     "column": effect.column,
@@ -142,7 +147,8 @@ class Items(Section):
             blocks.append(Text("No item needs a look: all labels agree."))
         table = facts["table"]
         cut = (
-            f" {len(table):,} of {facts['items']:,} are here: those most in need of a look, and {OTHERS} others at "
+            f" {len(table):,} of {facts['items']:,} are here: those most in need of a look, and {facts['others']} "
+            "others at "
             "random; `dissensus aggregate` writes all."
             if len(table) < facts["items"]
             else ""
@@ -172,7 +178,7 @@ def look_first(found: Explanation) -> FloatArray:
     return np.asarray(worth)
 
 
-def _about(study: Study, found: Explanation, item: int, longest: int) -> dict[str, Any]:
+def _about(study: Study, found: Explanation, item: int, longest: int, voices: int) -> dict[str, Any]:
     """One item, as plain values."""
     table = study.table
     rows = range(int(table.item_ptr[item]), int(table.item_ptr[item + 1]))
@@ -194,7 +200,7 @@ def _about(study: Study, found: Explanation, item: int, longest: int) -> dict[st
                 plain(study.fitted.reliability_[table.annotator[row]], 3),
                 plain(found.suspect[row], 3),
             ]
-            for row in rows[:VOICES]
+            for row in rows[:voices]
         ],
     }
     if study.picture_column:
