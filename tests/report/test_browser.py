@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dissensus import Annotations
 from report.reports import crowd, people, report, things
 from report.test_page import evil_report
 
@@ -45,8 +47,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {
         "crowd": report(gold=crowd().truth, items=things(table), annotators=people(table), title="A crowd"),
         "evil": evil_report(names=True),
+        "long": report(long_names(), items=things(long_names())),
     }
     return {name: one.save(folder / f"{name}.html")[0] for name, one in made.items()}
+
+
+def long_names() -> Annotations:
+    """Items, annotators and classes with names that want to stick out."""
+    table = crowd().annotations
+    return dataclasses.replace(
+        table,
+        items=np.array([f"{i:03d}" + "4" * 30 for i in range(100)], object),
+        classes=np.array(["a_name_that_has_many_parts_to_break", "anamethatcannotbebrokenanywhereatall", "c"], object),
+    )
 
 
 @pytest.fixture
@@ -266,6 +279,18 @@ def test_nothing_overlaps_or_sticks_out(opened, options):
                 min(one[2], other[2]) - max(one[0], other[0]) > 2 and min(one[3], other[3]) - max(one[1], other[1]) > 2
             )
             assert not over, (one[4], other[4])
+
+
+@pytest.mark.parametrize("options", [{}, {"viewport": PHONE}])
+def test_long_names_stay_in_their_cells(opened, options):
+    page = opened("long", **options)
+    out = page.evaluate(
+        """() => [...document.querySelectorAll('td, th')].filter((e) => e.scrollWidth > e.clientWidth + 1)
+          .map((e) => e.textContent)"""
+    )
+    assert out == []
+    width = page.evaluate("document.documentElement.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("options", [{}, {"viewport": PHONE}])

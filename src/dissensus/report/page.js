@@ -26,7 +26,16 @@ function element(tag, className, text) {
   return made;
 }
 
-const percent = (share, digits = 0) => (share === null || share === undefined ? "" : (100 * share).toFixed(digits) + "\u00a0%");
+function percent(share, digits = 0) { // what is not quite none or all does not read so; the same as dissensus.words
+  if (share === null || share === undefined) return "";
+  const text = (100 * share).toFixed(digits);
+  if ((share > 0 && Number(text) === 0) || (share < 1 && Number(text) === 100)) {
+    if (digits < 1) return percent(share, 1);
+    return share < 0.5 ? "less than 0.1\u00a0%" : "more than 99.9\u00a0%";
+  }
+  return `${text}\u00a0%`;
+}
+
 const count = (value, digits = 0) =>
   value === null || value === undefined ? "" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const palette = (code) => (code < 0 ? "var(--grey)" : `var(--c${(code % 8) + 1})`);
