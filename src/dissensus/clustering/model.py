@@ -225,7 +225,11 @@ def of_clusters(params: Params) -> FloatArray:
 
 
 def projected(params: Params, distributions: FloatArray, size: float) -> FloatArray:
-    """(n, K) P(w = k) ∝ ψ_k Σ_l Ω_l exp(s Σ_p h_p log Θ_klp) of h (n, P): Eq. 2, read as s = `size` labels like h."""
+    """(n, K) P(w = k) ∝ ψ_k Σ_l Ω_l exp(s Σ_p h_p log Θ_klp) of h (n, P): Eq. 2, read as s = `size` labels like h.
+
+    So all labels are of one annotator cluster. What a population says of an item is a mixture over them: with a single
+    annotator cluster that says what `of_clusters` does, this is P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp).
+    """
     logs = size * np.einsum("np,klp->nkl", distributions, np.log(params.theta), optimize=True)
     logs += np.log(params.psi)[:, None] + np.log(params.omega)
     of_cluster = np.logaddexp.reduce(logs, axis=2)

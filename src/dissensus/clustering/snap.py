@@ -7,16 +7,17 @@ pipeline.fit(X, y).transform(X_new)                        # (n, P) predicted, a
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from dissensus import names as naming
-from dissensus._types import FloatArray
+from dissensus._types import FloatArray, Names
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, clusterings
 from dissensus.clustering import model
 from dissensus.clustering.base import Clustering, Snap
+from dissensus.clustering.model import Params
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.parameters import Parameters
 
@@ -78,15 +79,28 @@ class Projector(_Step):
         It was learnt from annotations, before; `fit` changes nothing about it and a clone keeps it.
     how : "hard" or "soft"
         The labels of the most probable cluster, as the paper found better, or their average.
+    reading : "population" or "printed"
+        Of Eq. 2: a distribution is compared with what all annotators together say of an item cluster, which is what a
+        classifier learns to predict; or, as printed, with what a single annotator cluster says of it. Alike where there
+        is one annotator cluster. Where they differ much, the printed reading does not even take the labels of a cluster
+        to that cluster.
     size : float, optional
         How many labels a predicted distribution counts for in Eq. 2; None: as many as an item had on average.
     """
 
     n_features_in_: int
 
-    def __init__(self, clustering: Clustering | None = None, *, how: Snap = "hard", size: float | None = None):
+    def __init__(
+        self,
+        clustering: Clustering | None = None,
+        *,
+        how: Snap = "hard",
+        reading: Literal["population", "printed"] = "population",
+        size: float | None = None,
+    ):
         self.clustering = clustering
         self.how = how
+        self.reading = reading
         self.size = size
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
@@ -95,6 +109,8 @@ class Projector(_Step):
             raise BadParameter(f"clustering must be a fitted clustering, got {type(self.clustering).__name__}.")
         self.clustering._check_fitted()
         _check_how(self.how)
+        if self.reading not in ("printed", "population"):
+            raise BadParameter(f"reading must be 'population' or 'printed', got {self.reading!r}.")
         if self.size is not None and not 0 < self.size < np.inf:
             raise BadParameter(f"size must be above 0, got {self.size}.")
         self.n_features_in_ = self.clustering.classes_.size
@@ -106,7 +122,10 @@ class Projector(_Step):
         assert self.clustering is not None
         X = _distributions(X, self.n_features_in_)
         size = self.clustering.labels_per_item_ if self.size is None else self.size
-        return model.projected(self.clustering.params_, X, size)
+        params = self.clustering.params_
+        if self.reading == "population":
+            params = Params(params.psi, np.ones(1), model.of_clusters(params)[:, None])
+        return model.projected(params, X, size)
 
     def transform(self, X: Any) -> FloatArray:
         """(n, P) the labels of the clusters of distributions (n, P)."""
@@ -114,8 +133,16 @@ class Projector(_Step):
         assert self.clustering is not None
         return self.clustering.snapped(found, self.how)
 
+    predict_proba = transform
+
+    def predict(self, X: Any) -> Names:
+        """(n,) the most probable class of each transformed row."""
+        found = self.transform(X).argmax(axis=1)
+        assert self.clustering is not None
+        return np.asarray(self.clustering.classes_[found])
+
     def __sklearn_clone__(self) -> Projector:
-        return type(self)(self.clustering, how=self.how, size=self.size)
+        return type(self)(**self.get_params())
 
 
 class Distributions(_Step):

@@ -72,7 +72,8 @@ def sweep(
         m_e(o) = Σ_a F_e[a, o] incoming_e(a)    belief(o) ∝ prior(o) Π_e m_e(o)    outgoing_e(o) ∝ belief(o) / m_e(o)
 
     Writes belief (nodes, own), outgoing (E, own) and pair_e = Σ outgoing_e m_e, up to max F; returns Σ log of the
-    beliefs' norms, Σ_e log pair_e and Σ KL(belief ‖ belief before). Where `tables` is empty, factors are made anew.
+    beliefs' norms, Σ_e log pair_e and Σ KL(belief ‖ belief before), with damping also how far
+    messages moved. Where `tables` is empty, factors are made anew.
     """
     size, other = prior.size, incoming.shape[1]
     most = 1
@@ -125,8 +126,9 @@ def sweep(
             z = 0.0
             for o in range(size):
                 value = product[o] / norm
-                if damping > 0:
+                if damping > 0:  # messages may still move where beliefs do not
                     value = (1 - damping) * value + damping * outgoing[e, o]
+                    change += abs(value - outgoing[e, o]) / (end - first)
                 outgoing[e, o] = value
                 z += value * m[o]
             pair[e] = z
