@@ -1,8 +1,9 @@
 """Labels you can trust, honest uncertainty and better models from disagreeing labels."""
 
-from dissensus import aggregation, simulate
+from dissensus import aggregation, clustering, simulate
 from dissensus.annotations import Annotations
-from dissensus.base import methods
+from dissensus.base import clusterings, methods
+from dissensus.clustering import select_clusters
 from dissensus.comparison import compare
 from dissensus.datasets import list_datasets, load_dataset
 from dissensus.diagnostics import diagnose
@@ -19,6 +20,8 @@ __all__ = [
     "Questions",
     "Report",
     "aggregation",
+    "clustering",
+    "clusterings",
     "compare",
     "diagnose",
     "explain",
@@ -29,5 +32,6 @@ __all__ = [
     "read",
     "redundancy",
     "save",
+    "select_clusters",
     "simulate",
 ]

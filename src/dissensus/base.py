@@ -328,6 +328,9 @@ class Aggregator(Parameters, ABC):
 methods: Registry[type[Aggregator]] = Registry("method", "methods")
 """Name → aggregation method."""
 
+clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help")
+"""Name → clustering: fitted, scored and kept like a method, but what it says of an item is no truth."""
+
 
 def _check_table(table: Any, caller: str) -> None:
     if not isinstance(table, Annotations):

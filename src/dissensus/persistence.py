@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dissensus._types import Names
-from dissensus.base import Aggregator, methods
+from dissensus.base import Aggregator, clusterings, methods
 from dissensus.exceptions import UnreadableFile
 from dissensus.io.atomic import atomic
 
@@ -45,9 +45,10 @@ def save(model: Aggregator, folder: str | Path) -> Path:
             arrays[key] = value
         else:
             values[key] = value
+    registry = clusterings if type(model) in clusterings.values() else methods
     header = {
         "format": FORMAT,
-        "method": methods.name_of(type(model)),
+        "method": registry.name_of(type(model)),
         "parameters": model.get_params(),
         "values": values,
     }
@@ -68,7 +69,8 @@ def load(folder: str | Path) -> Aggregator:
             raise UnreadableFile(
                 f"{path} is of format {header['format']}, this version of dissensus reads format {FORMAT}; fit again."
             )
-        model = methods[header["method"]](**header["parameters"])
+        registry = clusterings if header["method"] in clusterings else methods
+        model = registry[header["method"]](**header["parameters"])
         for key, value in header["values"].items():
             setattr(model, key, value)
         for key, array in stored.items():

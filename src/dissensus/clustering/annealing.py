@@ -1,0 +1,258 @@
+"""The joint model by simulated annealing (Algorithm 2, Weerasooriya et al. 2021).
+
+At step t everything is drawn anew at temperature T(t), and the best state ever seen is kept. The paper's 1 / (t + 1) is
+cold after ten steps, before the clusters have formed; by default half of the steps are at T = 1, where the steps sample
+from the posterior, and T then falls to 0.1 in equal ratios.
+
+`proposal="conditional"`: from the exact conditional of each block, tempered, with nothing to reject:
+
+    Θ_kl ~ Dir(1 + (α−1+n_kl) / T)   ψ ~ Dir(1 + (γ−1+N) / T)   Ω ~ Dir(1 + (τ−1+M) / T)
+    w_i ~ softmax_k((log ψ_k + Σ_j log Θ_{k, z_j, y_ij}) / T)   z_j likewise
+
+and at the end at T = 0, where each block is set to its most probable value, until ℓ no longer rises.
+
+`proposal="prior"`, as the paper probably has it: Θ_kl, ψ, Ω from their priors, clusters uniformly, accepted with
+probability min(1, exp(δ / T)), δ the difference of ℓ (section 4.1.1):
+
+    δΘ_kl = Σ_p (α−1+n_klp) log(new / old)   δψ = Σ_k (γ−1+N_k) log(new / old)   δΩ likewise
+    δw_i = log ψ_new / ψ_old + Σ_j log Θ_{new, z_j, y_ij} / Θ_{old, z_j, y_ij}   δz_j likewise
+
+The paper's δψ and δΩ leave out N and M, with which ψ and Ω would not depend on the clusters at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.annotations import Annotations
+from dissensus.base import clusterings
+from dissensus.clustering import model
+from dissensus.clustering.base import Clustering, Run, Snap, check_whole, stopped
+from dissensus.clustering.belief_propagation import check_clusters, joint_votes
+from dissensus.clustering.model import Edges, Params, Priors
+from dissensus.clustering.start import StartKind, Votes, start
+from dissensus.engines.local import Threads
+from dissensus.exceptions import BadParameter
+from dissensus.kernels import clustering as kernels
+
+Proposal = Literal["conditional", "prior"]
+Schedule = Literal["plateau", "inverse"] | Sequence[float]
+
+COLDEST = 0.1  # where a plateau's descent ends
+LEAST = 1e-300
+
+
+class State:
+    """A point of the walk."""
+
+    def __init__(self, edges: Edges, params: Params, item: IntArray, annotator: IntArray, priors: Priors):
+        self.edges, self.params, self.item, self.annotator, self.priors = edges, params, item, annotator, priors
+        self.count()
+
+    def count(self) -> None:
+        """Bring the counts up to date with the clusters."""
+        self.counts = model.hard_counts(
+            self.edges, self.item, self.annotator, self.params.psi.size, self.params.omega.size
+        )
+
+    def log_posterior(self) -> float:
+        """ℓ."""
+        return model.log_posterior(self.counts, self.params, self.priors)
+
+    def conditional(self, temperature: float, rng: np.random.Generator, pool: Threads) -> None:
+        """One step of tempered Gibbs sampling; at temperature 0, of coordinate ascent."""
+        edges, cold = self.edges, np.inf if temperature == 0 else 1 / temperature
+        if temperature == 0:
+            self.params = model.maximise(self.counts, self.priors)
+        else:
+            self.params = Params(
+                _dirichlet(rng, 1 + (self.priors.gamma - 1 + self.counts.items) * cold),
+                _dirichlet(rng, 1 + (self.priors.tau - 1 + self.counts.annotators) * cold),
+                _dirichlet(rng, 1 + (self.priors.alpha - 1 + self.counts.labels) * cold),
+            )
+        logs = model.item_logits(edges, self.params, self.annotator, pool)
+        self.item = _pick(logs, cold, rng, pool, edges.item_parts)
+        logs = model.annotator_logits(edges, self.params, self.item, pool)
+        self.annotator = _pick(logs, cold, rng, pool, edges.annotator_parts)
+        self.count()
+
+    def prior(self, temperature: float, rng: np.random.Generator, pool: Threads) -> None:
+        """One step of proposals from the prior, each accepted or not by the difference that it makes."""
+        edges, priors, now = self.edges, self.priors, self.params
+        theta = _dirichlet(rng, np.full(now.theta.shape, priors.alpha))
+        taken = _accept(model.delta_theta(self.counts, now.theta, theta, priors), temperature, rng)
+        now = Params(now.psi, now.omega, np.where(taken[:, :, None], theta, now.theta))
+        psi = _dirichlet(rng, np.full(now.psi.shape, priors.gamma))
+        if _accept(model.delta_shares(self.counts.items, now.psi, psi, priors.gamma), temperature, rng):
+            now = Params(psi, now.omega, now.theta)
+        omega = _dirichlet(rng, np.full(now.omega.shape, priors.tau))
+        if _accept(model.delta_shares(self.counts.annotators, now.omega, omega, priors.tau), temperature, rng):
+            now = Params(now.psi, omega, now.theta)
+        self.params = now
+        self.item = _propose(model.item_logits(edges, now, self.annotator, pool), self.item, temperature, rng)
+        logs = model.annotator_logits(edges, now, self.item, pool)
+        self.annotator = _propose(logs, self.annotator, temperature, rng)
+        self.count()
+
+
+def _dirichlet(rng: np.random.Generator, concentration: FloatArray) -> FloatArray:
+    """Draws along the last axis, none of them zero."""
+    gamma = np.maximum(rng.standard_gamma(concentration), LEAST)
+    return np.asarray(gamma / gamma.sum(axis=-1, keepdims=True))
+
+
+def _accept(delta: Any, temperature: float, rng: np.random.Generator) -> Any:
+    """Whether to take a change of ℓ by delta: always where it rises, else with probability exp(δ / T)."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.log(rng.random(np.shape(delta))) * temperature < delta
+
+
+def _propose(logs: FloatArray, now: IntArray, temperature: float, rng: np.random.Generator) -> IntArray:
+    """Clusters after one uniform proposal each."""
+    new, rows = rng.integers(logs.shape[1], size=now.size), np.arange(now.size)
+    return np.where(_accept(logs[rows, new] - logs[rows, now], temperature, rng), new, now)
+
+
+def _pick(
+    logs: FloatArray, cold: float, rng: np.random.Generator, pool: Threads, parts: list[tuple[int, int]]
+) -> IntArray:
+    uniform, chosen = rng.random(len(logs)), np.empty(len(logs), np.int64)
+    model.in_parts(pool, parts, lambda _, first, last: kernels.pick(first, last, logs, cold, uniform, chosen))
+    return chosen
+
+
+@clusterings.register(
+    "pgm-annealing",
+    summary="items and annotators in clusters; simulated annealing",
+    cite="Weerasooriya et al. 2021",
+    annotators=True,
+)
+class PGMAnnealing(Clustering):
+    """Items and annotators in clusters, by simulated annealing.
+
+    `item_clusters_` and `annotator_clusters_` are conditional probabilities given all else in the best state;
+    `item_cluster_` and `annotator_cluster_` are that state.
+
+    Parameters
+    ----------
+    item_clusters, annotator_clusters, alpha, gamma, tau, start, snap, restarts, threads, seed
+        As in `pgm-bp`.
+    proposal : "conditional" or "prior"
+        What new values are drawn from; see the module.
+    schedule : "plateau", "inverse" or a sequence of temperatures
+        Temperature at each step: 1 for half of the steps, then down to 0.1 in equal ratios; or 1 / (t + 1), the
+        paper's; or as given.
+    sweeps : int
+        Steps of a named schedule.
+    max_iter, tol : int, float
+        With `proposal="conditional"` a run ends with steps at temperature 0, until one gains less than `tol` of ℓ;
+        `max_iter` of them at most.
+    """
+
+    def __init__(
+        self,
+        *,
+        item_clusters: int | None = 10,
+        annotator_clusters: int = 5,
+        alpha: float = 2.0,
+        gamma: float = 2.0,
+        tau: float = 2.0,
+        proposal: Proposal = "conditional",
+        schedule: Schedule = "plateau",
+        sweeps: int = 400,
+        restarts: int = 4,
+        start: StartKind = "votes",
+        snap: Snap = "hard",
+        max_iter: int = 200,
+        tol: float = 1e-7,
+        threads: int | None = None,
+        seed: int | None = 0,
+    ):
+        self.item_clusters = item_clusters
+        self.annotator_clusters = annotator_clusters
+        self.alpha = alpha
+        self.gamma = gamma
+        self.tau = tau
+        self.proposal = proposal
+        self.schedule = schedule
+        self.sweeps = sweeps
+        self.restarts = restarts
+        self.start = start
+        self.snap = snap
+        self.max_iter = max_iter
+        self.tol = tol
+        self.threads = threads
+        self.seed = seed
+
+    def _priors(self) -> Priors:
+        return Priors(self.alpha, self.gamma, self.tau)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_clusters(self)
+        check_whole("sweeps", self.sweeps)
+        if self.proposal not in ("conditional", "prior"):
+            raise BadParameter(f"proposal must be 'conditional' or 'prior', got {self.proposal!r}.")
+        self.temperatures()
+
+    def temperatures(self) -> FloatArray:
+        """The temperature of every step."""
+        steps = np.arange(self.sweeps)
+        if isinstance(self.schedule, str):
+            if self.schedule == "inverse":
+                return np.asarray(1 / (steps + 1.0))
+            if self.schedule == "plateau":
+                flat = self.sweeps // 2
+                return np.asarray(COLDEST ** (np.maximum(steps - flat + 1, 0) / (self.sweeps - flat)))
+            raise BadParameter(
+                f"schedule must be 'plateau', 'inverse' or a sequence of temperatures, got {self.schedule!r}."
+            )
+        given = np.asarray(self.schedule, np.float64)
+        if given.ndim != 1 or given.size == 0 or not (np.isfinite(given) & (given > 0)).all():
+            raise BadParameter("schedule: a sequence of temperatures holds at least one, all above 0 and finite.")
+        return given
+
+    def _prepare(self, table: Annotations, edges: Edges) -> Votes:
+        return joint_votes(self, table, edges)
+
+    def _run(
+        self, edges: Edges, prepared: Any, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
+    ) -> Run:
+        K = self.item_clusters or edges.n_classes
+        first = start(
+            edges, prepared, K, self.annotator_clusters, self.start, self.item_clusters is None, number, rng, pool
+        )
+        state = State(edges, first.params, first.item, first.annotator, self._priors())
+        best, top, trace = (state.params, state.item, state.annotator), state.log_posterior(), list[float]()
+
+        def look() -> None:
+            nonlocal best, top
+            found = state.log_posterior()
+            if found > top:
+                best, top = (state.params, state.item, state.annotator), found
+            trace.append(top)
+            on_step(len(trace), top)
+
+        step = state.conditional if self.proposal == "conditional" else state.prior
+        for temperature in self.temperatures():
+            step(temperature, rng, pool)
+            look()
+        converged = True
+        if self.proposal == "conditional":
+            state.params, state.item, state.annotator = best
+            state.count()
+            begin = len(trace)
+            while True:
+                state.conditional(0.0, rng, pool)
+                look()
+                converged = stopped(trace[begin:], self.tol)
+                if converged or len(trace) - begin >= self.max_iter:
+                    break
+        params, item, annotator = best
+        of_item = model.softmax(model.item_logits(edges, params, annotator, pool))
+        of_annotator = model.softmax(model.annotator_logits(edges, params, item, pool))
+        return Run(params, of_item, of_annotator, item, annotator, trace, converged, top)

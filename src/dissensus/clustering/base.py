@@ -1,0 +1,261 @@
+"""What all clusterings share: the contract of an aggregator, over item and annotator clusters.
+
+`posterior_` (I, P) is the snapped distribution of each item: what a population of annotators says of items of its
+cluster. It is no belief about one true class. Beside it `item_clusters_` (I, K) and `annotator_clusters_` (A, L), soft;
+`item_cluster_` and `annotator_cluster_`, hard; `psi_` (K,), `omega_` (L,), `labels_of_clusters_` (K, L, P).
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from dissensus import names as naming
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator
+from dissensus.clustering import model
+from dissensus.clustering.model import Edges, Params, Priors
+from dissensus.engines.local import Threads, even, thread_count
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.kernels import clustering as kernels
+
+CHUNK = 2**14  # rows of `predict_annotations` at a time
+
+Snap = Literal["hard", "soft"]
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Who is in which cluster."""
+
+    items: FloatArray  # (I, K) P(cluster of item)
+    annotators: FloatArray  # (A, L)
+    item: IntArray  # (I,) the most probable one
+    annotator: IntArray  # (A,)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where one start ended."""
+
+    params: Params
+    of_item: FloatArray
+    of_annotator: FloatArray
+    item: IntArray
+    annotator: IntArray
+    trace: list[float]
+    converged: bool
+    objective: float
+
+
+class Clustering(Aggregator):
+    """Items and annotators in clusters; see the module for what there is after `fit`."""
+
+    restarts: int
+    max_iter: int
+    tol: float
+    snap: Snap
+    threads: int | None
+
+    item_clusters_: FloatArray
+    annotator_clusters_: FloatArray
+    item_cluster_: IntArray
+    annotator_cluster_: IntArray
+    psi_: FloatArray
+    omega_: FloatArray
+    labels_of_clusters_: FloatArray
+    labelled_: BoolArray  # (I,) whether an item has any labels
+    labels_per_item_: float  # mean weight of the labels of an item that has any
+
+    takes_earlier: ClassVar[bool] = False
+    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "item_clusters_", "item_cluster_", "labelled_")
+
+    @property
+    def clusters_(self) -> Clusters:
+        """Soft and hard clusters of items and annotators."""
+        self._check_fitted()
+        return Clusters(self.item_clusters_, self.annotator_clusters_, self.item_cluster_, self.annotator_cluster_)
+
+    @property
+    def params_(self) -> Params:
+        """ψ, Ω and Θ in one."""
+        self._check_fitted()
+        return Params(self.psi_, self.omega_, self.labels_of_clusters_)
+
+    def predict_clusters(self, table: Annotations | None = None) -> FloatArray:
+        """(I, K) P(cluster of item | its annotations); of a new table as `predict_proba` has it.
+
+        Known annotators keep their clusters, unseen ones have those of the population. On the fitted table this is not
+        `item_clusters_` to the last digit where annotators are clustered too: an item's own labels are then part of
+        what is known of its annotators.
+        """
+        self._check_fitted()
+        if table is None:
+            return self.item_clusters_
+        table = table.to_classes(self.classes_)
+        return self._place(table, naming.match(table.annotators, self.annotators_, "annotators"))
+
+    def expected_labels(self, of_item: FloatArray, table: Annotations) -> FloatArray:
+        """(N, P) P(label) of each row of a table, whose item has the clusters of_item (N, K)."""
+        self._check_fitted()
+        known = naming.match(table.annotators, self.annotators_, "annotators")
+        return self._expected(of_item, known[table.annotator])
+
+    def snapped(self, of_item: FloatArray, how: Snap = "hard", cluster: IntArray | None = None) -> FloatArray:
+        """(n, P) the labels of clusters (n, K): of the most probable one (or of `cluster`), or averaged; Eq. 1."""
+        labels = model.of_clusters(self.params_)
+        if how == "soft":
+            return np.asarray(of_item @ labels)
+        return np.asarray(labels[of_item.argmax(axis=1) if cluster is None else cluster])
+
+    # What the contract asks for ---------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        for keyword in ("restarts", "max_iter"):
+            check_whole(keyword, getattr(self, keyword))
+        if not self.tol >= 0:
+            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
+        if self.snap not in ("hard", "soft"):
+            raise BadParameter(f"snap must be 'hard' or 'soft', got {self.snap!r}.")
+        for keyword, value in self._priors()._asdict().items():
+            if not isinstance(value, Real) or not 1 < float(value) <= 1e9:
+                raise BadParameter(f"{keyword} must be above 1, so that no cluster dies out, got {value!r}.")
+
+    def _priors(self) -> Priors:
+        raise NotImplementedError
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        if gold is not None:
+            raise DataError(f"{type(self).__name__} makes clusters, which have no known classes; leave gold out.")
+        edges = Edges(table)
+        threads = thread_count(self.threads, edges.size)
+        best = self._best(table, edges, threads, on_step)
+        self.psi_, self.omega_, self.labels_of_clusters_ = best.params.psi, best.params.omega, best.params.theta
+        self.item_clusters_, self.annotator_clusters_ = best.of_item, best.of_annotator
+        self.item_cluster_, self.annotator_cluster_ = best.item, best.annotator
+        self.trace_, self.converged_ = np.array(best.trace), best.converged
+        self.prior_ = self.psi_ @ model.of_clusters(best.params)
+        self.labelled_ = np.diff(table.item_ptr) > 0
+        self.posterior_ = self.snap_items(self.snap)
+        votes = table.votes().sum(axis=1)
+        self.labels_per_item_ = float(votes[votes > 0].mean()) if (votes > 0).any() else 1.0
+        self._judge(*self._agreement(table, self.posterior_))
+
+    def _best(self, table: Annotations, edges: Edges, threads: int, on_step: OnStep) -> Run:
+        """All starts, in threads where the table is small; the best by its objective, the earliest of equals."""
+        children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per start, and nobody else
+        prepared, step = self._prepare(table, edges), _Counter(on_step)
+        outer = min(self.restarts, thread_count(self.threads, 10**9)) if threads == 1 else 1
+        with Threads(threads) as inner, Threads(outer) as pool:
+            runs = model.in_parts(
+                pool,
+                even(self.restarts, self.restarts),
+                lambda number, _start, _stop: self._run(
+                    edges, prepared, number, np.random.default_rng(children[number]), inner, step
+                ),
+            )
+        best = max(runs, key=lambda run: run.objective)
+        self.n_iter_ = step.count
+        if not best.converged:
+            warnings.warn(
+                f"{type(self).__name__} stopped at its limit of {len(best.trace)} passes; tol={self.tol:g} of the "
+                f"objective ({best.objective:.6g}) was not reached. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,  # the caller of fit
+            )
+        return best
+
+    def _prepare(self, table: Annotations, edges: Edges) -> Any:
+        """What all starts share; raises where the table is too small."""
+        raise NotImplementedError
+
+    def _run(
+        self, edges: Edges, prepared: Any, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
+    ) -> Run:
+        """One start."""
+        raise NotImplementedError
+
+    def snap_items(self, how: Snap) -> FloatArray:
+        """(I, P) the labels of the fitted items' clusters; an item without labels has the prior."""
+        found = self.snapped(self.item_clusters_, how, self.item_cluster_)
+        return np.where(self.labelled_[:, None], found, self.prior_)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "labels_of_clusters_"):
+            super()._check_fitted()
+
+    def _place(self, table: Annotations, known: IntArray) -> FloatArray:
+        """(I, K) clusters of a table's items, whose annotators are these codes into `annotators_`, −1 unseen."""
+        edges = Edges(table)
+        side, _ = model.sides(edges, self.labels_of_clusters_)
+        believed = np.vstack([self.annotator_clusters_, self.omega_])[known]  # −1 takes the last
+        incoming = believed[edges.annotator]
+        K = self.psi_.size
+        belief, outgoing = np.full((table.n_items, K), 1 / K), np.empty((edges.size, K))
+        with Threads(thread_count(self.threads, edges.size)) as pool:
+            pair = np.empty(edges.size)
+            model.in_parts(
+                pool,
+                edges.item_parts,
+                lambda _, start, stop: kernels.sweep(
+                    start, stop, edges.item_ptr, edges.by_item, edges.bag, *edges.bags, side.log_theta, side.tables,
+                    self.psi_, incoming, outgoing, belief, pair, 0.0,
+                ),
+            )  # fmt: skip
+        return belief
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        found = self.snapped(self._place(table, known), self.snap)
+        return np.where((np.diff(table.item_ptr) > 0)[:, None], found, self.prior_)
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        w = np.where((item >= 0)[:, None], self.item_clusters_[item], self.psi_)
+        return self._expected(w, annotator)
+
+    def _expected(self, of_item: FloatArray, annotator: IntArray) -> FloatArray:
+        """(n, P) Σ_kl w_nk z_jl Θ_klp; annotators by code into `annotators_`, −1 unseen."""
+        K, L, P = self.labels_of_clusters_.shape
+        flat, expected = self.labels_of_clusters_.reshape(K, L * P), np.empty((annotator.size, P))
+        believed = np.vstack([self.annotator_clusters_, self.omega_])  # −1 takes the last
+        for at in range(0, annotator.size, CHUNK):
+            some = slice(at, at + CHUNK)
+            by_annotator = (of_item[some] @ flat).reshape(-1, L, P)
+            expected[some] = np.einsum("nlp,nl->np", by_annotator, believed[annotator[some]])
+        return expected
+
+
+class _Counter:
+    """Passes of all starts, numbered in the order in which they end."""
+
+    def __init__(self, on_step: OnStep):
+        self.on_step, self.count, self._lock = on_step, 0, threading.Lock()
+
+    def __call__(self, step: int, objective: float) -> None:
+        with self._lock:
+            self.count += 1
+            self.on_step(self.count, objective)
+
+
+def check_whole(keyword: str, value: Any, least: int = 1) -> None:
+    """Raise where a keyword is no whole number, or too small."""
+    if not isinstance(value, Integral) or value < least:
+        raise BadParameter(f"{keyword} must be a whole number, at least {least}, got {value!r}.")
+
+
+def check_enough(keyword: str, value: int, there: int, what: str) -> None:
+    """Raise where there are fewer things than clusters of them."""
+    if value > there:
+        raise BadParameter(
+            f"{keyword}={value} is more than the {there} {what} with annotations; ask for fewer clusters."
+        )
+
+
+def stopped(trace: list[float], tol: float) -> bool:
+    """Whether the last pass changed the objective by at most tol of it."""
+    return len(trace) > 1 and abs(trace[-1] - trace[-2]) <= tol * abs(trace[-1])

@@ -1,0 +1,313 @@
+"""How many clusters: the search of Weerasooriya et al. (2021) over numbers of item and annotator clusters.
+
+Every point of the grid is fitted to the training items and judged on the development items:
+
+- `kl`, KL(votes ‖ snapped), and beside it `inverse_kl`, KL(snapped ‖ votes smoothed by ε): the paper's question. A
+  development item is placed in a cluster by its own votes, the same that it is then compared with.
+- With `held_out`, an item is placed by some of its annotators and judged by the others: the honest question. Then there
+  is also `log_likelihood`, the mean log P(label | item, annotator) of the labels that were hidden.
+
+A store keeps one JSON line per point, written when the point is finished; a search that was killed goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus._types import FloatArray
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator, clusterings
+from dissensus.clustering.base import Clustering, check_whole
+from dissensus.engines.local import thread_count
+from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, UnwritableFile
+
+Criterion = Literal["kl", "likelihood"]
+OnPoint = Callable[["Point", int, int], None]
+"""Called after every point with (point, points done, points in all)."""
+
+MEASURES = ("kl", "inverse_kl", "log_likelihood", "objective", "seconds", "iterations")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One pair of numbers of clusters, and how good it is."""
+
+    K: int
+    L: int
+    kl: float  # mean over items of KL(votes ‖ snapped)
+    inverse_kl: float  # mean of KL(snapped ‖ smoothed votes)
+    log_likelihood: float | None  # mean over hidden labels, where some are hidden
+    objective: float  # of the fit
+    converged: bool
+    iterations: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All points of a search, in the order of K and L."""
+
+    method: str
+    criterion: Criterion
+    points: tuple[Point, ...]
+    keywords: dict[str, Any]
+
+    @property
+    def best(self) -> Point:
+        """The point with the lowest KL, or the highest likelihood; of equals the one with the fewest clusters."""
+        if self.criterion == "kl":
+            return min(self.points, key=lambda point: (point.kl, point.K * point.L))
+        return max(self.points, key=lambda point: (point.log_likelihood or -np.inf, -point.K * point.L))
+
+    def estimator(self) -> Aggregator:
+        """An unfitted clustering with the best numbers of clusters."""
+        return clusterings[self.method](**_numbers(self.method, self.best.K, self.best.L), **self.keywords)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The points as plain values."""
+        return [asdict(point) for point in self.points]
+
+    def to_frame(self) -> Any:
+        """One row per point; a pandas frame where pandas is installed, else an Arrow table."""
+        import pyarrow as pa
+
+        frame = pa.Table.from_pylist(self.rows())
+        try:
+            return frame.to_pandas()
+        except ImportError:
+            return frame
+
+    @property
+    def K(self) -> list[int]:  # noqa: N802  the paper's name
+        """Numbers of item clusters: the rows of `matrix`."""
+        return sorted({point.K for point in self.points})
+
+    @property
+    def L(self) -> list[int]:  # noqa: N802
+        """Numbers of annotator clusters: the columns of `matrix`."""
+        return sorted({point.L for point in self.points})
+
+    def matrix(self, measure: str = "kl") -> FloatArray:
+        """(numbers of item clusters, numbers of annotator clusters) one measure over the grid."""
+        if measure not in MEASURES:
+            raise BadParameter(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
+        found = np.full((len(self.K), len(self.L)), np.nan)
+        for point in self.points:
+            value = getattr(point, measure)
+            found[self.K.index(point.K), self.L.index(point.L)] = np.nan if value is None else value
+        return found
+
+
+def select_clusters(
+    table: Annotations,
+    method: str = "pgm-bp",
+    *,
+    K: Iterable[int] = range(3, 21),
+    L: Iterable[int] = range(3, 21),
+    dev: Annotations | float = 0.25,
+    criterion: Criterion = "kl",
+    held_out: float | None = None,
+    epsilon: float = EPSILON,
+    store: str | Path | None = None,
+    on_point: OnPoint | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    **keywords: Any,
+) -> Selection:
+    """Search for the numbers of clusters that describe items best which were not fitted.
+
+    Parameters
+    ----------
+    table : Annotations
+        What is fitted; where `dev` is a share, it is split first.
+    method : str
+        A name in `clusterings`; `fmm` has no use for L.
+    K, L : numbers of item and of annotator clusters
+    dev : Annotations, or float
+        The development items, or the share of the table's items that are kept for it.
+    criterion : "kl" or "likelihood"
+    held_out : float, optional
+        Share of a development item's annotators whose labels are hidden when it is placed, and by which it is judged.
+        None: the paper's way; with `criterion="likelihood"` a half.
+    epsilon : float
+        Smoothing of the votes in `inverse_kl`.
+    store : path, optional
+        A file of JSON lines; finished points of the same data and settings are read from it and not computed again.
+    on_point : callable, optional
+        Called after every point, also those from the store, with (point, points done, points in all).
+    jobs : int, optional
+        Fits at the same time, in threads; None for all cores. It changes nothing about the results.
+    seed : int
+        Of the split, of what is hidden, and of every fit.
+    **keywords
+        Of the method; `restarts` is 1 unless given.
+    """
+    clusterings.entry(method)
+    if criterion not in ("kl", "likelihood"):
+        raise BadParameter(f"criterion must be 'kl' or 'likelihood', got {criterion!r}.")
+    if held_out is None and criterion == "likelihood":
+        held_out = 0.5
+    if held_out is not None and not 0 < held_out < 1:
+        raise BadParameter(f"held_out must be between 0 and 1, got {held_out}.")
+    if jobs is not None:
+        check_whole("jobs", jobs)
+    if not isinstance(dev, Annotations):
+        if not 0 < dev < 1:
+            raise BadParameter(f"dev must be a table, or a share between 0 and 1, got {dev}.")
+        table, dev = table.split(1 - dev, by="item", seed=seed)
+    dev = dev.to_classes(table.classes)  # raises where the development items have a class that was not fitted
+    dev = dev.select(items=np.diff(dev.item_ptr) > 0)
+    if dev.n_items == 0:
+        raise DataError("no development item has annotations; there is nothing to judge by.")
+    given, judged = (dev, dev) if held_out is None else _hide(dev, held_out, seed)
+    keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
+    sizes = sorted({int(k) for k in K}), sorted({int(n) for n in L}) if method != "fmm" else [1]
+    grid = [(k, n) for k in sizes[0] for n in sizes[1]]
+    if not grid:
+        raise BadParameter("K and L must each hold at least one number.")
+
+    settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
+    log = _Store(store, _key(settings, table, given, judged))
+    done = {place: point for place, point in log.points.items() if place in grid}
+    say = on_point or (lambda point, count, total: None)
+    for count, place in enumerate(sorted(done), 1):
+        say(done[place], count, len(grid))
+
+    def fit(place: tuple[int, int]) -> Point:
+        return _judge(method, keywords, place, table, given, judged, held_out is not None, epsilon)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # each point says whether it converged
+        with ThreadPoolExecutor(thread_count(jobs, 10**9)) as pool:
+            # the largest first: they take longest
+            rest = sorted((place for place in grid if place not in done), key=lambda place: -place[0] * place[1])
+            futures = {pool.submit(fit, place): place for place in rest}
+            try:
+                for future in as_completed(futures):
+                    point = future.result()
+                    done[futures[future]] = point
+                    log.add(point)
+                    say(point, len(done), len(grid))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    kept = {key: value for key, value in keywords.items() if key != "threads"}
+    return Selection(method, criterion, tuple(done[place] for place in grid), kept)
+
+
+def _numbers(method: str, K: int, L: int) -> dict[str, int]:
+    """The keywords that say how many clusters."""
+    return {"n_clusters": K} if method == "fmm" else {"item_clusters": K, "annotator_clusters": L}
+
+
+def _judge(
+    method: str,
+    keywords: dict[str, Any],
+    place: tuple[int, int],
+    train: Annotations,
+    given: Annotations,
+    judged: Annotations,
+    hidden: bool,
+    epsilon: float,
+) -> Point:
+    """Fit one point, place the development items by `given`, judge by `judged`."""
+    begin = time.perf_counter()
+    model = clusterings[method](**_numbers(method, *place), **keywords)
+    assert isinstance(model, Clustering)
+    model.fit(train)
+    votes, snapped = judged.soft_labels(), model.predict_proba(given)
+    likelihood = None
+    if hidden:
+        expected = model.expected_labels(model.predict_clusters(given)[judged.item], judged)
+        chance = expected[np.arange(len(judged)), judged.label]
+        if judged.proba is not None:
+            chance = (expected * judged.proba).sum(axis=1)
+        likelihood = float(np.average(np.log(chance), weights=judged.weight))
+    return Point(
+        *place,
+        kl=float(kl_divergence(votes, snapped).mean()),
+        inverse_kl=float(inverse_kl_divergence(votes, snapped, epsilon=epsilon).mean()),
+        log_likelihood=likelihood,
+        objective=float(model.trace_[-1]),
+        converged=model.converged_,
+        iterations=model.n_iter_,
+        seconds=time.perf_counter() - begin,
+    )
+
+
+def _hide(dev: Annotations, share: float, seed: int) -> tuple[Annotations, Annotations]:
+    """What is given and what is hidden of items with several annotators; all labels of a pair go together."""
+    rng = np.random.default_rng(seed)
+    fresh = np.ones(len(dev), np.bool_)
+    fresh[1:] = (np.diff(dev.item) != 0) | (np.diff(dev.annotator) != 0)
+    pair = np.cumsum(fresh) - 1
+    item = dev.item[fresh]
+    per_item = np.bincount(item, minlength=dev.n_items)
+    order = np.lexsort((rng.random(item.size), item))
+    rank = np.empty(item.size, np.int64)
+    rank[order] = np.arange(item.size) - (np.cumsum(per_item) - per_item)[item]
+    hide = np.clip(np.round(share * per_item), 1, np.maximum(per_item - 1, 0)).astype(np.int64)
+    hidden = (rank < hide[item])[pair]
+    several = per_item > 1
+    if not several.any():
+        raise DataError("held_out: no development item has two annotators; there is nothing to hide.")
+    return dev.select(items=several, rows=~hidden), dev.select(items=several, rows=hidden)
+
+
+def _key(settings: dict[str, Any], *tables: Annotations) -> str:
+    """A name for data and settings: a point in a store counts only where it is the same."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for table in tables:
+        for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):
+            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+        for names in (table.items, table.annotators, table.classes):
+            digest.update("\0".join(map(str, names.tolist())).encode())
+    return digest.hexdigest()[:16]
+
+
+class _Store:
+    """Finished points in a file of JSON lines. A line that was cut short is passed over."""
+
+    def __init__(self, path: str | Path | None, key: str):
+        self.path, self.key = None if path is None else Path(path), key
+        self.points: dict[tuple[int, int], Point] = {}
+        self._lock = threading.Lock()
+        if self.path is None:
+            return
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+            if text and not text.endswith("\n"):
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write("\n")
+        except OSError as error:
+            raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
+        for line in text.splitlines():
+            try:
+                row = json.loads(line)
+                if row.pop("key") == key:
+                    point = Point(**row)
+                    self.points[point.K, point.L] = point
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+
+    def add(self, point: Point) -> None:
+        """Append one point."""
+        if self.path is None:
+            return
+        try:
+            with self._lock, self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": self.key} | asdict(point)) + "\n")
+        except OSError as error:
+            raise UnwritableFile(f"cannot write {self.path}: {error.strerror or error}.") from error

@@ -1,0 +1,211 @@
+"""Snap labels to clusters before training, and predictions after it (Fig. 1, Weerasooriya et al. 2021).
+
+y = snap(model)                                            # (I, P) the labels of each item's cluster, Eq. 1
+pipeline = make_pipeline(StandardScaler(), Distributions(LogisticRegression()), Projector(model))
+pipeline.fit(X, y).transform(X_new)                        # (n, P) predicted, and snapped again: Eq. 2, then Eq. 1
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, Names
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator, clusterings
+from dissensus.clustering import model
+from dissensus.clustering.base import Clustering, Snap
+from dissensus.clustering.model import Params
+from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.parameters import Parameters
+
+ROUNDING = 1e-6  # how far a distribution's sum may be from 1
+
+
+def snap(
+    source: Aggregator | Annotations, *, method: str = "pgm-bp", how: Snap = "hard", **keywords: Any
+) -> FloatArray:
+    """(I, P) the label distribution of each item's cluster (Eq. 1), for a fitted clustering or for a table.
+
+    A table is clustered by `method` with these keywords first. `how="soft"` averages over an item's clusters.
+    """
+    if isinstance(source, Annotations):
+        source = clusterings[method](**keywords).fit(source)
+    elif keywords:
+        raise BadParameter(f"a fitted clustering takes no keywords, got {', '.join(sorted(keywords))}.")
+    if not isinstance(source, Clustering):
+        raise BadParameter(f"snap takes a fitted clustering or a table, got {type(source).__name__}.")
+    _check_how(how)
+    source._check_fitted()
+    return source.snap_items(how)
+
+
+class _Step(Parameters):
+    """What scikit-learn asks of a step of a pipeline, without importing it before it is used."""
+
+    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
+        """Fit, then transform the same rows."""
+        return self.fit(X, y).transform(X)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from rows."""
+        raise NotImplementedError
+
+    def transform(self, X: Any) -> FloatArray:
+        """(n, P) distributions."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags, TransformerTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False), transformer_tags=TransformerTags())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_features_in_")
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit first.")
+
+
+class Projector(_Step):
+    """Takes predicted distributions to the clusters that they are most like, and those to their labels.
+
+    Parameters
+    ----------
+    clustering : fitted clustering
+        It was learnt from annotations, before; `fit` changes nothing about it and a clone keeps it.
+    how : "hard" or "soft"
+        The labels of the most probable cluster, as the paper found better, or their average.
+    reading : "population" or "printed"
+        Of Eq. 2: a distribution is compared with what all annotators together say of an item cluster, which is what a
+        classifier learns to predict; or, as printed, with what a single annotator cluster says of it. Alike where there
+        is one annotator cluster. Where they differ much, the printed reading does not even take the labels of a cluster
+        to that cluster.
+    size : float, optional
+        How many labels a predicted distribution counts for in Eq. 2; None: as many as an item had on average.
+    """
+
+    n_features_in_: int
+
+    def __init__(
+        self,
+        clustering: Clustering | None = None,
+        *,
+        how: Snap = "hard",
+        reading: Literal["population", "printed"] = "population",
+        size: float | None = None,
+    ):
+        self.clustering = clustering
+        self.how = how
+        self.reading = reading
+        self.size = size
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Check the keywords; rows are not looked at."""
+        if not isinstance(self.clustering, Clustering):
+            raise BadParameter(f"clustering must be a fitted clustering, got {type(self.clustering).__name__}.")
+        self.clustering._check_fitted()
+        _check_how(self.how)
+        if self.reading not in ("printed", "population"):
+            raise BadParameter(f"reading must be 'population' or 'printed', got {self.reading!r}.")
+        if self.size is not None and not 0 < self.size < np.inf:
+            raise BadParameter(f"size must be above 0, got {self.size}.")
+        self.n_features_in_ = self.clustering.classes_.size
+        return self
+
+    def clusters(self, X: Any) -> FloatArray:
+        """(n, K) P(cluster) of distributions (n, P): Eq. 2."""
+        self._check_fitted()
+        assert self.clustering is not None
+        X = _distributions(X, self.n_features_in_)
+        size = self.clustering.labels_per_item_ if self.size is None else self.size
+        params = self.clustering.params_
+        if self.reading == "population":
+            params = Params(params.psi, np.ones(1), model.of_clusters(params)[:, None])
+        return model.projected(params, X, size)
+
+    def transform(self, X: Any) -> FloatArray:
+        """(n, P) the labels of the clusters of distributions (n, P)."""
+        found = self.clusters(X)
+        assert self.clustering is not None
+        return self.clustering.snapped(found, self.how)
+
+    predict_proba = transform
+
+    def predict(self, X: Any) -> Names:
+        """(n,) the most probable class of each transformed row."""
+        found = self.transform(X).argmax(axis=1)
+        assert self.clustering is not None
+        return np.asarray(self.clustering.classes_[found])
+
+    def __sklearn_clone__(self) -> Projector:
+        return type(self)(**self.get_params())
+
+
+class Distributions(_Step):
+    """A scikit-learn classifier that learns from distributions and predicts them, as a step of a pipeline.
+
+    Every row of X counts once for each class, weighted by its probability, so the classifier must take `sample_weight`.
+
+    Parameters
+    ----------
+    classifier : estimator with `predict_proba`
+    """
+
+    n_features_in_: int
+    classifier_: Any
+
+    def __init__(self, classifier: Any = None):
+        self.classifier = classifier
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from X (n, …) and distributions y (n, P)."""
+        from sklearn.base import clone
+
+        if self.classifier is None or not hasattr(self.classifier, "predict_proba"):
+            raise BadParameter(f"classifier must have predict_proba, got {self.classifier!r}.")
+        X, y = np.asarray(X), np.asarray(y, np.float64)
+        if y.ndim != 2:
+            raise DataError(f"y must hold one distribution per row, got shape {y.shape}.")
+        y = _distributions(y, y.shape[1])
+        if len(X) != len(y):
+            raise DataError(f"X has {len(X)} rows and y {len(y)}; they must be equally many.")
+        row, label = np.nonzero(y)
+        self.classifier_ = clone(self.classifier).fit(X[row], label, sample_weight=y[row, label])
+        self.n_classes_ = y.shape[1]
+        self.n_features_in_ = X.shape[1] if X.ndim > 1 else 1
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """(n, P) predicted distributions; a class that had no probability anywhere has none."""
+        self._check_fitted()
+        found = self.classifier_.predict_proba(X)
+        out = np.zeros((len(found), self.n_classes_))
+        out[:, self.classifier_.classes_] = found
+        return out
+
+    predict_proba = transform
+
+
+def _check_how(how: str) -> None:
+    if how not in ("hard", "soft"):
+        raise BadParameter(f"how must be 'hard' or 'soft', got {how!r}.")
+
+
+def _distributions(X: Any, n_classes: int) -> FloatArray:
+    """Rows of probabilities, checked."""
+    X = np.asarray(X, np.float64)
+    rows: FloatArray = X
+    if X.ndim != 2 or X.shape[1] != n_classes:
+        raise DataError(f"expected distributions over {n_classes} classes, one per row, got shape {X.shape}.")
+    bad = ~((X >= 0).all(axis=1) & (np.abs(X.sum(axis=1) - 1) <= ROUNDING))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"{int(bad.sum())} of {len(X)} rows are no distributions; first at row {row}, which sums to "
+            f"{naming.shown(float(X[row].sum()))}."
+        )
+    return rows

@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+
+from aggregation.tables import KINDS, random_table
+from clustering.graphs import log_joint, some_params
+from dissensus import Annotations
+from dissensus.clustering import model
+from dissensus.clustering.model import Counts, Edges, Params, Priors, draw
+from dissensus.engines.local import Threads
+from dissensus.exceptions import BadParameter
+
+PRIORS = Priors(2.5, 1.7, 3.1)
+K, L = 3, 2
+
+
+def literal_posterior(table, params, w, z, priors):
+    """Eq. 3, term by term."""
+    total = log_joint(table, params, w, z)
+    total += sum((priors.alpha - 1) * np.log(value) for value in params.theta.ravel())
+    total += sum((priors.gamma - 1) * np.log(value) for value in params.psi)
+    return total + sum((priors.tau - 1) * np.log(value) for value in params.omega)
+
+
+def a_state(kind, seed=0):
+    table = random_table(seed, **KINDS[kind])
+    rng = np.random.default_rng(seed)
+    w, z = rng.integers(0, K, table.n_items), rng.integers(0, L, table.n_annotators)
+    return table, some_params(K, L, table.n_classes, seed), w, z
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_log_posterior_is_equation_3(kind):
+    table, params, w, z = a_state(kind)
+    counts = model.hard_counts(Edges(table), w, z, K, L)
+    expected = literal_posterior(table, params, w, z, PRIORS)
+    np.testing.assert_allclose(model.log_posterior(counts, params, PRIORS), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_delta_is_the_difference_of_full_log_posteriors(kind):
+    table, old, w, z = a_state(kind)
+    new, edges = some_params(K, L, table.n_classes, 99), Edges(table)
+    counts = model.hard_counts(edges, w, z, K, L)
+
+    def full(params, w, z):
+        return literal_posterior(table, params, w, z, PRIORS)
+
+    before = full(old, w, z)
+    deltas = model.delta_theta(counts, old.theta, new.theta, PRIORS)
+    for k in range(K):
+        for l in range(L):
+            theta = old.theta.copy()
+            theta[k, l] = new.theta[k, l]
+            np.testing.assert_allclose(deltas[k, l], full(Params(old.psi, old.omega, theta), w, z) - before, atol=1e-9)
+    np.testing.assert_allclose(
+        model.delta_shares(counts.items, old.psi, new.psi, PRIORS.gamma),
+        full(Params(new.psi, old.omega, old.theta), w, z) - before, atol=1e-9,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        model.delta_shares(counts.annotators, old.omega, new.omega, PRIORS.tau),
+        full(Params(old.psi, new.omega, old.theta), w, z) - before, atol=1e-9,
+    )  # fmt: skip
+    with Threads(1) as pool:
+        of_item = model.item_logits(edges, old, z, pool)
+        of_annotator = model.annotator_logits(edges, old, w, pool)
+    for i in range(table.n_items):
+        for k in range(K):
+            other = w.copy()
+            other[i] = k
+            np.testing.assert_allclose(of_item[i, k] - of_item[i, w[i]], full(old, other, z) - before, atol=1e-9)
+    for j in range(table.n_annotators):
+        for l in range(L):
+            other = z.copy()
+            other[j] = l
+            delta = of_annotator[j, l] - of_annotator[j, z[j]]
+            np.testing.assert_allclose(delta, full(old, w, other) - before, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_product_counts_and_m_step_are_the_printed_ones(kind):
+    table = random_table(1, **KINDS[kind])
+    rng, P = np.random.default_rng(1), table.n_classes
+    w, z = rng.dirichlet(np.ones(K), table.n_items), rng.dirichlet(np.ones(L), table.n_annotators)
+    with Threads(1) as pool:
+        counts = model.product_counts(Edges(table), w, z, pool)
+    params = model.maximise(counts, PRIORS)
+    for k in range(K):
+        for l in range(L):
+            labels = np.zeros(P)
+            for row in range(len(table)):
+                shares = np.eye(P)[table.label[row]] if table.proba is None else table.proba[row]
+                weight = 1.0 if table.weight is None else table.weight[row]
+                labels += weight * shares * w[table.item[row], k] * z[table.annotator[row], l]
+            expected = (PRIORS.alpha - 1 + labels) / (P * (PRIORS.alpha - 1) + labels.sum())
+            np.testing.assert_allclose(params.theta[k, l], expected)
+    np.testing.assert_allclose(
+        params.psi, [(PRIORS.gamma - 1 + w[:, k].sum()) / (K * (PRIORS.gamma - 1) + table.n_items) for k in range(K)]
+    )
+    np.testing.assert_allclose(
+        params.omega, [(PRIORS.tau - 1 + z[:, l].sum()) / (L * (PRIORS.tau - 1) + table.n_annotators) for l in range(L)]
+    )
+
+
+def test_no_parameters_beat_those_of_the_m_step():
+    rng = np.random.default_rng(0)
+    counts = Counts(rng.uniform(0, 9, (K, L, 4)), rng.uniform(0, 9, K), rng.uniform(0, 9, L))
+    best = model.log_posterior(counts, model.maximise(counts, PRIORS), PRIORS)
+    for seed in range(50):
+        assert model.log_posterior(counts, some_params(K, L, 4, seed), PRIORS) < best
+
+
+def test_one_pair_is_one_edge_however_many_labels_it_has():
+    table = Annotations.from_arrays([0, 0, 0, 1, 1], [0, 0, 1, 0, 0], [0, 1, 1, 1, 0], classes=3)
+    edges = Edges(table)
+    assert edges.size == 3
+    assert edges.item.tolist() == [0, 0, 1]
+    assert edges.annotator.tolist() == [0, 1, 0]
+    assert edges.bag[0] == edges.bag[2] != edges.bag[1]  # the same two labels, in whatever order they came
+    ptr, label, weight = edges.bags
+    bag = edges.bag[0]
+    assert label[ptr[bag] : ptr[bag + 1]].tolist() == [0, 1]
+    assert weight[ptr[bag] : ptr[bag + 1]].tolist() == [1, 1]
+
+
+def test_projection_is_equation_2_with_pseudo_labels():
+    params, rng = some_params(K, L, 4, 0), np.random.default_rng(0)
+    h, size = rng.dirichlet(np.ones(4), 6), 7.5
+    found = model.projected(params, h, size)
+    for n in range(6):
+        chance = np.zeros(K)
+        for k in range(K):
+            for l in range(L):
+                likelihood = np.prod([params.theta[k, l, p] ** (size * h[n, p]) for p in range(4)])
+                chance[k] += params.psi[k] * params.omega[l] * likelihood
+        np.testing.assert_allclose(found[n], chance / chance.sum())
+
+
+def test_labels_of_a_cluster_are_averaged_over_annotator_clusters():
+    params = some_params(K, L, 4, 0)
+    expected = [[sum(params.omega[l] * params.theta[k, l, p] for l in range(L)) for p in range(4)] for k in range(K)]
+    np.testing.assert_allclose(model.of_clusters(params), expected)
+
+
+def test_drawn_tables_follow_the_model():
+    params = some_params(2, 2, 3, 0)
+    drawn = draw(4000, 40, 3, item_clusters=2, annotator_clusters=2, redundancy=9, params=params, seed=1)
+    table = drawn.annotations
+    assert (np.diff(table.item_ptr) == 9).all()
+    assert table.describe()["repeated_pairs"] == 0
+    counts = model.hard_counts(Edges(table), drawn.item_cluster, drawn.annotator_cluster, 2, 2)
+    assert (counts.labels.sum(axis=2) > 200).all()
+    np.testing.assert_allclose(counts.labels / counts.labels.sum(axis=2, keepdims=True), params.theta, atol=0.04)
+    np.testing.assert_allclose(counts.items / 4000, params.psi, atol=0.03)
+    few = draw(50, 5, 3, item_clusters=2, annotator_clusters=2, redundancy=5, seed=1).annotations
+    assert few.describe()["repeated_pairs"] == 0
+    with pytest.raises(BadParameter, match="redundancy must lie from 1 to the 5 annotators, got 6"):
+        draw(50, 5, 3, item_clusters=2, annotator_clusters=2, redundancy=6)

@@ -1,0 +1,158 @@
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from clustering.graphs import clustered
+from dissensus.clustering import FMM, PGMBP, Distributions, Projector, draw, model, snap
+from dissensus.evaluation import kl_divergence
+from dissensus.exceptions import BadParameter, DataError, NotFitted
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return PGMBP(item_clusters=3, annotator_clusters=2, restarts=2).fit(clustered())
+
+
+def test_snap_takes_a_fitted_clustering_or_a_table(fitted):
+    np.testing.assert_array_equal(snap(fitted), fitted.posterior_)
+    labels = model.of_clusters(fitted.params_)
+    np.testing.assert_allclose(snap(fitted, how="soft"), fitted.item_clusters_ @ labels)
+    by_itself = snap(clustered(), method="fmm", n_clusters=3)
+    np.testing.assert_array_equal(by_itself, FMM(n_clusters=3).fit(clustered()).posterior_)
+
+
+def test_wrong_sources_are_one_clear_error(fitted):
+    with pytest.raises(BadParameter, match="how must be 'hard' or 'soft'"):
+        snap(fitted, how="firm")
+    with pytest.raises(BadParameter, match="takes no keywords, got n_clusters"):
+        snap(fitted, n_clusters=3)
+    with pytest.raises(BadParameter, match="a fitted clustering or a table, got str"):
+        snap("labels.csv")
+    with pytest.raises(NotFitted, match="call fit"):
+        snap(FMM())
+
+
+def test_projector_is_equation_2_then_equation_1(fitted):
+    h = np.random.default_rng(0).dirichlet(np.ones(4), 20)
+    projector = Projector(fitted, reading="printed").fit()
+    chance = model.projected(fitted.params_, h, fitted.labels_per_item_)
+    np.testing.assert_allclose(projector.clusters(h), chance)
+    together = np.exp(12 * h @ np.log(model.of_clusters(fitted.params_)).T) * fitted.psi_
+    np.testing.assert_allclose(Projector(fitted).fit().clusters(h), together / together.sum(axis=1, keepdims=True))
+    assert fitted.labels_per_item_ == 12
+    labels = model.of_clusters(fitted.params_)
+    np.testing.assert_allclose(projector.transform(h), labels[chance.argmax(axis=1)])
+    soft = Projector(fitted, how="soft", reading="printed")
+    np.testing.assert_allclose(soft.fit().transform(h), chance @ labels)
+    two = model.projected(fitted.params_, h, 2.0)
+    np.testing.assert_allclose(soft.set_params(size=2.0).fit().transform(h), two @ labels)
+
+
+def test_snapped_labels_are_projected_onto_their_own_cluster(fitted):
+    labels = model.of_clusters(fitted.params_)
+    np.testing.assert_allclose(Projector(fitted, size=50).fit_transform(labels), labels)
+    # as printed they are not: no single annotator cluster says what both say together
+    assert np.abs(Projector(fitted, reading="printed", size=50).fit_transform(labels) - labels).max() > 0.3
+    mixture = FMM(n_clusters=3).fit(clustered())
+    both = [Projector(mixture, reading=reading).fit().clusters(labels) for reading in ("printed", "population")]
+    np.testing.assert_allclose(*both)
+
+
+def test_projected_classes_are_named(fitted):
+    h = np.random.default_rng(0).dirichlet(np.ones(4), 20)
+    projector = Projector(fitted).fit()
+    np.testing.assert_array_equal(projector.predict(h), fitted.classes_[projector.transform(h).argmax(axis=1)])
+
+
+def test_projector_keeps_scikit_learns_manners(fitted):
+    projector = Projector(fitted, how="soft", size=3.0)
+    assert projector.get_params() == {"clustering": fitted, "how": "soft", "reading": "population", "size": 3.0}
+    copy = clone(projector)
+    assert copy is not projector
+    assert copy.get_params() == projector.get_params()  # the clustering is learnt from annotations, not from rows
+    assert projector.set_params(how="hard").how == "hard"
+    h = np.full((2, 4), 0.25)
+    with pytest.raises(NotFitted, match="call fit"):
+        copy.transform(h)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(copy.fit())).transform(h), clone(copy).fit(h, None).transform(h)
+    )
+
+
+def test_what_is_no_distribution_is_one_clear_error(fitted):
+    projector = Projector(fitted).fit()
+    with pytest.raises(DataError, match=r"over 4 classes, one per row, got shape \(2, 3\)"):
+        projector.transform(np.full((2, 3), 1 / 3))
+    with pytest.raises(DataError, match="1 of 2 rows are no distributions; first at row 1, which sums to 2"):
+        projector.transform(np.array([[0.25] * 4, [0.5] * 4]))
+    with pytest.raises(DataError, match="no distributions"):
+        projector.transform(np.array([[1.5, -0.5, 0, 0]]))
+    with pytest.raises(BadParameter, match="must be a fitted clustering, got NoneType"):
+        Projector().fit()
+    with pytest.raises(NotFitted):
+        Projector(FMM()).fit()
+    with pytest.raises(BadParameter, match="reading"):
+        Projector(fitted, reading="between the lines").fit()
+    with pytest.raises(BadParameter, match="size"):
+        Projector(fitted, size=0).fit()
+
+
+def some_features(drawn, seed=0):
+    """Features that tell the item's cluster, more or less."""
+    rng = np.random.default_rng(seed)
+    return np.eye(4)[drawn.item_cluster] + rng.normal(0, 0.5, (drawn.item_cluster.size, 4))
+
+
+def test_snap_classify_project_is_a_pipeline():
+    drawn = draw(600, 50, 5, item_clusters=4, annotator_clusters=2, redundancy=10, concentration=0.3, seed=4)
+    X, table = some_features(drawn), drawn.annotations
+    train = np.arange(600) < 400
+    fitted = PGMBP(item_clusters=4, annotator_clusters=2).fit(table.select(items=train))
+    pipeline = make_pipeline(StandardScaler(), Distributions(LogisticRegression()), Projector(fitted))
+    assert isinstance(pipeline, Pipeline)
+    predicted = pipeline.fit(X[train], snap(fitted)).transform(X[~train])
+    assert predicted.shape == (200, 5)
+    np.testing.assert_allclose(predicted.sum(axis=1), 1)
+    truth = model.of_clusters(drawn.params)[drawn.item_cluster[~train]]
+    baseline = np.tile(table.select(items=train).soft_labels().mean(axis=0), (200, 1))
+    assert kl_divergence(truth, predicted).mean() < 0.6 * kl_divergence(truth, baseline).mean()
+    again = clone(pipeline).fit(X[train], snap(fitted)).transform(X[~train])
+    np.testing.assert_array_equal(again, predicted)
+    assert "Projector" in repr(pipeline)
+
+
+def test_distributions_learn_from_soft_labels():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = np.zeros((200, 4))
+    y[:, 1] = 1 / (1 + np.exp(-3 * X[:, 0]))
+    y[:, 3] = 1 - y[:, 1]
+    step = Distributions(LogisticRegression(C=1e6)).fit(X, y)
+    np.testing.assert_allclose(step.transform(X), y, atol=0.02)  # classes 0 and 2 never occur
+    assert (step.transform(X)[:, [0, 2]] == 0).all()
+    with pytest.raises(NotFitted):
+        clone(step).transform(X)
+    with pytest.raises(DataError, match="X has 199 rows and y 200"):
+        Distributions(LogisticRegression()).fit(X[1:], y)
+    with pytest.raises(DataError, match="one distribution per row"):
+        Distributions(LogisticRegression()).fit(X, y[:, 0])
+    with pytest.raises(BadParameter, match="predict_proba"):
+        Distributions().fit(X, y)
+
+
+def test_cross_validation_clones_the_whole_pipeline():
+    drawn = draw(90, 30, 4, item_clusters=4, annotator_clusters=2, redundancy=6, concentration=0.3, seed=2)
+    fitted = FMM(n_clusters=3).fit(drawn.annotations)
+    pipeline = make_pipeline(Distributions(LogisticRegression()), Projector(fitted))
+    scores = cross_val_score(
+        pipeline, some_features(drawn), snap(fitted), cv=3,
+        scoring=lambda model, X, y: -kl_divergence(y, model.transform(X)).mean(),
+    )  # fmt: skip
+    assert scores.shape == (3,)
+    assert np.isfinite(scores).all()
