@@ -8,8 +8,11 @@ import pytest
 
 from aggregation.tables import KINDS, random_table
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, redundancy
+from dissensus.base import clusterings
+from dissensus.clustering import draw, select_clusters
 from dissensus.datasets import load_dataset
 from dissensus.diagnostics import UNKNOWN
+from dissensus.exceptions import UnknownName
 from dissensus.io.jsonl import dumps
 from dissensus.report import Section, collect, contest
 from dissensus.report.blocks import Chart, Table, Text
@@ -261,6 +264,35 @@ def test_redundancy_is_the_library_s():
     )
     assert facts["verdict"] == found.verdict()
     assert [one["item"] for one in facts["best"]][:3] == [str(name) for name in found.next_label.best(3)]
+
+
+def test_clusters_are_those_of_the_clustering():
+    drawn = draw(80, 20, 4, item_clusters=3, annotator_clusters=2, redundancy=6, seed=1)
+    table = drawn.annotations
+    search = select_clusters(table, "pgm-bp", K=(2, 3), L=(2,), criterion="likelihood")
+    model = clusterings["pgm-bp"](item_clusters=3, annotator_clusters=2).fit(table)
+    made = report(table, clustering=model, search=search, only=["clusters"])
+    assert list(made.facts["sections"]) == ["clusters"]
+    facts = made.facts["sections"]["clusters"]
+    assert [one["items"] for one in facts["item_clusters"]] == np.bincount(model.item_cluster_, minlength=3).tolist()
+    assert [one["annotators"] for one in facts["annotator_clusters"]] == np.bincount(
+        model.annotator_cluster_, minlength=2
+    ).tolist()
+    largest = facts["says"][0]
+    assert largest["cluster"] == np.bincount(model.annotator_cluster_).argmax()
+    order = [int(name) for name in facts["classes"]]
+    assert np.array(largest["shares"]) == pytest.approx(
+        model.labels_of_clusters_[:, largest["cluster"]][:, order], abs=6e-4
+    )
+    assert [(p["K"], p["L"]) for p in facts["search"]["points"]] == [(2, 2), (3, 2)]
+    for k, one in enumerate(facts["item_clusters"]):
+        assert {name: share for name, share, code in one["labels"] if code >= 0} == pytest.approx(
+            {str(p): share for p, share in enumerate(model.snapped(np.eye(3))[k])}, abs=0.01
+        )
+    assert len([b for b in sections["clusters"]().draw(facts) if isinstance(b, Chart)]) == 5
+    assert "clusters" not in report(table).facts["sections"]
+    with pytest.raises(UnknownName, match="no section 'cluster'; did you mean 'clusters'"):
+        report(table, only=["cluster"])
 
 
 def test_the_same_table_in_another_order_of_rows_gives_the_same_report():

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dissensus.cli import aggregate, agreement, compare, datasets, describe, methods, report
+from dissensus.cli import aggregate, agreement, cluster, compare, datasets, describe, methods, report
 from dissensus.cli.errors import reported, say
 
 COMMANDS = (
@@ -22,6 +22,7 @@ COMMANDS = (
     compare.compare,
     report.report,
     agreement.agreement,
+    cluster.cluster,
     methods.methods,
     datasets.datasets,
 )

@@ -13,6 +13,7 @@ import typer
 from dissensus.cli import gold as golds
 from dissensus.cli import keywords, results, show
 from dissensus.cli.errors import about
+from dissensus.cli.folder import SUMMARY
 from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter
 
@@ -64,6 +65,12 @@ def report(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Any keyword of the method; repeatable."),
     ] = None,
+    clusters: Annotated[
+        Path | None,
+        typer.Option(
+            "--clusters", metavar="FOLDER", help="What `dissensus cluster FILE -o FOLDER` wrote; a section more."
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Left out, the file's name.", show_default=False)] = None,
     pseudonyms: Annotated[
         bool, typer.Option("--pseudonyms/--names", help="How annotators are called; the key is a file of its own.")
@@ -96,6 +103,7 @@ def report(
     _extras()
     tables = source.read()
     frames = {key: _frame(path) for key, path in (("items", items), ("annotators", annotators))}
+    found = {} if clusters is None else _clusters(clusters)
 
     def write(table: Annotations, path: Path, name: str) -> dict[str, Any]:
         from dissensus.report import Report, contest
@@ -111,7 +119,7 @@ def report(
             fitted = _model(chosen, setting or []).fit(table)
             made = Report(
                 table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, contest=held, seed=seed,
-                on_step=step, **frames,
+                on_step=step, **frames, **found,
             )  # fmt: skip
             files = made.save(path)
         return {
@@ -160,6 +168,38 @@ def _frame(path: Path | None) -> Any:
 
     with show.waiting(f"reading {path}"):
         return read_frame(path)
+
+
+def _clusters(folder: Path) -> dict[str, Any]:
+    """The clustering of an earlier run, and its search where there was one."""
+    import json
+
+    from dissensus.clustering import Clustering
+    from dissensus.io import read_frame
+    from dissensus.persistence import load
+
+    model = load(folder)
+    if not isinstance(model, Clustering):
+        raise BadParameter(f"--clusters {folder}: it holds a {type(model).__name__}, which has no clusters.")
+    summary, table = folder / SUMMARY, folder / "search.csv"
+    if not (summary.is_file() and table.is_file()):
+        return {"clustering": model}
+    points = [{key: _number(value) for key, value in row.items()} for row in read_frame(table).to_pylist()]
+    told = json.loads(summary.read_text(encoding="utf-8"))
+    chosen = (told["item_clusters"], told["annotator_clusters"])
+    best = next((p for p in points if (p["K"], p["L"]) == chosen), None)
+    if best is None:
+        return {"clustering": model}
+    return {"clustering": model, "search": {"criterion": told["search"]["criterion"], "points": points, "best": best}}
+
+
+def _number(text: str | None) -> Any:
+    """What a cell of search.csv holds."""
+    if text in (None, ""):
+        return None
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _model(method: str, settings: list[str]) -> Aggregator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +12,15 @@ from typing import Any
 from dissensus._types import IntArray
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator
+from dissensus.clustering import Clustering, Selection
 from dissensus.exceptions import BadParameter
 from dissensus.io import write_frame, write_json
 from dissensus.io.atomic import atomic
+from dissensus.report import sections as _sections  # noqa: F401 - registers them
 from dissensus.report.choice import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
-from dissensus.report.study import Study, shown
+from dissensus.report.study import Study, plain, shown
 
 __all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
 
@@ -46,6 +48,10 @@ class Report:
         To compare; left out, a few of different kinds.
     contest : Contest, optional
         The comparison, where `dissensus.report.contest` has made it already.
+    clustering, search : optional
+        A fitted clustering, and the search that chose its numbers of clusters: a section shows them.
+    only : names of sections, optional
+        Left out, all that have something to say.
     seed : int
     on_step : callable, optional
         Called with what is being worked out.
@@ -66,10 +72,16 @@ class Report:
         salt: str = "",
         methods: Iterable[str] | None = None,
         contest: Contest | None = None,
+        clustering: Clustering | None = None,
+        search: Selection | Mapping[str, Any] | None = None,
+        only: Iterable[str] | None = None,
         seed: int = 0,
         on_step: Callable[[str], None] | None = None,
     ):
         self.title = title
+        self.only = None if only is None else set(only)
+        for name in self.only or ():
+            registry.entry(name)
         self.study = Study.make(
             table,
             fitted,
@@ -80,6 +92,8 @@ class Report:
             salt=salt,
             methods=None if methods is None else tuple(methods),
             judged=contest,
+            clustering=clustering,
+            search=_as_facts(search),
             seed=seed,
             on_step=on_step or (lambda what: None),
         )
@@ -96,7 +110,7 @@ class Report:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """Every number of the report, as plain values."""
-        return collect(self.study, self.title)
+        return collect(self.study, self.title, self.only)
 
     def html(self) -> str:
         """The page."""
@@ -124,16 +138,15 @@ class Report:
         return written
 
 
-def collect(study: Study, title: str = "Labels") -> dict[str, Any]:
+def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -> dict[str, Any]:
     """The numbers of every section that has anything to say, and what was found, as a plain dict."""
-    import dissensus.report.sections  # noqa: F401 - registers them
     from dissensus import __version__
 
     found: dict[str, Any] = {}
     findings = []
     for name, entry in registry.in_place():
         section = entry.value()
-        if not section.applies(study):
+        if (only is not None and name not in only) or not section.applies(study):
             continue
         found[name] = section.collect(study)
         findings += [
@@ -150,3 +163,12 @@ def collect(study: Study, title: str = "Labels") -> dict[str, Any]:
         "findings": sorted(findings, key=lambda one: ("bad", "note", "good").index(one["tone"])),
         "sections": found,
     }
+
+
+def _as_facts(search: Selection | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A search as plain values."""
+    if not isinstance(search, Selection):
+        return None if search is None else dict(search)
+    points = [{key: plain(value) for key, value in row.items()} for row in search.rows()]
+    best = next(p for p in points if (p["K"], p["L"]) == (search.best.K, search.best.L))
+    return {"criterion": search.criterion, "points": points, "best": best}

@@ -21,7 +21,8 @@ import pyarrow as pa
 from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names
 from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, arg_max, check_gold, methods
+from dissensus.base import Aggregator, arg_max, check_gold, clusterings, methods
+from dissensus.clustering import Clustering
 from dissensus.diagnostics import Diagnosis, diagnose
 from dissensus.disagreement import Explanation, explain
 from dissensus.evaluation import Estimate, agreement
@@ -55,6 +56,8 @@ class Study:
     annotator_frame: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # column → (A,)
     methods: tuple[str, ...] | None = None  # to compare; None: a choice
     judged: Contest | None = None  # where they have been compared already
+    clustering: Clustering | None = None
+    search: dict[str, Any] | None = None  # how its numbers of clusters were chosen: criterion, points, best
     seed: int = 0
     hide_names: bool = True
     salt: str = ""
@@ -69,6 +72,7 @@ class Study:
         gold: Any = None,
         items: Any = None,
         annotators: Any = None,
+        clustering: Clustering | None = None,
         **rest: Any,
     ) -> Study:
         """Check that all belongs together, and align frames with the table."""
@@ -85,6 +89,7 @@ class Study:
             check_gold(gold, table),
             aligned(items, "item", table.items),
             aligned(annotators, "annotator", table.annotators),
+            clustering=clustering,
             **rest,
         )
 
@@ -146,7 +151,13 @@ class Study:
     @property
     def method(self) -> str:
         """The method's name."""
-        return methods.name_of(type(self.fitted))
+        registry = clusterings if isinstance(self.fitted, Clustering) else methods
+        return registry.name_of(type(self.fitted))
+
+    @property
+    def clustering_name(self) -> str:
+        """The name of the clustering's method."""
+        return "" if self.clustering is None else clusterings.name_of(type(self.clustering))
 
     @cached_property
     def label(self) -> IntArray:
