@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice clean
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters clean
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-speed     time and memory of Dawid-Skene beside other libraries, and of reading files"
 	@echo "make bench-methods   time and memory of every method beside crowd-kit's"
 	@echo "make bench-choice    how good the method is that is chosen without gold"
+	@echo "make bench-clusters  clusters: recovery, time, and jobs_q1..3 beside the paper"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"dissensus needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
@@ -81,6 +82,11 @@ bench-methods: $(VENV)/.dev
 
 bench-choice: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.choice.run
+
+bench-clusters: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.clustering.recovery
+	$(BIN)/python -m benchmarks.clustering.speed
+	$(BIN)/python -m benchmarks.clustering.jobs
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
