@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters clean
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report clean
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-speed     time and memory of Dawid-Skene beside other libraries, and of reading files"
 	@echo "make bench-methods   time and memory of every method beside crowd-kit's"
 	@echo "make bench-choice    how good the method is that is chosen without gold"
+	@echo "make bench-report    time and size of the report"
 	@echo "make bench-clusters  clusters: recovery, time, and jobs_q1..3 beside the paper"
 
 $(VENV)/.core: pyproject.toml constraints.txt
@@ -82,6 +83,9 @@ bench-methods: $(VENV)/.dev
 
 bench-choice: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.choice.run
+
+bench-report: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.report.run
 
 bench-clusters: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.clustering.recovery
