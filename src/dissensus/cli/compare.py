@@ -124,6 +124,7 @@ def _show(title: str, result: Comparison) -> None:
     gold = result.contestants[0].accuracy is not None
     columns = ["method", "log-likelihood", "behind the best", "", *(["accuracy"] if gold else []), "seconds"]
     table = show.grid(show.clean(title), *columns, numbers=("log-likelihood", "behind the best", "accuracy", "seconds"))
+    table.columns[0].no_wrap = True
     worst = result.contestants[-1].behind.value
     for one in result:
         cells = [one.method, f"{one.log_likelihood.value:.4f}", _behind(one), _mark(one, worst)]
