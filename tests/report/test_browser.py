@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
+from dissensus.clustering import select_clusters
 from report.reports import crowd, people, report, things
 from report.test_page import evil_report
 
@@ -44,8 +45,10 @@ def browser():
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Reports on disk."""
     folder, table = tmp_path_factory.mktemp("pages"), crowd().annotations
+    search = select_clusters(table, "pgm-bp", K=(2, 3), L=(1, 2), criterion="likelihood")
+    clusters = {"clustering": search.estimator().fit(table), "search": search}
     made = {
-        "crowd": report(gold=crowd().truth, items=things(table), annotators=people(table), title="A crowd"),
+        "crowd": report(gold=crowd().truth, items=things(table), annotators=people(table), title="A crowd", **clusters),
         "evil": evil_report(names=True),
         "long": report(long_names(), items=things(long_names())),
     }
