@@ -32,9 +32,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "pgm-bp": {"item_clusters": K, "annotator_clusters": L},
     "pgm-annealing": {"item_clusters": K, "annotator_clusters": L},
     "pgm-annealing, the paper's schedule": {"item_clusters": K, "annotator_clusters": L, "schedule": "inverse"},
-    "pgm-annealing, the paper's: prior proposals, random start": {
+    "pgm-annealing, prior proposals": {
         "item_clusters": K, "annotator_clusters": L, "schedule": "inverse", "proposal": "prior", "sweeps": 1000,
-        "start": "random",
     },
 }  # fmt: skip
 
