@@ -55,19 +55,19 @@ def test_clusters_are_drawn_from_the_tempered_conditional():
 def test_parameters_are_drawn_from_the_tempered_conditional():
     _, state = a_state()
     counts, rng = state.counts, np.random.default_rng(0)
-    means = np.zeros_like(counts.labels)
-    psi = np.zeros(3)
+    drawn = []
     with Threads(1) as pool:
         for _ in range(3000):
             state.counts = counts
-            state.item, state.annotator = state.item, state.annotator
             state.conditional(0.5, rng, pool)
-            means += state.params.theta / 3000
-            psi += state.params.psi / 3000
-    shape = 1 + (1 + counts.labels) / 0.5
-    np.testing.assert_allclose(means, shape / shape.sum(axis=2, keepdims=True), atol=0.004)
-    shape = 1 + (1 + counts.items) / 0.5
-    np.testing.assert_allclose(psi, shape / shape.sum(), atol=0.004)
+            drawn.append(state.params)
+    for part, sizes in (("theta", counts.labels), ("psi", counts.items), ("omega", counts.annotators)):
+        values = np.stack([getattr(params, part) for params in drawn])
+        shape = 1 + (1 + sizes) / 0.5
+        total = shape.sum(axis=-1, keepdims=True)
+        mean = shape / total
+        np.testing.assert_allclose(values.mean(axis=0), mean, atol=0.006)
+        np.testing.assert_allclose(values.var(axis=0), mean * (1 - mean) / (total + 1), rtol=0.2)
 
 
 def test_worse_proposals_are_taken_at_the_rate_that_the_temperature_says():

@@ -91,7 +91,7 @@ class Votes:
         """A mixture around K items of the table, drawn far apart; each has the labels of one more average item."""
         chosen = spread(self.votes, K, rng)
         everybody = self.votes.sum(axis=0)
-        theta = self.votes[chosen] + everybody / everybody.sum() + 1e-3
+        theta = self.votes[chosen] + everybody / max(everybody.sum(), 1e-300) + 1e-3
         return Mixture(np.full(K, 1 / K), theta / theta.sum(axis=1, keepdims=True))
 
     def random(self, K: int, rng: np.random.Generator) -> Mixture:
