@@ -126,6 +126,18 @@ def test_with_one_annotator_cluster_an_em_step_is_the_mixtures(kind):
     np.testing.assert_allclose(found.psi, after.psi, rtol=1e-12)
 
 
+def test_an_annotator_with_a_thousand_labels_neither_underflows_nor_loses_its_evidence():
+    label = np.random.default_rng(0).integers(0, 4, 1000)
+    table = Annotations.from_arrays(np.arange(1000), np.zeros(1000, int), label, classes=4)
+    params = some_params(3, 2, 4, 8)
+    messages, evidence, _ = settled(table, params, rounds=3)
+    of_item = np.einsum("k,kln->ln", params.psi, params.theta[:, :, label])  # P(label | cluster of the annotator)
+    logs = np.log(params.omega) + np.log(of_item).sum(axis=1)
+    assert (logs < -1000).all()
+    np.testing.assert_allclose(evidence, np.logaddexp.reduce(logs))
+    np.testing.assert_allclose(messages.of_annotator[0], np.exp(logs - np.logaddexp.reduce(logs)), atol=1e-12)
+
+
 def test_extreme_weights_give_numbers():
     table = Annotations.from_arrays(
         [0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 0, 1], weight=[1e4, 1e4, 1e4, 1e4, 1e-9, 1e4]
