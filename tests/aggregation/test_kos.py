@@ -11,6 +11,7 @@ from dissensus import Annotations, methods
 from dissensus.aggregation.kos import KOS, Edges, Talk, known_answers, scale
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.kernels import kos as kernels
 from dissensus.simulate import simulate
 
 KINDS = {
@@ -366,3 +367,14 @@ def test_rte_needs_shares():
     assert (share.predict() == truth).mean() > 0.92
     assert (sums.predict() == truth).mean() < 0.55  # crowd-kit's KOS: 0.4975 for all of 20 seeds
     assert -np.log(share.posterior_[np.arange(800), data.gold]).mean() < 0.25
+
+
+def test_log_odds_of_a_share_nearby_are_exact():
+    rng = np.random.default_rng(0)
+    near = rng.uniform(-1, 1, 2000)
+    share = np.clip(near + rng.choice([1e-6, 1e-3, 0.02, 0.5], 2000) * rng.uniform(-1, 1, 2000), -1, 1)
+    found = [kernels._near_odds(x, y, kernels.log_odds(y)) for x, y in zip(share, near, strict=True)]
+    np.testing.assert_allclose(found, np.arctanh(np.clip(share, -kernels.SURE, kernels.SURE)), rtol=1e-12, atol=1e-14)
+    u = (share - near) / (1 - share * near)
+    assert (np.abs(u) < kernels.SERIES).sum() > 500  # by the series
+    assert (np.abs(u) > kernels.SERIES).sum() > 200  # by the logarithm

@@ -231,9 +231,10 @@ class Talk:
         """One pass; returns the largest change of a weight."""
         edges = self.edges
         sums = np.zeros((self.pool.threads, *self.known.shape))
+        odds = kernels.whole_odds(self.heard, self.crowd, self.crowd_labels)
         self.pool.map(
             lambda number, start, stop: kernels.sweep(
-                start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard,
+                start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, odds,
                 self.share, self.scale, self.crowd, self.crowd_labels, sums[number],
             ),
             self.items,

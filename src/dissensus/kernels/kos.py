@@ -16,6 +16,7 @@ from dissensus._types import FloatArray, IntArray
 from dissensus.kernels.jit import compiled
 
 SURE = 0.99  # share from which an annotator is as good as perfect: right 199 times in 200
+SERIES = 0.03  # argument up to which four terms after the first are exact
 ROUNDING = 1e-12  # of what an annotator has heard: less than that from others is nothing
 
 
@@ -23,6 +24,30 @@ ROUNDING = 1e-12  # of what an annotator has heard: less than that from others i
 def log_odds(share: float) -> float:
     """Half the log odds of being right, (1 + share)/2; no surer than `SURE`."""
     return float(np.arctanh(min(max(share, -SURE), SURE)))
+
+
+@compiled
+def whole_odds(heard: FloatArray, crowd: float, labels: float) -> FloatArray:
+    """(A, 2) the share of all that an annotator has heard, with the crowd's labels, and its log odds."""
+    out = np.empty((heard.shape[0], 2))
+    for j in range(heard.shape[0]):
+        out[j, 0] = crowd if heard[j, 1] <= 0 else (heard[j, 0] + labels * crowd) / (heard[j, 1] + labels)
+        out[j, 1] = log_odds(out[j, 0])
+    return out
+
+
+@compiled
+def _near_odds(share: float, near: float, odds: float) -> float:
+    """`log_odds` of a share, given those of one nearby: artanh x = artanh y + artanh((x − y)/(1 − x·y)).
+
+    One item of many moves a share a little, and a few terms of a series are then exact and cost no logarithm.
+    """
+    if abs(share) < SURE and abs(near) < SURE:
+        u = (share - near) / (1 - share * near)
+        if abs(u) < SERIES:
+            v = u * u
+            return odds + u * (1 + v * (1 / 3 + v * (1 / 5 + v * (1 / 7 + v / 9))))  # the next term is below 2e-16
+    return log_odds(share)
 
 
 @compiled
@@ -40,6 +65,7 @@ def sweep(
     answer: Any,
     message: FloatArray,
     heard: FloatArray,
+    odds: FloatArray,
     share: bool,
     scale: float,
     crowd: float,
@@ -48,8 +74,9 @@ def sweep(
 ) -> None:
     """New `message` (E,) x of items start … stop − 1; their Y and Q are added to `sums` (A, 2).
 
-    `heard` (A, 2) has Y and Q of the last pass, with items of known class. An annotator says scale·(Y − a·h), or with
-    `share` (Y − a·h + labels·crowd)/(Q − |a·h| + labels).
+    `heard` (A, 2) has Y and Q of the last pass, with items of known class, and `odds` (A, 2) what `whole_odds` makes of
+    them. An annotator says scale·(Y − a·h), or with `share` the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| +
+    labels).
     """
     for i in range(start, stop):
         first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
@@ -61,7 +88,7 @@ def sweep(
                 y, others = crowd, heard[j, 1] - abs(own)
                 if others > ROUNDING * heard[j, 1]:
                     y = (heard[j, 0] - own + labels * crowd) / (others + labels)
-                y = log_odds(y)
+                y = _near_odds(y, odds[j, 0], odds[j, 1])
             else:
                 y = scale * (heard[j, 0] - own)
             message[e] = y
