@@ -456,3 +456,11 @@ def test_rte_is_far_from_what_the_library_of_the_paper_makes_of_it():
         model = MeTaL(class_balance=balance).fit(data.annotations)
         # LabelModel of snorkel 0.10.0: 75.1 to 80.3 % by seed, 85.9 % in ten times its epochs; majority vote 89.9 %
         assert (model.predict() == data.annotations.classes[data.gold]).mean() > 0.915
+
+
+def test_weights_next_to_nothing_are_no_division_by_zero():
+    for weight in ([5e-324, 0.0], [5e-324, 5e-324], [1e-300, 1e-310]):
+        table = Annotations.from_arrays([0, 0], [0, 1], [0, 1], weight=weight)
+        model = MeTaL().fit(table)
+        assert np.isfinite(model.posterior_).all()
+        assert np.isfinite(model.confusion_).all()

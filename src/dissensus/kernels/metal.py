@@ -25,6 +25,8 @@ import numpy as np
 from dissensus._types import FloatArray, IntArray
 from dissensus.kernels.jit import compiled
 
+LEAST = 1e-290  # weight of an item's labels that counts: one over it is still a number
+
 
 @compiled
 def triangles(start: int, stop: int, confusion: FloatArray, scale: FloatArray, gram: FloatArray) -> None:
@@ -80,7 +82,7 @@ def meet(
                 votes[k] += w * confusion[j, y, k]
             for t in range(T):
                 grams[t] += w * gram[j, t]
-        if total <= 0.0:
+        if total <= LEAST:
             continue
         for row in range(first, end):
             j, y = np.uintp(annotator[row]), np.uintp(label[row])
@@ -108,7 +110,7 @@ def repeats(
         total = float(end - first)
         if weight is not None:
             total = weight[first:end].sum()
-        if total <= 0.0:
+        if total <= LEAST:
             continue
         row = first
         while row < end:
