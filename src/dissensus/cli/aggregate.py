@@ -103,7 +103,7 @@ def aggregate(
     if update and model is None:
         raise BadParameter("--update needs the model to update: --model FOLDER.")
     if model is None:
-        make = partial(_new_model, method or DEFAULT, settings)
+        make = partial(new_model, method or DEFAULT, settings)
         make()  # a wrong name or keyword should not wait for the file
     else:
         no_fit = (
@@ -174,7 +174,8 @@ def aggregate(
         out.print(f"Results are in {show.clean(output)}", soft_wrap=True)
 
 
-def _new_model(method: str, settings: list[str], question: str | None = None) -> Aggregator:
+def new_model(method: str, settings: list[str], question: str | None = None) -> Aggregator:
+    """A method by name, with KEY=VALUE settings; a wrong name or keyword is an error."""
     import dissensus.aggregation  # noqa: F401 - registers the methods
     from dissensus.base import methods
 

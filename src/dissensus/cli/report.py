@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli import gold as golds
-from dissensus.cli import keywords, results, show
+from dissensus.cli import results, show
+from dissensus.cli.aggregate import new_model
 from dissensus.cli.errors import about
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.source import Source, takes_table
@@ -19,7 +20,6 @@ from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
     from dissensus.annotations import Annotations
-    from dissensus.base import Aggregator
     from dissensus.report import Contest
 
 DEFAULT = Path("report.html")
@@ -99,7 +99,7 @@ def report(
     if method is None and setting:
         raise BadParameter("--set is for a method; name it with --method.")
     if method is not None:
-        _model(method, setting or [])  # a wrong name or keyword should not wait for the file
+        new_model(method, setting or [])  # a wrong name or keyword should not wait for the file
     _extras()
     tables = source.read()
     frames = {key: _frame(path) for key, path in (("items", items), ("annotators", annotators))}
@@ -116,7 +116,7 @@ def report(
                 held = _held(contest, table, known, seed, step)
             chosen = method or (held.comparison.best if held is not None else "dawid-skene")
             step(f"fitting {chosen}")
-            fitted = _model(chosen, setting or []).fit(table)
+            fitted = new_model(chosen, setting or []).fit(table)
             made = Report(
                 table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, contest=held, seed=seed,
                 on_step=step, **frames, **found,
@@ -200,13 +200,6 @@ def _number(text: str | None) -> Any:
     if text in ("true", "false"):
         return text == "true"
     return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def _model(method: str, settings: list[str]) -> Aggregator:
-    import dissensus.aggregation  # noqa: F401 - registers the methods
-    from dissensus.base import methods
-
-    return methods[method](**keywords.parse(settings, methods[method], method))
 
 
 def _held(contest: Callable[..., Contest], table: Annotations, known: Any, seed: int, step: Any) -> Contest | None:

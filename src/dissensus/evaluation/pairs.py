@@ -77,7 +77,7 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
         *where, rows.label, rows.share, starts, annotator_ptr, by_annotator, distance, least, pair_ptr, second, sums
     )
     shared, same, apart, squares, chance = sums.T
-    low, high = _wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
+    low, high = wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
     return Pairs(
         table.annotators[np.repeat(np.arange(table.n_annotators), kept)],
         table.annotators[second],
@@ -150,7 +150,7 @@ def _kappa(apart: FloatArray, chance: FloatArray) -> FloatArray:
     return np.where(good, 1 - apart / np.where(good, chance, 1), np.nan)
 
 
-def _wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
+def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Bounds of the mean of n values from 0 to 1: Wilson's (1927) for a share that varies as much, which a share does.
 
     The number of trials of that share is n m (1 − m) / variance: n itself where the values are 0 and 1.

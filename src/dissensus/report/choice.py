@@ -53,7 +53,7 @@ def contest(
         table, gold = table.select(items=mask), None if gold is None else gold[mask]
     found = compare(
         table,
-        [_brief(name) for name in fitting],
+        [brief(methods[name]()) for name in fitting],
         gold=gold,
         seed=seed,
         on_fit=lambda method, done, of: on_step(f"comparing methods: {method}, {done} of {of} fits done"),
@@ -63,14 +63,13 @@ def contest(
         warnings.simplefilter("ignore", ConvergenceWarning)
         for one in found:
             on_step(f"comparing methods: labels of {one.method}")
-            model = one.model or _brief(one.method).fit(table)
+            model = one.model or brief(methods[one.method]()).fit(table)
             labels[one.method] = arg_max(model.posterior_, model.items_, model.classes_, model.tie_seed_)
     return Contest(found, chosen, sampled, labels)
 
 
-def _brief(name: str) -> Aggregator:
-    """A method that gives up early."""
-    model = methods[name]()
+def brief(model: Aggregator) -> Aggregator:
+    """The same model, told to give up early."""
     if model.get_params().get("max_iter", 0) > PASSES:
         model.set_params(max_iter=PASSES)
     return model

@@ -39,6 +39,8 @@ LONG = 25  # characters on average from which a column of the items is a text to
 PICTURE = "data:image/"
 SAFE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 LARGEST = 20_000  # characters of a picture that is shown
+TOP = 4  # classes in a bar; the rest are one
+COLORS = 8  # classes that have a colour each; of more, those of a bar have one by their rank
 ASIDE = ("split", "fold", "index")  # columns of the items that say nothing about them
 
 Step = Callable[[str], None]
@@ -288,6 +290,20 @@ def within(rows: Iterable[Any], size: int) -> list[Any]:
             break
         kept.append(row)
     return kept
+
+
+def shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
+    """[class, share, number of its colour] of the classes that have any, the largest first; small ones become one."""
+    total = float(weights.sum())
+    order: IntArray = np.argsort(-weights, kind="stable")
+    order = order[weights[order] > 0.005 * max(total, 1e-300)]
+    by_rank = len(classes) > COLORS
+    parts = [
+        [classes[k], plain(weights[k] / total, 3), rank if by_rank else k]
+        for rank, k in enumerate(order[:TOP].tolist())
+    ]
+    rest = float(weights[order[TOP:]].sum())
+    return [*parts, ["other", plain(rest / total, 3), -1]] if rest > 0 else parts
 
 
 def plain(value: Any, digits: int = 5) -> Any:

@@ -10,14 +10,13 @@ from dissensus.clustering.model import of_clusters
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import BRIEF, Study, plain
+from dissensus.report.study import BRIEF, Study, plain, shares
 from dissensus.words import percent
 
 EXAMPLES = 5  # items of each cluster
 MEMBERS = 50  # annotators of each cluster that are listed
 SMALL = 6  # pictures of what a cluster of annotators says
 MOST = 15  # classes in a picture, the most frequent
-TOP = 4  # classes in a bar
 
 
 @sections.enter("clusters", title="Clusters", summary="Which items are labelled alike, and who labels alike?", place=55)
@@ -46,7 +45,7 @@ class ClustersSection(Section):
                 {
                     "cluster": k,
                     "items": int(item_sizes[k]),
-                    "labels": _shares(labels[k], study.classes),
+                    "labels": shares(labels[k], study.classes),
                     "examples": _examples(study, k),
                 }
                 for k in range(K)
@@ -124,14 +123,6 @@ class ClustersSection(Section):
                 )
             )
         return blocks
-
-
-def _shares(labels: Any, classes: list[str]) -> list[list[Any]]:
-    """[class, share, number of its colour], the largest first."""
-    order = np.argsort(-labels, kind="stable")[:TOP].tolist()
-    shares = [[classes[p], plain(labels[p], 3), rank] for rank, p in enumerate(order)]
-    rest = 1 - float(labels[order].sum())
-    return [*shares, ["other", plain(rest, 3), -1]] if rest > 0.005 else shares
 
 
 def _examples(study: Study, cluster: int) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from dissensus.disagreement import KINDS, SURE, Explanation
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import ASIDE, LONGEST, Study, plain, shown, within
+from dissensus.report.study import ASIDE, LONGEST, Study, plain, shares, shown, within
 from dissensus.words import percent
 
 FIRST = 10  # items to look at first
@@ -21,8 +21,6 @@ SIZE = 1_600_000  # characters of them
 ROOM = 1_000_000  # of texts; they are cut to fit
 DOTS = 1_500  # items in the chart
 VOICES, SPOKEN = 30, 20_000  # labels that are listed, of an item and in all
-TOP = 4  # classes in a bar of votes; the rest are one
-COLORS = 8  # classes that have a colour each; of more, those of an item have one by their rank
 SURPRISE = 0.2  # what a standard deviation of surprise is worth, as a probability that the label is wrong
 CARELESS = 0.1  # between the reliabilities of two groups, from which they differ in care
 TWO = 0.01  # probability of two answers that is worth a word
@@ -190,8 +188,8 @@ def _about(study: Study, found: Explanation, item: int, longest: int, voices: in
         "two_answers": plain(found.ambiguity[item], 3),
         "disagreement": plain(found.disagreement[item], 3),
         "surprise": plain(found.surprise[item], 3),
-        "votes": _shares(study.votes[item], study.classes),
-        "posterior": _shares(study.fitted.posterior_[item], study.classes),
+        "votes": shares(study.votes[item], study.classes),
+        "posterior": shares(study.fitted.posterior_[item], study.classes),
         "labels": len(rows),
         "voices": [
             [
@@ -218,20 +216,6 @@ def _about(study: Study, found: Explanation, item: int, longest: int, voices: in
     if (group := int(found.by_group[item])) >= 0:
         result["group"] = found.groups[group].column
     return result
-
-
-def _shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
-    """[class, share, number of its colour] of the classes that have any, the largest first; small ones become one."""
-    total = float(weights.sum())
-    order: IntArray = np.argsort(-weights, kind="stable")
-    order = order[weights[order] > 0.005 * max(total, 1e-300)]
-    by_rank = len(classes) > COLORS
-    shares = [
-        [classes[k], plain(weights[k] / total, 3), rank if by_rank else k]
-        for rank, k in enumerate(order[:TOP].tolist())
-    ]
-    rest = float(weights[order[TOP:]].sum())
-    return [*shares, ["other", plain(rest / total, 3), -1]] if rest > 0 else shares
 
 
 def _columns(facts: Facts, why: bool = False) -> list[Column]:

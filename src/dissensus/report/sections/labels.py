@@ -8,6 +8,7 @@ import numpy as np
 
 from dissensus.evaluation import bootstrap, log_loss, reliability_curve
 from dissensus.evaluation.hard import hits
+from dissensus.evaluation.pairs import wilson
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.section import Facts, Finding, Section, sections
@@ -142,7 +143,8 @@ def _against_gold(study: Study) -> dict[str, Any]:
     at = np.searchsorted(curve.edges[1:-1], posterior[known].max(axis=1))
     for b in range(curve.count.size):
         if curve.count[b]:
-            interval = _wilson(float(right[at == b].sum()), int(curve.count[b]))
+            share, n = right[at == b].mean(), np.array(float(curve.count[b]))
+            interval = wilson(share, share * (1 - share), n)
             bins.append(
                 plain(
                     {
@@ -162,13 +164,6 @@ def _against_gold(study: Study) -> dict[str, Any]:
         "log_loss": plain(log_loss(gold[known], np.maximum(posterior[known], 1e-15))),
         "bins": bins,
     }
-
-
-def _wilson(right: float, n: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927)."""
-    z = 1.96
-    centre, half = right + z * z / 2, z * np.sqrt(right * (n - right) / n + z * z / 4)
-    return (centre - half) / (n + z * z), (centre + half) / (n + z * z)
 
 
 def _confidence(facts: Facts) -> Chart:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dissensus.comparison import fresh
 from dissensus.redundancy import redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.choice import PASSES
+from dissensus.report.choice import brief
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import BRIEF, Study, plain, spread
 from dissensus.words import percent
@@ -23,9 +24,7 @@ class RedundancySection(Section):
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
-        model = type(study.fitted)(**study.fitted.get_params())
-        if model.get_params().get("max_iter", 0) > PASSES:
-            model.set_params(max_iter=PASSES)
+        model = brief(fresh(study.fitted))
         found = redundancy(
             study.table,
             model,
