@@ -7,7 +7,7 @@ import pytest
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import DataError, MissingColumn, NotFitted
 from dissensus.io.jsonl import dumps
-from dissensus.report.study import aligned, distinct, plain, shown, within
+from dissensus.report.study import aligned, distinct, plain, shares, shown, within
 from report.reports import crowd, report
 
 
@@ -88,3 +88,11 @@ def test_names_that_are_cut_to_the_same_are_told_apart():
 def test_rows_are_taken_as_long_as_there_is_room():
     assert within([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
     assert within([], 5) == []
+
+
+def test_a_bar_has_the_largest_shares_and_one_for_the_rest():
+    few, many = list("abcdef"), list("abcdefghi")
+    assert shares(np.array([1.0, 0, 3, 0, 0, 0]), few) == [["c", 0.75, 2], ["a", 0.25, 0]]  # colours of the classes
+    counts = np.array([5.0, 1, 4, 3, 1, 6, 0, 0, 0])
+    assert shares(counts, many) == [["f", 0.3, 0], ["a", 0.25, 1], ["c", 0.2, 2], ["d", 0.15, 3], ["other", 0.1, -1]]
+    assert shares(np.zeros(6), few) == []
