@@ -21,19 +21,31 @@ class Parameters:
         return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Keyword → value. `deep` is scikit-learn's; there is nothing nested here."""
-        return {name: getattr(self, name) for name in self.parameter_names()}
+        """Keyword → value; with `deep` also those of a part that has keywords itself, as `encoder__dropout`."""
+        own = {name: getattr(self, name) for name in self.parameter_names()}
+        if not deep:
+            return own
+        parts = {name: value for name, value in own.items() if isinstance(value, Parameters)}
+        return own | {f"{name}__{key}": v for name, part in parts.items() for key, v in part.get_params().items()}
 
     def set_params(self, **params: Any) -> Self:
         """Change keywords; the next `fit` uses them."""
-        for name, value in params.items():
+        for name, value in sorted(params.items()):  # a part before what is inside it
+            name, _, inner = name.partition("__")
             if name not in self.parameter_names():
                 known = ", ".join(self.parameter_names())
                 raise BadParameter(f"{type(self).__name__} has no keyword '{name}'; it has {known}.")
-            setattr(self, name, value)
+            if not inner:
+                setattr(self, name, value)
+            elif isinstance(part := getattr(self, name), Parameters):
+                part.set_params(**{inner: value})
+            else:
+                raise BadParameter(f"{name} is {part!r}, which has no keywords of its own such as '{inner}'.")
         return self
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
-        changed = {name: value for name, value in self.get_params().items() if value != defaults[name].default}
+        changed = {
+            name: value for name, value in self.get_params(deep=False).items() if value != defaults[name].default
+        }
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"

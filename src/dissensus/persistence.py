@@ -49,7 +49,7 @@ def save(model: Aggregator, folder: str | Path) -> Path:
     header = {
         "format": FORMAT,
         "method": registry.name_of(type(model)),
-        "parameters": model.get_params(),
+        "parameters": model.get_params(deep=False),
         "values": values,
     }
     arrays["header"] = np.frombuffer(json.dumps(header, default=lambda number: number.item()).encode(), np.uint8)

@@ -207,7 +207,7 @@ class CommunityBCC(EMAggregator[Communities]):
         self._judge(*self._agreement(table, self.posterior_))
 
     def _with(self, communities: int) -> Self:
-        return type(self)(**(self.get_params() | {"communities": communities}))
+        return type(self)(**(self.get_params(deep=False) | {"communities": communities}))
 
     def _pass(self, sweep: Sweep, params: Communities) -> tuple[float, Communities]:
         """The bound at `params`, and the next ones."""

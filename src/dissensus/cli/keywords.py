@@ -18,7 +18,7 @@ YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 def parse(settings: Iterable[str], method: type[Aggregator], called: str) -> dict[str, Any]:
     """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such."""
-    defaults, hints = method().get_params(), get_type_hints(method.__init__)
+    defaults, hints = method().get_params(deep=False), get_type_hints(method.__init__)
     found: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")

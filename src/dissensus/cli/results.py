@@ -57,7 +57,7 @@ def fit(
     model: Aggregator, table: Annotations, gold: IntArray | None, text: str, *, known: IntArray | None, flags: bool
 ) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
-    parameters = model.get_params()
+    parameters = model.get_params(deep=False)
     passes = parameters.get("max_iter")
     began = time.perf_counter()
     with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
@@ -312,7 +312,7 @@ def _summary(model: Aggregator, gold: IntArray | None, seconds: float) -> dict[s
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         "method": methods.name_of(type(model)),
-        "parameters": model.get_params(),
+        "parameters": model.get_params(deep=False),
         "passes": model.n_iter_,
         "converged": model.converged_,
         "objective": float(model.trace_[-1]) if model.trace_.size else None,

@@ -142,7 +142,7 @@ class Projector(_Step):
         return np.asarray(self.clustering.classes_[found])
 
     def __sklearn_clone__(self) -> Projector:
-        return type(self)(**self.get_params())
+        return type(self)(**self.get_params(deep=False))
 
 
 class Distributions(_Step):

@@ -158,7 +158,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
         "version": __version__,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "method": study.method,
-        "parameters": study.fitted.get_params(),
+        "parameters": study.fitted.get_params(deep=False),
         "pseudonyms": study.hide_names,
         "findings": sorted(findings, key=lambda one: ("bad", "note", "good").index(one["tone"])),
         "sections": found,

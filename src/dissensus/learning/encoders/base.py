@@ -1,0 +1,51 @@
+"""How an input becomes a vector. An encoder knows nothing of annotations, annotators or losses.
+
+`CrowdClassifier.fit` copies the encoder it was given, calls `fit` (vocabulary, scale, sizes), `prepare` (inputs as
+columns, once) and `module` (fresh weights). What `fit` learns is kept in attributes ending in `_`: plain values and
+NumPy arrays, which are saved; weights belong to the module alone. The module is an ordinary `nn.Module`, of use
+without the rest: `forward(**batch)` gives one row per item, and `branch` maps that to (B, `width`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+from torch import nn
+
+from dissensus.learning.batches import Columns
+from dissensus.parameters import Parameters
+from dissensus.registry import Registry
+
+
+class Encoder(Parameters, ABC):
+    """x → a vector."""
+
+    takes: ClassVar[str]  # what X is, in words, for tables and errors
+    mixes: ClassVar[bool] = False  # mixup may average inputs (else it averages the vectors)
+    learning_rate: ClassVar[float] = 1e-3  # where the user names none
+
+    def fit(self, X: Any) -> Self:
+        """Learn what is needed to `prepare` inputs; a batch of training inputs, never looked at again."""
+        return self
+
+    @abstractmethod
+    def prepare(self, X: Any) -> Columns:
+        """Inputs as columns, one entry per row of X; DataError where they cannot be used."""
+
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """The network, fresh: forward(**batch) with the columns of `prepare` → (B, …)."""
+
+    def branch(self) -> nn.Module:
+        """What every task has for itself between the module and its last layer: (B, …) → (B, `width`)."""
+        return nn.Identity()
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Columns of the vectors after a branch; known after `fit`."""
+
+
+encoders: Registry[type[Encoder]] = Registry("encoder", "train --help")
+"""Name → encoder."""

@@ -1,0 +1,118 @@
+"""What a user hands over as X, as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
+
+X may be an array, a list, or a column (or several) of any frame that narwhals knows: pandas, polars, pyarrow, DuckDB.
+Every function answers with rows in the order given, or with one sentence that names the first row it cannot use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import FloatArray
+from dissensus.exceptions import DataError
+from dissensus.names import shown
+
+
+def rows(X: Any) -> int:
+    """How many rows X has."""
+    shape = getattr(X, "shape", None)
+    if shape is not None and len(shape):
+        return int(shape[0])
+    try:
+        return len(X)
+    except TypeError:
+        raise DataError(f"X must have one row per item, got {type(X).__name__}; a list or an array has rows.") from None
+
+
+def take(X: Any, at: Any) -> Any:
+    """The rows of X at these places, in that order."""
+    if isinstance(X, np.ndarray):
+        return X[at]
+    columns = columns_of(X)
+    if columns is None:
+        return [X[i] for i in at]
+    values = [[column[i] for i in at] for column in columns]
+    return values[0] if len(values) == 1 else list(zip(*values, strict=True))
+
+
+def columns_of(X: Any) -> list[list[Any]] | None:
+    """The columns of a frame or a series as lists; None where X is neither."""
+    import narwhals as nw
+
+    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    if isinstance(frame, nw.Series):
+        return [frame.to_list()]
+    if isinstance(frame, nw.DataFrame):
+        return [frame[name].to_list() for name in frame.columns]
+    to_list = getattr(X, "to_pylist", None)  # an Arrow array or column
+    return [to_list()] if to_list is not None else None
+
+
+def vectors(X: Any) -> FloatArray:
+    """(I, D) float32 features."""
+    columns = None if isinstance(X, np.ndarray) else columns_of(X)
+    if columns is not None:
+        X = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    try:
+        array = np.asarray(X, np.float32)
+    except (TypeError, ValueError):
+        raise DataError(
+            "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."
+        ) from None
+    if array.ndim != 2:
+        raise DataError(f"X must be a table, items × features; got {array.ndim} dimensions, shape {array.shape}.")
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        i, d = bad[0]
+        raise DataError(
+            f"X has {array[i, d]} in row {i}, column {d} ({len(bad):,} such values in {len(np.unique(bad[:, 0])):,} rows); "
+            "leave those items out, or fill the gaps."
+        )
+    return array
+
+
+def texts(X: Any) -> list[str]:
+    """One text per item; an empty one is a text too."""
+    values = _values(X)
+    for i, value in enumerate(values):
+        if not isinstance(value, str):
+            raise DataError(f"X: row {i} is {shown(value)}, not a text; give one string per item ('' for none).")
+    return values
+
+
+def pairs(X: Any) -> list[tuple[Any, Any]]:
+    """Two values per item, such as (text, target) or (tokens, position): two columns of a frame, or a list of pairs."""
+    values = _values(X)
+    for i, value in enumerate(values):
+        if isinstance(value, str) or not isinstance(value, Iterable) or len(tuple(value)) != 2:
+            raise DataError(
+                f"X: row {i} is {shown(value)}, not a pair; give two values per item, as a tuple or two columns."
+            )
+    return [tuple(value) for value in values]
+
+
+def tokens(value: Any, row: int) -> list[str]:
+    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces."""
+    if isinstance(value, str):
+        return value.split()
+    try:
+        found = list(value)
+    except TypeError:
+        found = [None]
+    if not all(isinstance(token, str) for token in found):
+        raise DataError(f"X: row {row} is {shown(value)}, not tokens; give a string or a sequence of strings.")
+    return found
+
+
+def _values(X: Any) -> list[Any]:
+    if isinstance(X, str):
+        raise DataError("X is one string; give one per item, in a list.")
+    columns = None if isinstance(X, np.ndarray) else columns_of(X)
+    if columns is None:
+        return X.tolist() if isinstance(X, np.ndarray) else list(X)
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))

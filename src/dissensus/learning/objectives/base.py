@@ -1,0 +1,72 @@
+"""How annotations supervise a network. An objective knows nothing of what the inputs are.
+
+`fit` looks at the table (and gold, where there is any) and says which items teach; `targets` are columns with one
+entry per item; `head` makes the layers after the encoder; `loss` sums over the items of a batch. A sum, not a mean:
+parts of a batch may then be added up, on one device or several, and the trainer divides by the items of the whole
+batch once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dissensus._types import BoolArray, FloatArray, IntArray
+from dissensus.annotations import Annotations
+from dissensus.learning.batches import Batch, Columns
+from dissensus.parameters import Parameters
+from dissensus.registry import Registry
+
+Branch = Callable[[], nn.Module]
+
+
+class Objective(Parameters, ABC):
+    """Annotations → a loss, and what the network then says of classes and annotators."""
+
+    models_annotators: ClassVar[bool] = False
+
+    n_classes_: int
+    teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
+
+    @abstractmethod
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
+
+    @abstractmethod
+    def targets(self) -> Columns:
+        """What the loss needs of every item, in the order of the table's items; after `fit`."""
+
+    def head(self, branch: Branch, width: int) -> nn.Module:
+        """The layers after the encoder; `branch()` makes what a task has for itself, (B, …) → (B, `width`)."""
+        return nn.Sequential(branch(), nn.Linear(width, self.n_classes_))
+
+    def logits(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, K) unnormalised log P(class) by the encoder's output `z`."""
+        out: Tensor = head(z)
+        return out
+
+    @abstractmethod
+    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """The sum over the batch's items of their losses, in nats where not said otherwise."""
+
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
+        """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there."""
+        raise NotImplementedError
+
+    def confusion(self, head: nn.Module) -> FloatArray | None:
+        """(A, K, K) [annotator, true, given] by what was learnt; None where annotators are not modelled."""
+        return None
+
+
+objectives: Registry[type[Objective]] = Registry("objective", "train --help")
+"""Name → objective."""
+
+
+def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | None = None) -> Tensor:
+    """A tensor that owns its memory, so that a read-only array stays as it is."""
+    return torch.as_tensor(np.array(values), dtype=kind)
