@@ -1,0 +1,1 @@
+"""Learning from annotations: any encoder with any objective, one trainer."""

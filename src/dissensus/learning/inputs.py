@@ -68,10 +68,10 @@ def vectors(X: Any) -> FloatArray:
         raise DataError(f"X must be a table, items × features; got {array.ndim} dimensions, shape {array.shape}.")
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
-        i, d = bad[0]
+        (i, d), rows_hit = bad[0], np.unique(bad[:, 0]).size
         raise DataError(
-            f"X has {array[i, d]} in row {i}, column {d} ({len(bad):,} such values in {len(np.unique(bad[:, 0])):,} rows); "
-            "leave those items out, or fill the gaps."
+            f"X has {array[i, d]} in row {i}, column {d} ({len(bad):,} such values in {rows_hit:,} rows); leave those "
+            "items out, or fill the gaps."
         )
     return array
 
