@@ -60,6 +60,16 @@ class SAM(Optimizer):
         `closure` clears the gradients, goes forward and backward over all items of the step (in parts, where they are
         accumulated) and returns the loss; it is called twice.
         """
+        loss = self.around(closure)
+        self.base.step()
+        return loss
+
+    @torch.no_grad()
+    def around(self, closure: Callable[[], Any]) -> Any:
+        """The gradient at θ + ε, with the parameters at θ again; the loss at θ. The step is then the caller's.
+
+        For loops that do something with gradients before the step: clip them, or undo the scale of mixed precision.
+        """
         closure = torch.enable_grad()(closure)
         devices = sorted({p.device for p in self._params() if p.device.type != "cpu"}, key=str)
         before = random_state(devices)
@@ -70,7 +80,6 @@ class SAM(Optimizer):
                 closure()
             for restore in undo:
                 restore()
-        self.base.step()
         return loss
 
     def _ascend(self) -> list[Callable[[], Any]]:
