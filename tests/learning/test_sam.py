@@ -178,7 +178,8 @@ def test_around_leaves_the_step_to_others():
     for _ in range(4):
         sam.around(whole(again, base))
         base.step()
-    assert_same(train(net, SAM(net.optimizer("joint"), 0.2, model=net)), {**again.state_dict(), "drawn": torch.rand(2)})
+    result = {**again.state_dict(), "drawn": torch.rand(2)}
+    assert_same(result, train(net, SAM(net.optimizer("joint"), 0.2, model=net)))
 
 
 def test_groups_and_state_are_the_bases():
