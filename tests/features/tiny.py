@@ -31,8 +31,9 @@ def tiny_bert(folder: Path, kind: str = "bert", seed: int = 0, special: bool = T
         }
     )
     network = transformers.AutoModel.from_config(config)
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)  # far apart, so that a wrong token shows
+    for name, parameter in network.named_parameters():
+        if "norm" not in name.lower():
+            torch.nn.init.normal_(parameter, std=0.5)  # far apart, so that a wrong token shows
     network.save_pretrained(folder)
     tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()

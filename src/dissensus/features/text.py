@@ -37,6 +37,12 @@ class TextModel:
     identity: str
     weights: Path | dict[str, Any] = field(repr=False)  # a folder, or arrays by name
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TextModel) and other.identity == self.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
     def network(self) -> Any:
         """The pretrained nn.Module, one of its own for every call."""
         if isinstance(self.weights, Path):
