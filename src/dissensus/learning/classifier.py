@@ -261,7 +261,8 @@ class CrowdClassifier(Parameters):
 
     def predict(self, X: Any) -> Names:
         """(rows,) the most probable class names."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
         """(rows, annotators, K) P(label | x, annotator): what each of them would say.
