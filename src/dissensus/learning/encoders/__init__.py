@@ -3,5 +3,6 @@
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.identity import Identity
 from dissensus.learning.encoders.mlp import MLP
+from dissensus.learning.encoders.transformer import Transformer
 
-__all__ = ["MLP", "Encoder", "Identity", "encoders"]
+__all__ = ["MLP", "Encoder", "Identity", "Transformer", "encoders"]
