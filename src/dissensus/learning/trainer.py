@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,6 +47,12 @@ HIGHER_IS_BETTER = {"accuracy": True, "macro-f1": True, "cross-entropy": False}
 """The metrics that a run may be stopped by."""
 RESIDENT = 0.5  # share of a device's free memory that the data may take
 CHECKPOINT = "checkpoint.safetensors"
+
+
+def fabric_class() -> Any:
+    """Of lightning-fabric, or of lightning, which holds the same under another name."""
+    name = "lightning_fabric" if find_spec("lightning_fabric") else "lightning.fabric"
+    return importlib.import_module(name).Fabric
 
 
 class Data(Protocol):
@@ -85,6 +93,7 @@ class Trainer:
     device: str = "auto"
     precision: str = "auto"
     processes: int = 1
+    compile: bool = False
     checkpoint: str | Path | None = None
     checkpoint_every: float = 30.0
     seed: int = 0
@@ -114,8 +123,6 @@ class Trainer:
 
     def fabric(self) -> Any:
         """A fabric for the device, precision and processes asked for."""
-        from lightning_fabric import Fabric
-
         kind, _, index = self.device.partition(":")
         accelerator = {"auto": "auto", "cpu": "cpu", "cuda": "cuda", "gpu": "gpu", "mps": "mps"}.get(kind)
         if accelerator is None or (index and not index.isdecimal()):
@@ -130,10 +137,10 @@ class Trainer:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
             try:
-                return Fabric(
+                return fabric_class()(
                     accelerator=accelerator,
                     devices=devices,
-                    precision=precision,  # type: ignore[arg-type]
+                    precision=precision,
                     strategy="ddp_spawn" if self.processes > 1 else "auto",
                 )
             except ValueError as error:
@@ -255,6 +262,8 @@ def _train(
     """One process's part of a run."""
     device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
     parameters = list(model.parameters())
+    if how.compile:
+        model.compile()
     wrapped = fabric.setup_module(model)
     groups = [{**group, "params": [parameters[i] for i in group["params"]]} for group in groups]
     base = how.make_optimizer(groups)
