@@ -6,6 +6,7 @@ Every function answers with rows in the order given, or with one sentence that n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 from dissensus._types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.names import shown
+
+BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def rows(X: Any) -> int:
@@ -97,9 +100,12 @@ def pairs(X: Any) -> list[tuple[Any, Any]]:
 
 
 def tokens(value: Any, row: int) -> list[str]:
-    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces."""
+    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces.
+
+    Plain blanks part tokens, no other white space: a no-break space is a token of its own in tweets of gimpel_pos.
+    """
     if isinstance(value, str):
-        return value.split()
+        return [token for token in BLANKS.split(value) if token]
     try:
         found = list(value)
     except TypeError:
