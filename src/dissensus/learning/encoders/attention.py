@@ -37,5 +37,5 @@ class Block(nn.Module):
 
 
 def blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
-    """n blocks and the norm that ends a stack of them."""
+    """A stack of n blocks and the norm at its end."""
     return nn.Sequential(*(Block(width, heads, dropout) for _ in range(n)), nn.LayerNorm(width))

@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import max_pool1d, pad
 
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
@@ -46,9 +46,9 @@ class CharacterConvolutions(nn.Module):
         z = []
         for window, first, second in zip(self.windows, self.first, self.second, strict=True):
             sides = ((window - 1) // 2, window // 2)
-            a = first(F.pad(x, sides)).relu() * there  # (B, 64, L)
-            a = F.max_pool1d(F.pad(a, (0, 1)), 2, stride=1) * there
-            b = second(F.pad(a, sides)).relu() * there  # (B, 128, L)
+            a = first(pad(x, sides)).relu() * there  # (B, 64, L)
+            a = max_pool1d(pad(a, (0, 1)), 2, stride=1) * there
+            b = second(pad(a, sides)).relu() * there  # (B, 128, L)
             z.append(b.amax(dim=2))
         return torch.cat(z, dim=1)
 
@@ -138,9 +138,8 @@ class Stemmer(Encoder):
     def module(self) -> StemmerModule:
         """The network that all tasks share."""
         characters = nn.Embedding(FIRST + len(self.characters_), self.characters, padding_idx=PADDING)
-        return StemmerModule(
-            characters, tuple(self.channels), tuple(self.windows), self.layers, self.heads, self.dropout
-        )
+        first, second = self.channels
+        return StemmerModule(characters, (first, second), tuple(self.windows), self.layers, self.heads, self.dropout)
 
     def branch(self) -> nn.Module:
         """A fully connected layer, where there is one."""

@@ -1,13 +1,13 @@
-"""Two bi-LSTMs and attention over a word in its sentence, Fornaciari et al. 2021, section 3.1 (after Plank et al. 2016).
+"""Two bi-LSTMs and attention, for a word in context: Fornaciari et al. 2021, section 3.1 (after Plank et al. 2016).
 
     u = state at the target of a bi-LSTM over the word vectors of the sentence        (B, 2H)
     v = last state, both ways, of a bi-LSTM over the characters of the target         (B, 2H)
     z = blocks([u, v])                                                                (B, 4H)
     branch of a task: one more block, then a fully connected layer to half the width  (B, 2H)
 
-H = 256, two blocks with two heads. A block is `dissensus.learning.encoders.attention`: what it attends to is one vector.
-The LSTMs read what is there and no padding (the released code reads the state after the padding of a word). Sizes
-are the paper's released runs', but for the branch, which there has two blocks and a linear layer between two.
+H = 256, two blocks with two heads, as `dissensus.learning.encoders.attention` has them: they attend to one vector. The
+LSTMs read what is there and no padding (the released code reads the state after the padding of a word). Sizes are the
+released runs', but for the branch, which there has two blocks, and no relu after its linear layer.
 Of items that ask about the same sentence, or the same word, in a batch, sentence and word are read once.
 """
 
@@ -137,12 +137,12 @@ class Tagger(WordEncoder):
         read: list[tuple[list[str], int]] = []
         for row, (given, position) in enumerate(pairs(X)):
             found = tokens(given, row)
-            if not (isinstance(position, int) or hasattr(position, "__index__")) or not 0 <= position < len(found):
+            if (at := _whole(position)) is None or not 0 <= at < len(found):
                 raise DataError(
                     f"X: row {row} has position {shown(position)} in {len(found):,} tokens; positions are whole "
                     "numbers that count from 0."
                 )
-            read.append((found, int(position)))
+            read.append((found, at))
         return read
 
     def module(self) -> TaggerModule:
@@ -164,3 +164,12 @@ class Tagger(WordEncoder):
 def _numbered(values: Sequence[Any]) -> Tensor:
     number: dict[Any, int] = {}
     return torch.tensor([number.setdefault(value, len(number)) for value in values], dtype=torch.int64)
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, also as a table may hold it: 3.0, or "3"."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number == value or str(number) == value else None

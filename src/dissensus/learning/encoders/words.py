@@ -14,8 +14,8 @@ The words of the training inputs come first and are tuned (`tune=False`: kept as
 two kinds, words that were not there at `fit` are known later too: the first `keep` words of the file (the frequent ones
 in all published files), or the words that are one piece of the transformer. They come after the others, are saved with
 the model, and stay as they are, so that a saved model needs neither file nor transformer and answers the same anywhere.
-Unknown words have a vector of their own; it starts from the mean of all others, and is learnt because in training a word
-is taken for unknown with probability `word_dropout`.
+Unknown words have a vector of their own; it starts from the mean of all others, and is learnt because in training a
+word is taken for unknown with probability `word_dropout`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from warnings import warn
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from dissensus._types import FloatArray
 from dissensus.exceptions import BadParameter, DataWarning, UnreadableFile
@@ -83,9 +83,9 @@ class WordVectors(nn.Module):
             drop = torch.rand(codes.shape, device=codes.device) < self.word_dropout
             codes = torch.where(drop & (codes != PADDING), UNKNOWN, codes)
         row, n = codes - UNKNOWN, len(self.seen)
-        z = F.embedding(row.clamp(0, n - 1), self.seen)
+        z = embedding(row.clamp(0, n - 1), self.seen)
         if len(self.kept) and not self.training:
-            beyond = F.embedding((row - n).clamp(min=0), self.kept)
+            beyond = embedding((row - n).clamp(min=0), self.kept)
             z = torch.where((row >= n)[..., None], beyond, z)
         return z * (codes != PADDING)[..., None]
 
@@ -109,9 +109,9 @@ class WordEncoder(Encoder):
             raise BadParameter(f"word_dropout must be in [0, 1), got {self.word_dropout}.")
         if self.dimensions < 1 or self.keep < 0:
             raise BadParameter(f"dimensions must be 1 or more, and keep 0 or more; got {self.dimensions}, {self.keep}.")
-        seen = vocabulary(sequences)
+        seen, more = vocabulary(sequences), list[str]()
         if self.vectors is None:
-            found, more = np.full((len(seen), self.dimensions), np.nan, np.float32), []
+            found = np.full((len(seen), self.dimensions), np.nan, np.float32)
         elif self.vectors == "transformer":
             found, more = from_transformer(seen, self.keep)
         else:
@@ -169,7 +169,12 @@ def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
 
 def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
     """As `from_file`, by the bundled transformer: `seen` averaged over pieces, others where they are one piece."""
-    from dissensus.features.text import whole_words, word_vectors
+    from dissensus.features.text import text_model, tokenizer_of, word_vectors
 
-    more = sorted({word for word in whole_words()[:keep]}.difference(seen))
+    tokenizer = tokenizer_of(text_model().tokenizer)
+    special = tokenizer.get_added_tokens_decoder()
+    words = {i: tokenizer.decode([i]).strip() for i in range(tokenizer.get_vocab_size()) if i not in special}
+    pieces = tokenizer.encode_batch(list(words.values()), add_special_tokens=False)
+    whole = [word for (i, word), found in zip(words.items(), pieces, strict=True) if found.ids == [i]]
+    more = sorted(set(whole[:keep]).difference(seen))
     return np.asarray(word_vectors([*seen, *more]), np.float32), more
