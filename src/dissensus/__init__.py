@@ -1,5 +1,7 @@
 """Labels you can trust, honest uncertainty and better models from disagreeing labels."""
 
+from typing import Any
+
 from dissensus import aggregation, clustering, simulate
 from dissensus.annotations import Annotations
 from dissensus.base import clusterings, methods
@@ -35,3 +37,12 @@ __all__ = [
     "select_clusters",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`dissensus.learning` when it is first asked for: it brings torch, which the rest does without."""
+    if name == "learning":
+        from importlib import import_module
+
+        return import_module("dissensus.learning")
+    raise AttributeError(f"module 'dissensus' has no attribute '{name}'")

@@ -1,1 +1,18 @@
-"""Learning from annotations: any encoder with any objective, one trainer."""
+"""Learning from annotations: any encoder with any objective, one trainer. Needs the `learning` extra (torch)."""
+
+from dissensus.exceptions import MissingExtra
+
+try:
+    import lightning_fabric  # noqa: F401
+    import safetensors  # noqa: F401
+    import torch  # noqa: F401
+except ImportError as error:
+    raise MissingExtra(
+        f"dissensus.learning needs {error.name}, which is not installed: pip install 'dissensus[learning]'."
+    ) from error
+
+from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.encoders import encoders
+from dissensus.learning.objectives import objectives
+
+__all__ = ["CrowdClassifier", "encoders", "objectives"]

@@ -51,7 +51,7 @@ def columns_of(X: Any) -> list[list[Any]] | None:
     if isinstance(frame, nw.Series):
         return [frame.to_list()]
     if isinstance(frame, nw.DataFrame):
-        return [frame[name].to_list() for name in frame.columns]
+        return [column.to_list() for column in frame.iter_columns()]
     to_list = getattr(X, "to_pylist", None)  # an Arrow array or column
     return [to_list()] if to_list is not None else None
 

@@ -177,4 +177,5 @@ def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[s
     pieces = tokenizer.encode_batch(list(words.values()), add_special_tokens=False)
     whole = [word for (i, word), found in zip(words.items(), pieces, strict=True) if found.ids == [i]]
     more = sorted(set(whole[:keep]).difference(seen))
-    return np.asarray(word_vectors([*seen, *more]), np.float32), more
+    vectors = word_vectors([*seen, *more])
+    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # the model has a norm after them: scale says nothing

@@ -1,5 +1,9 @@
 """Objectives: one file each, entered in the registry by importing it."""
 
 from dissensus.learning.objectives.base import Objective, objectives
+from dissensus.learning.objectives.crowd_layer import CrowdLayer, CrowdLayerObjective
+from dissensus.learning.objectives.hard import Hard
+from dissensus.learning.objectives.soft import Soft
+from dissensus.learning.objectives.soft_task import SoftTask
 
-__all__ = ["Objective", "objectives"]
+__all__ = ["CrowdLayer", "CrowdLayerObjective", "Hard", "Objective", "Soft", "SoftTask", "objectives"]

@@ -1,0 +1,560 @@
+"""The scikit-learn face: a model of new items, taught by annotations.
+
+Any encoder (how an input becomes a vector) with any objective (how annotations supervise it), trained by the one
+trainer. After `fit` there are `classes_`, `items_`, `annotators_`, `posterior_` (I, K: features and annotations
+together), `proba_` (I, K: what the network alone says of the items it was fitted to), `confusion_` (A, K, K),
+`reliability_` (A,), `trace_` (mean training loss per epoch), `history_` (all metrics per epoch), `n_iter_`,
+`converged_`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from torch import Tensor, nn
+
+from dissensus import names as naming
+from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator, arg_max, check_gold, methods, reliability
+from dissensus.evaluation import cross_entropy, macro_f1
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass, UnreadableFile
+from dissensus.kernels import table as kernels
+from dissensus.learning import inputs as given
+from dissensus.learning.batches import Columns
+from dissensus.learning.encoders import Encoder, encoders
+from dissensus.learning.network import Lessons, Network
+from dissensus.learning.objectives import Objective, objectives
+from dissensus.learning.posterior import combine
+from dissensus.learning.storage import read_tree, write_tree
+from dissensus.learning.trainer import Trace, Trainer
+from dissensus.parameters import Parameters
+from dissensus.registry import Registry
+
+FILE = "model.safetensors"
+AT_ONCE = 1024  # items that are predicted at a time
+HEAD_RATE = 1e-3  # the last layers and the annotators start from nothing: they learn at least so fast
+
+
+class CrowdClassifier(Parameters):
+    """A classifier taught by the disagreeing labels of many annotators.
+
+    Parameters
+    ----------
+    encoder : str or Encoder
+        How an input becomes a vector: a name in `dissensus.learning.encoders`, or an encoder with keywords of its own.
+    objective : str or Objective
+        How annotations supervise it: a name in `dissensus.learning.objectives`, or an objective.
+    optimizer : str, mapping or callable
+        "adam", "adamw", "amsgrad" or "sgd"; `{"name": "sgd", "momentum": 0.8}`; or a function of parameter groups.
+    learning_rate : float, optional
+        Of the encoder; None for what suits it.
+    head_learning_rate : float, optional
+        Of the last layers and of annotators' parameters; None for the encoder's, but at least 0.001.
+    weight_decay, clip : float
+        As torch's optimisers have it; the largest norm of a step's gradient (None: any).
+    schedule : "constant", "linear", "cosine" or {epoch: factor}
+        How the learning rates change; a factor holds from that epoch on (the first is 0) and factors multiply up.
+    warmup : float
+        Share of all steps in which the rates grow to their size.
+    sam : float or mapping, optional
+        Sharpness-aware training with this ρ (0.05 is usual), or `{"rho": …, "adaptive": True}`.
+    mixup : float, optional
+        Train on mixtures of two items, with weights from Beta(mixup, mixup).
+    epochs, batch_size : int
+        Passes over the items that teach; items per step.
+    accumulate : int
+        Parts that a step is computed in, one after another: less memory, the same step.
+    patience : int, optional
+        Stop after so many epochs without a better `monitor` on the validation items, and keep the best epoch's weights
+        (which are kept without patience too, wherever there is validation).
+    monitor : "cross-entropy", "accuracy" or "macro-f1"
+        On the validation items: against their gold or, where it is not known, their votes.
+    device, precision, processes
+        "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
+        lightning-fabric's; processes that train together (DDP).
+    checkpoint : path, optional
+        A folder. A run that was killed goes on from what is there, to the same result.
+    checkpoint_every : float
+        Seconds between checkpoints.
+    seed : int or None
+        The same seed gives the same bits on the CPU.
+
+    Items without annotations (and without gold) are predicted, not trained on.
+    """
+
+    classes_: Names
+    items_: Names
+    annotators_: Names
+    posterior_: FloatArray
+    proba_: FloatArray
+    confusion_: FloatArray
+    population_confusion_: FloatArray
+    reliability_: FloatArray
+    hits_: FloatArray
+    total_: FloatArray
+    n_annotations_: IntArray
+    teaches_: BoolArray
+    held_out_: BoolArray
+    history_: list[dict[str, float]]
+    trace_: FloatArray
+    n_iter_: int
+    converged_: bool
+
+    def __init__(
+        self,
+        *,
+        encoder: str | Encoder = "mlp",
+        objective: str | Objective = "crowd-layer",
+        optimizer: str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer] = "adam",
+        learning_rate: float | None = None,
+        head_learning_rate: float | None = None,
+        weight_decay: float = 0.0,
+        clip: float | None = None,
+        schedule: str | Mapping[int, float] = "constant",
+        warmup: float = 0.0,
+        sam: float | Mapping[str, Any] | None = None,
+        mixup: float | None = None,
+        epochs: int = 50,
+        batch_size: int = 64,
+        accumulate: int = 1,
+        patience: int | None = None,
+        monitor: str = "cross-entropy",
+        device: str = "auto",
+        precision: str = "auto",
+        processes: int = 1,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: float = 30.0,
+        seed: int | None = 0,
+    ):
+        self.encoder = encoder
+        self.objective = objective
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.head_learning_rate = head_learning_rate
+        self.weight_decay = weight_decay
+        self.clip = clip
+        self.schedule = schedule
+        self.warmup = warmup
+        self.sam = sam
+        self.mixup = mixup
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.accumulate = accumulate
+        self.patience = patience
+        self.monitor = monitor
+        self.device = device
+        self.precision = precision
+        self.processes = processes
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.seed = seed
+
+    # Learning ---------------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        table: Annotations,
+        X: Any,
+        *,
+        gold: IntArray | None = None,
+        validation: float | tuple[Any, Any] | None = None,
+        on_step: OnStep | None = None,
+    ) -> Self:
+        """Learn from annotations and inputs.
+
+        Parameters
+        ----------
+        table : Annotations
+        X : array, list, or column of a frame
+            One row per `table.items`, in their order: what the encoder takes.
+        gold : (I,) int, optional
+            Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
+        validation : float or (X, labels), optional
+            A share of the teaching items to hold out; or inputs with their classes (names, or codes as in `gold`) or
+            with an Annotations table of theirs.
+        on_step : callable, optional
+            Called after every epoch with (epoch, mean loss).
+        """
+        if not isinstance(table, Annotations):
+            raise DataError(
+                f"fit takes a table of annotations first, got {type(table).__name__}; `dissensus.read` makes one."
+            )
+        if given.rows(X) != table.n_items:
+            raise DataError(
+                f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
+            )
+        if self.seed is not None and self.seed < 0:
+            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
+        if self.mixup is not None and not self.mixup > 0:
+            raise BadParameter(f"mixup must be above 0, or None, got {self.mixup}.")
+        gold = check_gold(gold, table)
+        seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
+        trainer = self._trainer(seed)
+        trainer.check()
+        encoder = _part(self.encoder, encoders, Encoder)
+        objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
+        teaches = objective.teaches_
+        if not teaches.any():
+            raise DataError("no item has annotations or gold: there is nothing to learn from.")
+        held_out, validating = self._hold_out(validation, table, gold, teaches, seed)
+        taught = np.flatnonzero(teaches & ~held_out)
+        if not taught.size:
+            raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
+        encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
+        columns = encoder.prepare(X)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = _network(encoder, objective)
+        lessons = Lessons(columns, objective.targets(), self.mixup)
+        evaluate = None
+        if validating is not None:
+            inside = isinstance(validation, float | int)
+            at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
+            evaluate = Validation(columns if inside else encoder.prepare(validating.X), at, validating.truth)
+        trace = trainer.fit(
+            network,
+            lessons,
+            taught,
+            self._groups(network, encoder),
+            evaluate=evaluate,
+            on_step=on_step,
+            key=_key(self, table, columns),
+        )
+        self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
+        self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
+        self.encoder_, self.objective_, self.network_ = encoder, objective, network
+        self.teaches_, self.held_out_ = teaches, held_out
+        self._conclude(table, columns, gold, trace)
+        return self
+
+    def _conclude(self, table: Annotations, columns: Columns, gold: IntArray | None, trace: Trace) -> None:
+        self.history_ = trace.epochs
+        self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
+        self.n_iter_ = len(trace.epochs)
+        self.best_epoch_ = trace.best
+        self.converged_ = trace.stopped or self.patience is None
+        self.proba_ = softmax(self._logits(columns), axis=1)
+        combined = combine(table, self.proba_, gold, self.objective_.confusion(self.network_.head))
+        self.posterior_, self.confusion_ = combined.posterior, combined.confusion
+        self.population_confusion_ = combined.population
+        self.n_annotations_ = np.diff(table.annotator_ptr)
+        hits, total = kernels.agreement(
+            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
+        )
+        self.hits_, self.total_ = np.minimum(hits, total), total
+        self.reliability_ = reliability(hits, total)
+
+    # Answers ----------------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(rows, K) P(class | x), columns in the order of `classes_`."""
+        self._check_fitted()
+        return np.asarray(softmax(self._logits(self.encoder_.prepare(X)), axis=1))
+
+    def predict(self, X: Any) -> Names:
+        """(rows,) the most probable class names."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
+        """(rows, annotators, K) P(label | x, annotator): what each of them would say.
+
+        By the objective where it models annotators, else through their confusion matrices. One who was not there at
+        `fit` is taken for an average one.
+        """
+        self._check_fitted()
+        codes = self._codes(annotators)
+        columns = self.encoder_.prepare(X)
+        if not self.objective_.models_annotators:
+            known = np.concatenate([self.confusion_, self.population_confusion_[None]])[codes]  # −1 takes the last
+            return np.asarray(np.einsum("ic,acl->ial", softmax(self._logits(columns), axis=1), known))
+        at = torch.as_tensor(codes.astype(np.int64))
+        proba = self._run(columns, lambda batch: self.network_.label_proba(batch, at.to(self._device)))
+        return np.asarray(proba / proba.sum(axis=2, keepdims=True))
+
+    def score(self, X: Any, labels: Any) -> float:
+        """Accuracy against class names, or codes with −1 for unknown."""
+        self._check_fitted()
+        truth = _truth(labels, self.classes_)
+        right = self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1)
+        return float(right[truth.sum(axis=1) > 0].mean())
+
+    def to_frame(self, kind: str = "items") -> Any:
+        """Results with names, as an Arrow table: "items" (of `fit`), "annotators", or "history" (one row per epoch)."""
+        import pyarrow as pa
+
+        self._check_fitted()
+        if kind == "items":
+            label = self.classes_[arg_max(self.posterior_, self.items_, self.classes_, self.tie_seed_)]
+            model = self.classes_[self.proba_.argmax(axis=1)]
+            columns: dict[str, Any] = {
+                "item": self.items_, "label": label, "confidence": self.posterior_.max(axis=1), "model": model,
+                "taught": self.teaches_ & ~self.held_out_,
+            } | {f"p_{name}": self.posterior_[:, k] for k, name in enumerate(self.classes_)}  # fmt: skip
+        elif kind == "annotators":
+            columns = {
+                "annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_,
+            }  # fmt: skip
+        elif kind == "history":
+            columns = {key: [entry[key] for entry in self.history_] for key in (self.history_ or [{}])[0]}
+        else:
+            raise BadParameter(f"kind must be 'items', 'annotators' or 'history', got {kind!r}.")
+        return pa.table(columns)
+
+    # On disk ----------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        results = {
+            name: value
+            for name, value in vars(self).items()
+            if name.endswith("_") and name not in ("encoder_", "objective_", "network_")
+        }
+        parameters = self.get_params(deep=False)
+        parameters["optimizer"] = _stored(parameters["optimizer"])
+        parameters["checkpoint"] = None  # a folder of the machine that trained
+        return write_tree(
+            Path(folder) / FILE,
+            {
+                "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
+                "encoder": _stored_part(self.encoder_, encoders),
+                "objective": _stored_part(self.objective_, objectives),
+                "results": results,
+                "weights": dict(self.network_.state_dict()),
+            },
+            "trained model",
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
+        """The model that `save` wrote into `folder`, ready to predict."""
+        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
+        tree = read_tree(path, "trained model")
+        try:
+            encoder = _loaded_part(tree["encoder"], encoders)
+            objective = _loaded_part(tree["objective"], objectives)
+            model = cls(
+                **{**tree["parameters"], "device": device},
+                encoder=type(encoder)(**encoder.get_params(deep=False)),
+                objective=type(objective)(**objective.get_params(deep=False)),
+            )
+            for name, value in tree["results"].items():
+                setattr(model, name, value)
+            model.encoder_, model.objective_ = encoder, objective
+            with torch.random.fork_rng(devices=[]):
+                model.network_ = _network(encoder, objective)
+            model.network_.load_state_dict(tree["weights"])
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
+        model.network_.eval()
+        return model
+
+    # Inside -----------------------------------------------------------------------------------------------------------
+
+    def _trainer(self, seed: int) -> Trainer:
+        keywords = set(Trainer.__dataclass_fields__) - {"seed"}
+        return Trainer(**{name: getattr(self, name) for name in keywords}, seed=seed)
+
+    def _groups(self, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
+        rate = encoder.learning_rate if self.learning_rate is None else self.learning_rate
+        head = max(rate, HEAD_RATE) if self.head_learning_rate is None else self.head_learning_rate
+        if not (rate >= 0 and head >= 0):
+            raise BadParameter(f"learning rates must be 0 or more, got {rate} and {head}.")
+        parts = [(network.encoder, rate), (network.head, head)]
+        return [
+            {"params": found, "lr": lr}
+            for part, lr in parts
+            if (found := [p for p in part.parameters() if p.requires_grad])
+        ]
+
+    def _hold_out(
+        self, validation: Any, table: Annotations, gold: IntArray | None, teaches: BoolArray, seed: int
+    ) -> tuple[BoolArray, Held | None]:
+        """(I,) the items held out of `table`, and what validation is against."""
+        none = np.zeros(table.n_items, np.bool_)
+        if validation is None:
+            return none, None
+        if isinstance(validation, float | int):
+            if not 0 < validation < 1:
+                raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {validation}.")
+            among = np.flatnonzero(teaches)
+            draw = naming.mix(naming.hashes(table.items[among]) ^ np.uint64(seed))  # names decide, not their order
+            held = none.copy()
+            held[among[np.argsort(draw, kind="stable")[: max(round(validation * among.size), 1)]]] = True
+            truth = table.soft_labels()
+            if gold is not None:
+                truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+            return held, Held(None, truth[held])
+        try:
+            X, labels = validation
+        except (TypeError, ValueError):
+            raise BadParameter("validation must be a share between 0 and 1, or (X, labels).") from None
+        if isinstance(labels, Annotations):
+            labels = labels.to_classes(table.classes)
+            truth = np.where(np.diff(labels.item_ptr)[:, None] > 0, labels.soft_labels(), 0.0)
+        else:
+            truth = _truth(labels, table.classes)
+        if given.rows(X) != len(truth):
+            raise DataError(f"validation: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
+        known = np.flatnonzero(truth.sum(axis=1) > 0)
+        if not known.size:
+            raise DataError("validation: no item has a known class or a vote.")
+        return none, Held(X if known.size == len(truth) else given.take(X, known), truth[known])
+
+    @property
+    def _device(self) -> torch.device:
+        return next(iter(self.network_.parameters())).device
+
+    def _logits(self, columns: Columns) -> FloatArray:
+        if not hasattr(self, "network_"):
+            raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
+        return self._run(columns, self.network_.logits)
+
+    def _run(self, columns: Columns, ask: Callable[[dict[str, Tensor]], Tensor]) -> FloatArray:
+        """An answer (rows, …) for all rows, some at a time, where the model is wanted."""
+        fabric = self._trainer(0).fabric() if self.processes == 1 else None
+        device = torch.device("cpu") if fabric is None else fabric.device
+        self.network_.to(device).eval()
+        found = []
+        with torch.inference_mode():
+            for rows in torch.split(torch.arange(len(columns)), AT_ONCE):
+                batch = {name: value.to(device) for name, value in columns.take(rows).items()}
+                found.append(ask(batch).double().cpu())
+        K = self.objective_.n_classes_
+        return torch.cat(found).numpy() if found else np.empty((0, K))
+
+    def _codes(self, annotators: Any) -> IntArray:
+        names = naming.to_names(naming.to_column(annotators, "annotators"))
+        return naming.match(names, self.annotators_, "annotators")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
+
+
+@dataclass(frozen=True)
+class Held:
+    """Validation items: their inputs (None: rows of the training inputs) and what is known of them."""
+
+    X: Any
+    truth: FloatArray  # (V, K) one-hot gold, or shares of the votes
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Metrics of a network on validation items."""
+
+    columns: Columns
+    rows: IntArray  # (V,) into the columns
+    truth: FloatArray  # (V, K)
+
+    def __call__(self, network: nn.Module) -> dict[str, float]:
+        """Cross entropy, accuracy and macro F1 against gold or votes (of tied votes, any)."""
+        assert isinstance(network, Network)
+        device = next(iter(network.parameters())).device
+        with torch.inference_mode():
+            parts = [
+                network.logits({name: value.to(device) for name, value in self.columns.take(rows).items()})
+                for rows in torch.split(torch.as_tensor(self.rows), AT_ONCE)
+            ]
+        proba = softmax(torch.cat(parts).double().cpu().numpy(), axis=1)
+        best = proba.argmax(axis=1)
+        right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
+        gold = np.where(right, best, self.truth.argmax(axis=1))
+        return {
+            "cross-entropy": float(cross_entropy(self.truth, proba).mean()),
+            "accuracy": float(right.mean()),
+            "macro-f1": macro_f1(gold, best),
+        }
+
+
+def _network(encoder: Encoder, objective: Objective) -> Network:
+    """Fresh weights, drawn from torch's generator: first the encoder's, then the head's."""
+    module = encoder.module()
+    return Network(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
+
+
+def _part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
+    """A copy of an encoder or objective, or a fresh one by its name."""
+    if isinstance(wanted, str):
+        return registry[wanted]()
+    if isinstance(wanted, kind):
+        return type(wanted)(**wanted.get_params(deep=False))  # type: ignore[attr-defined]
+    raise BadParameter(
+        f"{registry.what} must be a name, such as '{next(iter(registry))}', or a {kind.__name__}, got {wanted!r}."
+    )
+
+
+def _truth(labels: Any, classes: Names) -> FloatArray:
+    """(n, K) one-hot rows of class names, or of codes where the classes are no integers; zero where unknown (−1)."""
+    array = np.asarray(labels)
+    if array.dtype.kind in "iu" and classes.dtype.kind not in "iu":
+        codes = array.astype(np.int64)
+    else:
+        column = naming.to_names(naming.to_column(labels, "labels"))
+        codes = naming.match(column, classes, "labels")
+        bad = column[(codes < 0) & (column != -1)]
+        if bad.size:
+            raise UnknownClass(
+                f"labels: {naming.shown(bad[0])} is none of the {classes.size} classes that were fitted."
+            )
+    if codes.size and (codes.min() < -1 or codes.max() >= classes.size):
+        raise UnknownClass(f"labels: codes run from −1 to {classes.size - 1}, got {codes.min()} to {codes.max()}.")
+    truth = np.zeros((codes.size, classes.size))
+    known = np.flatnonzero(codes >= 0)
+    truth[known, codes[known]] = 1.0
+    return truth
+
+
+def _key(model: CrowdClassifier, table: Annotations, columns: Columns) -> str:
+    """What a run is about, for its checkpoint: keywords, annotations and inputs."""
+    digest = hashlib.blake2b(digest_size=16)
+    keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in RUNNING}
+    digest.update(repr(sorted(keywords.items())).encode())
+    for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):
+        digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    for name, column in columns.columns.items():
+        values = column if isinstance(column, Tensor) else getattr(column, "values", None)
+        digest.update(name.encode())
+        if isinstance(values, Tensor):
+            digest.update(values.contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "accumulate")
+"""Keywords that say where and how a run is computed, not what it computes."""
+
+
+def _stored(optimizer: Any) -> Any:
+    return repr(optimizer) if callable(optimizer) else optimizer if isinstance(optimizer, str) else dict(optimizer)
+
+
+def _stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str, Any]:
+    learnt = {name: value for name, value in vars(part).items() if name.endswith("_")}
+    keywords = {
+        name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
+        if isinstance(value, Aggregator)
+        else value
+        for name, value in part.get_params(deep=False).items()
+    }
+    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt}
+
+
+def _loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
+    keywords = {
+        name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
+        for name, value in stored["parameters"].items()
+    }
+    part = registry[stored["name"]](**keywords)
+    for name, value in stored["learnt"].items():
+        setattr(part, name, value)
+    return part

@@ -1,0 +1,62 @@
+"""How far a predicted distribution is from a target distribution, one value per item.
+
+With P the target (B, K) and Q = softmax(logits):
+
+    cross_entropy   −Σ P log Q          kl   Σ P log(P/Q)          inverse_kl   Σ Q log(Q/P)
+
+0 · log 0 = 0 throughout; `inverse_kl` is infinite where P is 0 and Q is not. Ordinary functions of tensors, in nats or
+to another base (Fornaciari et al. 2021, Eqs. 1, 2 and 4, have 2; their Eq. 4 lost its minus sign). Logits in half
+precision are taken to float32 first: a sum of logarithms has few digits to spare.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dissensus.exceptions import BadParameter
+
+
+def cross_entropy(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
+    """(B,) −Σ P log Q of a target P (B, K)."""
+    log_q = log_softmax(logits)
+    return -torch.where(target > 0, target * log_q, 0).sum(dim=-1) / math.log(base)
+
+
+def kl(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
+    """(B,) KL(P‖Q) = Σ P log(P/Q)."""
+    log_q = log_softmax(logits)
+    return torch.where(target > 0, torch.xlogy(target, target) - target * log_q, 0).sum(dim=-1) / math.log(base)
+
+
+def inverse_kl(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
+    """(B,) KL(Q‖P) = Σ Q log(Q/P)."""
+    log_q = log_softmax(logits)
+    q = log_q.exp()
+    return torch.where(q > 0, q * (log_q - target.log()), 0).sum(dim=-1) / math.log(base)
+
+
+Divergence = Callable[[Tensor, Tensor, float], Tensor]
+DIVERGENCES: dict[str, Divergence] = {"kl": kl, "inverse-kl": inverse_kl, "ce": cross_entropy}
+"""Name → function of (target, logits, base)."""
+
+
+def divergence_named(name: str) -> Divergence:
+    """The entry of that name; BadParameter where there is none."""
+    if name not in DIVERGENCES:
+        raise BadParameter(f"divergence must be one of {', '.join(map(repr, DIVERGENCES))}, got {name!r}.")
+    return DIVERGENCES[name]
+
+
+def hard_loss(logits: Tensor, label: Tensor) -> Tensor:
+    """The sum over items of −log Q(label), in nats; label (B,) codes, −1 adds nothing."""
+    return functional.nll_loss(log_softmax(logits), label, ignore_index=-1, reduction="sum")
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Log Q in float32 or better, also under autocast."""
+    return functional.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)

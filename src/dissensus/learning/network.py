@@ -1,0 +1,84 @@
+"""An encoder and an objective's head as one module, and the data that teach it.
+
+Mixup (Zhang et al. 2018) with any objective: x̃ = λ x_a + (1 − λ) x_b, and since every loss here is a sum over what was
+annotated, ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b), with λ ~ Beta(α, α) drawn once per batch. Inputs
+that cannot be averaged (texts) are mixed as vectors instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.objectives.base import Objective
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How a batch is mixed with itself: item b is at `partner[a]`."""
+
+    partner: Tensor  # (B,)
+    targets: Batch  # of the partners
+    weight: Tensor  # () λ
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Inputs and targets of the same items; batches mix where `mixup` (α) says so."""
+
+    inputs: Columns
+    targets: Columns
+    mixup: float | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return self.inputs.nbytes + self.targets.nbytes
+
+    def to(self, device: Any) -> Lessons:
+        """The same on another device."""
+        return Lessons(self.inputs.to(device), self.targets.to(device), self.mixup)
+
+    def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
+        """What `Network.forward` takes."""
+        mix = None
+        if self.mixup is not None:
+            partner = torch.randperm(len(rows)).to(rows.device)
+            weight = torch.distributions.Beta(self.mixup, self.mixup).sample().to(rows.device)
+            mix = Mix(partner, self.targets.take(rows[partner]), weight)
+        return self.inputs.take(rows), self.targets.take(rows), mix
+
+
+class Network(nn.Module):
+    """An encoder with a head; `forward` is the loss, `logits` the classes."""
+
+    def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool):
+        super().__init__()
+        self.encoder, self.head, self.objective, self.mixes = encoder, head, objective, mixes
+
+    def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
+        """The sum of the batch's losses."""
+        if mix is None:
+            return self.objective.loss(self.head, self.encoder(**inputs), targets)
+
+        def mixed(x: Tensor) -> Tensor:
+            return mix.weight * x + (1 - mix.weight) * x[mix.partner]
+
+        if self.mixes:
+            z = self.encoder(**{name: mixed(x) for name, x in inputs.items()})
+        else:
+            z = mixed(self.encoder(**inputs))
+        own, other = (self.objective.loss(self.head, z, part) for part in (targets, mix.targets))
+        return mix.weight * own + (1 - mix.weight) * other
+
+    def logits(self, inputs: Batch) -> Tensor:
+        """(B, K) unnormalised log P(class | x)."""
+        return self.objective.logits(self.head, self.encoder(**inputs))
+
+    def label_proba(self, inputs: Batch, annotators: Tensor) -> Tensor:
+        """(B, len(annotators), K) P(label | x, annotator)."""
+        return self.objective.label_proba(self.head, self.encoder(**inputs), annotators)

@@ -1,0 +1,52 @@
+"""One label per item: known, or that of any aggregation method (the two-stage way).
+
+    loss_i = −log Q(y_i | x_i)
+
+y_i is the gold label where it is known, else the most probable class by `labels` (ties by a draw keyed on seed and
+item name, as `Aggregator.predict` breaks them). The method is fitted to all annotations, with the known gold.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from dissensus._types import IntArray
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.losses import hard_loss
+from dissensus.learning.objectives.base import Objective, as_tensor, objectives
+from dissensus.learning.objectives.labels import check_teaches, hard_labels
+
+
+@objectives.register("hard", summary="one label per item: gold, or that of any aggregation method", cite="—")
+class Hard(Objective):
+    """Cross entropy of one label per item.
+
+    Parameters
+    ----------
+    labels : str or Aggregator
+        "gold": items whose class is known, and no others. Else the name of an aggregation method (fitted with the
+        classifier's seed) or a method with its keywords; gold replaces its labels where it is known.
+    """
+
+    def __init__(self, *, labels: str | Aggregator = "majority-vote"):
+        self.labels = labels
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Find the label of every item."""
+        self.n_classes_ = table.n_classes
+        self._label = hard_labels(table, gold, self.labels, seed)
+        self.teaches_ = check_teaches(self._label >= 0)
+        return self
+
+    def targets(self) -> Columns:
+        """`label`: codes, −1 for none."""
+        return Columns(label=as_tensor(self._label, torch.int64))
+
+    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """−Σ log Q(label)."""
+        return hard_loss(self.logits(head, z), targets["label"])

@@ -1,0 +1,83 @@
+"""What is taught: one label or one distribution per item, from the votes, from any aggregation method, or known.
+
+Known gold always stands above what the votes say. An item with neither has nothing to teach.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import BoolArray, FloatArray, IntArray
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator, arg_max, methods
+from dissensus.exceptions import DataError
+from dissensus.names import shown
+
+GOLD = "gold"
+KINDS = ("normalized", "softmax", "smoothed")
+"""Soft labels made of the votes of an item alone."""
+
+
+def vote_weight(table: Annotations) -> FloatArray:
+    """(I,) what the votes of each item weigh together."""
+    return np.asarray(table.votes().sum(axis=1))
+
+
+def aggregate(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:
+    """The method of that name with this seed, or a copy of the one given, fitted."""
+    if isinstance(labels, Aggregator):
+        return copy.deepcopy(labels).fit(table, gold=gold)
+    method: Any = methods[labels]
+    fitted: Aggregator = method(seed=seed).fit(table, gold=gold)
+    return fitted
+
+
+def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> IntArray:
+    """(I,) class codes, −1 where there is none: of `labels`, replaced by `gold` where that is known."""
+    if labels == GOLD:
+        if gold is None:
+            raise DataError("labels='gold' and no gold was given; give it, or name a method such as 'majority-vote'.")
+        return np.asarray(gold, np.int64)
+    voted = vote_weight(table) > 0
+    found = np.full(table.n_items, -1)
+    if voted.any():
+        model = aggregate(table, gold, labels, seed)
+        winner = arg_max(model.posterior_, table.items, table.classes, model.tie_seed_)
+        found = np.where(voted, winner, -1)
+    return found if gold is None else np.where(gold >= 0, gold, found)
+
+
+def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> FloatArray:
+    """(I, K) float32 distributions: a kind of soft label, or the posterior of a method; uniform without votes."""
+    if isinstance(labels, str) and labels in KINDS:
+        return table.soft_labels(labels).astype(np.float32)  # type: ignore[arg-type]
+    target = np.full((table.n_items, table.n_classes), 1 / table.n_classes, np.float32)
+    voted = vote_weight(table) > 0
+    if voted.any():
+        target[voted] = aggregate(table, gold, labels, seed).posterior_[voted]
+    return target
+
+
+def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> None:
+    """DataError where a target (I, K) that inverse KL is to be taken from has a zero in one of these rows."""
+    bad = np.argwhere((target <= 0) & rows[:, None])
+    if bad.size:
+        i, k = bad[0]
+        items = np.unique(bad[:, 0]).size
+        raise DataError(
+            f"divergence='inverse-kl' is infinite where a class has probability 0: item {shown(table.items[i])}, class "
+            f"{shown(table.classes[k])} (and {items - 1:,} more items); take soft labels 'softmax' or 'smoothed' and "
+            "no gold, or divergence='kl'."
+        )
+
+
+def check_teaches(teaches: BoolArray) -> BoolArray:
+    """The same, where anything teaches at all."""
+    if not teaches.any():
+        raise DataError(
+            f"none of the {teaches.size:,} items has an annotation or a known label; nothing to learn from."
+        )
+    return teaches

@@ -1,0 +1,83 @@
+"""One distribution per item: the network is to say what the crowd said, or how sure a method is.
+
+    loss_i = v_i · D(P_i, Q(· | x_i))        D: KL(P‖Q), KL(Q‖P) or −Σ P log Q, in nats
+
+P_i is a soft label of the votes (`Annotations.soft_labels`) or the posterior of an aggregation method; of an item whose
+class is known it is one-hot. v_i is 1, or what the item's votes weigh together: cross entropy of `normalized` labels
+weighted by votes is the sum of −log Q over all annotations.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dissensus._types import IntArray
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator
+from dissensus.exceptions import BadParameter
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.losses import divergence_named
+from dissensus.learning.objectives.base import Objective, as_tensor, objectives
+from dissensus.learning.objectives.labels import check_positive, check_teaches, soft_labels, vote_weight
+
+
+@objectives.register(
+    "soft", summary="one distribution per item: of the votes, or the posterior of a method", cite="Peterson et al. 2019"
+)
+class Soft(Objective):
+    """Training on soft labels.
+
+    Parameters
+    ----------
+    labels : str or Aggregator
+        "normalized", "softmax" or "smoothed" votes, or the posterior of an aggregation method: its name (fitted with
+        the classifier's seed) or a method with its keywords.
+    divergence : "kl", "inverse-kl" or "ce"
+        "kl" and "ce" have the same gradients. "inverse-kl" needs targets without zeros: "softmax" or "smoothed" labels
+        and no gold.
+    weight : "items" or "votes"
+        Whether every item counts the same, or as much as its votes weigh; known items without votes count 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        labels: str | Aggregator = "normalized",
+        divergence: Literal["kl", "inverse-kl", "ce"] = "kl",
+        weight: Literal["items", "votes"] = "items",
+    ):
+        self.labels = labels
+        self.divergence = divergence
+        self.weight = weight
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Find the distribution of every item."""
+        divergence_named(self.divergence)
+        if self.weight not in ("items", "votes"):
+            raise BadParameter(f"weight must be 'items' or 'votes', got {self.weight!r}.")
+        self.n_classes_ = table.n_classes
+        votes = vote_weight(table)
+        known = np.zeros(table.n_items, bool) if gold is None else gold >= 0
+        self.teaches_ = check_teaches((votes > 0) | known)
+        self._target = soft_labels(table, gold, self.labels, seed)
+        if gold is not None:
+            self._target[known] = np.eye(table.n_classes, dtype=np.float32)[gold[known]]
+        if self.divergence == "inverse-kl":
+            check_positive(self._target, self.teaches_, table)
+        weight = np.where(votes > 0, votes, 1.0) if self.weight == "votes" else np.ones(table.n_items)
+        self._weight = np.where(self.teaches_, weight, 0.0)
+        return self
+
+    def targets(self) -> Columns:
+        """`target` (I, K) and `weight` (I,)."""
+        return Columns(target=as_tensor(self._target), weight=as_tensor(self._weight, torch.float32))
+
+    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """Σ v D(P, Q)."""
+        divergence = divergence_named(self.divergence)
+        return (targets["weight"] * divergence(targets["target"], self.logits(head, z), math.e)).sum()

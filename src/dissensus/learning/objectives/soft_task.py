@@ -1,0 +1,109 @@
+"""Soft labels as a second task: one head learns the label, a second head what the crowd said (Fornaciari et al. 2021).
+
+    loss_i = −log Q(y_i | x_i) + weight · D(P_i, R(· | x_i))
+
+Q is the main head and predicts; R the auxiliary one, with layers of its own after the shared encoder, and is left aside
+afterwards. y_i as in `hard`: gold, or silver by `labels`. P_i is the soft label of the votes, also where gold is known:
+what the crowd disagrees about is what the second task is for. The main loss is in nats (section 2 there: log-softmax
+and the usual loss), D to base 2: KL(P‖R), Eq. 1, KL(R‖P), Eq. 2, or −Σ P log2 R, Eq. 4 with the minus sign that it
+lost. The paper adds the two losses: weight 1. With weight 0 there is no second head, and this is `hard`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dissensus._types import IntArray
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator
+from dissensus.exceptions import BadParameter
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.losses import divergence_named, hard_loss
+from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
+from dissensus.learning.objectives.labels import check_positive, check_teaches, hard_labels, soft_labels, vote_weight
+
+
+class TwoTasks(nn.Module):
+    """Two heads on one encoder; `auxiliary` is None where it would count for nothing."""
+
+    def __init__(self, main: nn.Module, auxiliary: nn.Module | None):
+        super().__init__()
+        self.main, self.auxiliary = main, auxiliary
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(B, K) logits of the main head."""
+        out: Tensor = self.main(z)
+        return out
+
+
+@objectives.register(
+    "soft-task", summary="one label per item, and the soft label as a second task", cite="Fornaciari et al. 2021"
+)
+class SoftTask(Objective):
+    """Main head for the label, auxiliary head for the soft label.
+
+    Parameters
+    ----------
+    labels : str or Aggregator
+        The main labels, as in `Hard`: "gold", or a method whose labels gold replaces where it is known.
+    soft : str or Aggregator
+        The soft labels, as in `Soft`: "softmax" (the paper's), "smoothed", "normalized", or the posterior of a method.
+    divergence : "kl", "inverse-kl" or "ce"
+        The auxiliary loss; "inverse-kl" needs soft labels without zeros.
+    weight : float
+        How much the auxiliary loss counts.
+    """
+
+    def __init__(
+        self,
+        *,
+        labels: str | Aggregator = "majority-vote",
+        soft: str | Aggregator = "softmax",
+        divergence: Literal["kl", "inverse-kl", "ce"] = "inverse-kl",
+        weight: float = 1.0,
+    ):
+        self.labels = labels
+        self.soft = soft
+        self.divergence = divergence
+        self.weight = weight
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Find the label and the soft label of every item."""
+        divergence_named(self.divergence)
+        if not (self.weight >= 0 and math.isfinite(self.weight)):
+            raise BadParameter(f"weight must be 0 or more, got {self.weight}.")
+        self.n_classes_ = table.n_classes
+        self._label = hard_labels(table, gold, self.labels, seed)
+        voted = (vote_weight(table) > 0) & (self.weight > 0)
+        self.teaches_ = check_teaches((self._label >= 0) | voted)
+        self._soft, self._voted = soft_labels(table, None, self.soft, seed), voted
+        if self.divergence == "inverse-kl":
+            check_positive(self._soft, voted, table)
+        return self
+
+    def targets(self) -> Columns:
+        """`label` (I,), −1 for none; `soft` (I, K); `voted` (I,), 1 where there is a soft label, else 0."""
+        return Columns(
+            label=as_tensor(self._label, torch.int64),
+            soft=as_tensor(self._soft),
+            voted=as_tensor(self._voted.astype(np.float32)),
+        )
+
+    def head(self, branch: Branch, width: int) -> TwoTasks:
+        """The main head, made first, so that it starts as it would alone; then the auxiliary one."""
+        main = super().head(branch, width)
+        return TwoTasks(main, super().head(branch, width) if self.weight > 0 else None)
+
+    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """Σ −log Q(label) + weight · D(P, R), the second in bits."""
+        loss = hard_loss(self.logits(head, z), targets["label"])
+        if head.auxiliary is None:
+            return loss
+        divergence = divergence_named(self.divergence)
+        bits = divergence(targets["soft"], head.auxiliary(z), 2.0)  # type: ignore[operator]  # a TwoTasks
+        return loss + self.weight * (targets["voted"] * bits).sum()

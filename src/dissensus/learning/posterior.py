@@ -1,0 +1,70 @@
+"""What features and annotations say together of the items that were annotated, and of the annotators.
+
+    q_i(c) ∝ p_c(x_i) Π_{j∈M_i} Θ_j[c, y_ij]
+
+p is what the network says, Θ_j the confusion matrix of annotator j. Where the objective learnt Θ, it is taken as it is.
+Else Θ is learnt here as in Dawid-Skene (its M step and pseudo-counts), with p in the place of the classes' shares: EM
+from q = p, a few passes. p is the network's word on items that it was trained on: where it learnt them by heart, q is
+too sure of itself. `out_of_fold` asks networks that have not seen the item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp
+
+from dissensus._types import FloatArray, IntArray
+from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, crowd_pseudo, soft_counts, start_counts
+from dissensus.annotations import Annotations
+
+PASSES = 50
+TOL = 1e-6  # largest change of a probability that ends the passes
+LEAST = 1e-12  # of a probability, before its logarithm is taken
+
+
+@dataclass(frozen=True)
+class Combined:
+    """The posterior, and the annotators it rests on."""
+
+    posterior: FloatArray  # (I, K)
+    confusion: FloatArray  # (A, K, K) [annotator, true, given]
+    population: FloatArray  # (K, K) [true, given] of an annotator who was not there
+
+
+def combine(
+    table: Annotations, proba: FloatArray, gold: IntArray | None, confusion: FloatArray | None = None
+) -> Combined:
+    """The posterior q from the network's `proba` (I, K) and the table; `confusion` where it is known already."""
+    method = DawidSkene()
+    counts = start_counts(table, gold, None)[0]
+    pseudo = crowd_pseudo(counts, method.crowd_labels, method.smoothing, method.least_labels)  # [given, true]
+    log_p = np.log(np.maximum(proba, LEAST))
+
+    def expect(given_true: FloatArray) -> FloatArray:
+        votes = method.log_votes(table, Confusions(np.empty(0), np.maximum(given_true, LEAST)))  # (N, K)
+        summed = np.stack([np.bincount(table.item, votes[:, c], table.n_items) for c in range(table.n_classes)], axis=1)
+        log_q = log_p + summed
+        q = np.exp(log_q - logsumexp(log_q, axis=1, keepdims=True))
+        if gold is not None:
+            q[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        return np.asarray(q)
+
+    def maximise(q: FloatArray) -> FloatArray:
+        theta = soft_counts(table, q) + pseudo
+        return np.asarray(theta / theta.sum(axis=1, keepdims=True))
+
+    if confusion is None:
+        q = proba
+        for _ in range(PASSES):
+            before, theta = q, maximise(q)
+            q = expect(theta)
+            if np.abs(q - before).max(initial=0) < TOL:
+                break
+    else:
+        theta = np.ascontiguousarray(confusion.transpose(0, 2, 1))
+        q = expect(theta)
+    everyone = soft_counts(table, q).sum(axis=0) + pseudo
+    population = (everyone / everyone.sum(axis=0)).T
+    return Combined(q, np.ascontiguousarray(theta.transpose(0, 2, 1)), population)

@@ -1,0 +1,104 @@
+"""Adam for parameters of which a step touches few rows, such as one matrix per annotator.
+
+For row r with gradient g_r, at its own t_r-th step (Kingma & Ba 2015, Algorithm 1, row by row):
+
+    t_r ← t_r + 1      m_r ← β1 m_r + (1 − β1) g_r      v_r ← β2 v_r + (1 − β2) g_r²
+    θ_r ← θ_r − lr · (m_r / (1 − β1^t_r)) / (√(v_r / (1 − β2^t_r)) + ε)
+
+A row's moments are those of Adam over the steps in which the row had a gradient, and of no others: untouched rows do
+not move and their moments do not decay, so an annotator with a label every hundredth batch has the momentum of its own
+last labels. A step costs what the rows it touches cost, however many there are. (`torch.optim.SparseAdam` counts t over
+all steps instead, so the first step of a row that comes late is (1 − β1)/√(1 − β2) = 3.2 times too long.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+class RowAdam(Optimizer):
+    """Adam, row by row, for sparse gradients as `embedding(…, sparse=True)` gives them."""
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Move the rows that have a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is not None:
+                    self._move(param, group["lr"], group["betas"], group["eps"])
+        return loss
+
+    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+        (beta1, beta2), state = betas, self.state[param]
+        if not state:
+            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
+            state["steps"] = param.new_zeros((len(param), *[1] * (param.ndim - 1)))  # (A, 1)
+        rows, grad = touched_rows(param)
+        steps = state["steps"][rows] + 1  # (rows, 1)
+        mean = state["mean"][rows].lerp_(grad, 1 - beta1)  # (rows, D)
+        square = state["square"][rows].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        state["steps"][rows], state["mean"][rows], state["square"][rows] = steps, mean, square
+        scale = square.div_(one_minus_power(beta2, steps)).sqrt_().add_(eps)
+        param.index_add_(0, rows, mean.div_(one_minus_power(beta1, steps)).div_(scale), alpha=-lr)
+
+
+class Joint(Optimizer):
+    """Two optimisers as one: `dense` for most parameters, `rows` for those that are marked `row_sparse`.
+
+    Groups, learning rates and state are shared with the two, so schedulers and checkpoints see one optimiser.
+    """
+
+    def __init__(self, dense: Optimizer, rows: Optimizer):
+        super().__init__([*dense.param_groups, *rows.param_groups], {})
+        self.dense, self.rows = dense, rows
+        self.state = defaultdict(dict, {**dense.state, **rows.state})
+        self._share()
+
+    def _share(self) -> None:
+        n = len(self.dense.param_groups)
+        self.dense.param_groups, self.rows.param_groups = self.param_groups[:n], self.param_groups[n:]
+        self.dense.state = self.rows.state = self.state
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """A step of both."""
+        loss = None if closure is None else closure()
+        self.dense.step()
+        self.rows.step()
+        return loss
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the state of a Joint of the same two kinds."""
+        super().load_state_dict(state_dict)
+        self._share()
+
+
+def one_minus_power(beta: float, steps: Tensor) -> Tensor:
+    """1 − β^t; not as a difference, which has lost four digits of float32 where β is 0.999 and t is 1."""
+    return -torch.expm1(steps * (math.log(beta) if beta > 0 else -math.inf))
+
+
+def touched_rows(param: Tensor) -> tuple[Tensor, Tensor]:
+    """(rows,) and (rows, D): the rows of a parameter that have a gradient, each once, and their gradients."""
+    assert param.grad is not None
+    param.grad = param.grad.coalesce()  # kept: whoever asks next finds it sorted and summed
+    return param.grad.indices()[0], param.grad.values()

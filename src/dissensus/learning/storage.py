@@ -1,0 +1,110 @@
+"""Trees of tensors, arrays and plain values in one file: safetensors with a JSON header. Never pickle.
+
+One file, because two could be of two runs. The header holds the tree with a place-holder for every tensor, the format,
+and a digest of all bytes, so that a file that was cut or changed is told from a whole one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor
+
+from dissensus.exceptions import UnreadableFile
+from dissensus.io.atomic import atomic
+
+FORMAT = 1  # raised when an older reader could not make sense of the file
+DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
+
+
+def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
+    """Write a tree of dicts, lists, plain values, arrays and tensors; `kind` says what it is."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, Tensor] = {}
+    packed = _pack(tree, tensors)
+    header = {"format": FORMAT, "kind": kind, "digest": _digest(tensors), "tree": packed}
+    with atomic(path) as file:
+        file.write(to_bytes(tensors, {"header": json.dumps(header)}))
+    return path
+
+
+def read_tree(path: str | Path, kind: str) -> Any:
+    """The tree that `write_tree` wrote."""
+    path = Path(path)
+    if not path.is_file():
+        raise UnreadableFile(f"there is no {kind} at {path}.")
+    try:
+        with safe_open(path, "pt") as file:
+            header = json.loads(file.metadata()["header"])
+            if header["format"] != FORMAT or header["kind"] != kind:
+                raise UnreadableFile(
+                    f"{path} is a {header['kind']} of format {header['format']}; this version of dissensus reads a "
+                    f"{kind} of format {FORMAT}."
+                )
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if _digest(tensors) != header["digest"]:
+            raise UnreadableFile(f"{path} is damaged: its bytes are not those that were written.")
+        return _unpack(header["tree"], tensors)
+    except UnreadableFile:
+        raise
+    except DAMAGE as error:
+        raise UnreadableFile(f"{path} is damaged, or no {kind} ({error}).") from error
+
+
+def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        key = str(len(tensors))
+        tensors[key] = value.detach().cpu().contiguous().clone()  # shared memory is stored as often as it is used
+        return {"tensor": key}
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return {"names": [str(name) for name in value.tolist()]}
+    if isinstance(value, np.ndarray):
+        key = str(len(tensors))
+        tensors[key] = torch.from_numpy(np.array(value, order="C"))
+        return {"array": key}
+    if isinstance(value, dict):
+        return {
+            "dict": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]
+        }  # keys may be ints
+    if isinstance(value, tuple):
+        return {"tuple": [_pack(item, tensors) for item in value]}
+    if isinstance(value, list):
+        return [_pack(item, tensors) for item in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"{type(value).__name__} cannot be stored: {value!r}")
+
+
+def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_unpack(item, tensors) for item in value]
+    if not isinstance(value, dict):
+        return value
+    ((kind, inside),) = value.items()
+    if kind == "tensor":
+        return tensors[inside]
+    if kind == "array":
+        return tensors[inside].numpy()
+    if kind == "names":
+        return np.array(inside, object)
+    if kind == "tuple":
+        return tuple(_unpack(item, tensors) for item in inside)
+    return {_unpack(key, tensors): _unpack(item, tensors) for key, item in inside}
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for key in sorted(tensors):
+        digest.update(key.encode())
+        digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,413 @@
+"""The only training loop. Device, precision and processes are lightning-fabric's, the order of things is ours.
+
+A *step* sees `batch_size` items, whatever it is made of: `accumulate` parts one after another, or parts on several
+processes. The model returns the sum of its items' losses and the sum over a step is divided by the step's items once,
+so parts change nothing but rounding. Rows are drawn by a generator keyed on seed and epoch, everything else (dropout,
+mixup) by torch's own generator, which is seeded for the run and given back afterwards as it was.
+
+A checkpoint holds weights, the optimiser's state, the generators, the place in the epoch and the best weights so far;
+a run that is killed goes on from it to the same bits on the CPU. A last batch of one item joins the batch before it:
+statistics over one item are none.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from safetensors.torch import load as from_bytes
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from dissensus._types import IntArray, OnStep
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.learning.storage import read_tree, write_tree
+
+OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
+    "adam": (torch.optim.Adam, {}),
+    "adamw": (torch.optim.AdamW, {}),
+    "amsgrad": (torch.optim.Adam, {"amsgrad": True}),
+    "sgd": (torch.optim.SGD, {"momentum": 0.9}),
+}
+HIGHER_IS_BETTER = {"accuracy": True, "macro-f1": True, "cross-entropy": False}
+"""The metrics that a run may be stopped by."""
+RESIDENT = 0.5  # share of a device's free memory that the data may take
+CHECKPOINT = "checkpoint.safetensors"
+
+
+class Data(Protocol):
+    """What batches are taken from: `take(rows)` gives what the model's forward takes."""
+
+    @property
+    def nbytes(self) -> int: ...  # noqa: D102
+
+    def take(self, rows: Tensor) -> tuple[Any, ...]: ...  # noqa: D102
+
+    def to(self, device: Any) -> Data: ...  # noqa: D102
+
+
+@dataclass
+class Trace:
+    """What happened: one entry per epoch, and which one was kept."""
+
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    best: int | None = None  # the epoch whose weights were kept, from 1; None: the last
+    stopped: bool = False  # by patience, before the epochs ran out
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """How to train; see `CrowdClassifier` for what the keywords mean."""
+
+    epochs: int = 50
+    batch_size: int = 64
+    accumulate: int = 1
+    optimizer: str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer] = "adam"
+    weight_decay: float = 0.0
+    schedule: str | Mapping[int, float] = "constant"
+    warmup: float = 0.0
+    sam: float | Mapping[str, Any] | None = None
+    clip: float | None = None
+    patience: int | None = None
+    monitor: str = "cross-entropy"
+    device: str = "auto"
+    precision: str = "auto"
+    processes: int = 1
+    checkpoint: str | Path | None = None
+    checkpoint_every: float = 30.0
+    seed: int = 0
+
+    def check(self) -> None:
+        """BadParameter where a keyword is out of range."""
+        for name, least in (("epochs", 0), ("batch_size", 1), ("accumulate", 1), ("processes", 1), ("weight_decay", 0)):
+            if not getattr(self, name) >= least:
+                raise BadParameter(f"{name} must be at least {least}, got {getattr(self, name)}.")
+        if not 0 <= self.warmup <= 1:
+            raise BadParameter(f"warmup must be a share of the steps, 0 to 1, got {self.warmup}.")
+        if isinstance(self.schedule, str) and self.schedule not in ("constant", "linear", "cosine"):
+            raise BadParameter(
+                f"schedule must be 'constant', 'linear', 'cosine' or {{epoch: factor}}, got {self.schedule!r}."
+            )
+        if self.monitor not in HIGHER_IS_BETTER:
+            raise BadParameter(f"monitor must be one of {', '.join(HIGHER_IS_BETTER)}, got {self.monitor!r}.")
+        if self.patience is not None and self.patience < 1:
+            raise BadParameter(f"patience must be at least 1 epoch, or None, got {self.patience}.")
+        if not callable(self.optimizer) and self._named_optimizer()[0] not in OPTIMIZERS:
+            raise BadParameter(
+                f"optimizer must be one of {', '.join(OPTIMIZERS)}, a mapping with such a 'name', or a function of "
+                f"parameter groups; got {self.optimizer!r}."
+            )
+
+    def fabric(self) -> Any:
+        """A fabric for the device, precision and processes asked for."""
+        from lightning_fabric import Fabric
+
+        kind, _, index = self.device.partition(":")
+        accelerator = {"auto": "auto", "cpu": "cpu", "cuda": "cuda", "gpu": "gpu", "mps": "mps"}.get(kind)
+        if accelerator is None or (index and not index.isdecimal()):
+            raise BadParameter(f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps', got {self.device!r}.")
+        if accelerator == "cuda" and not torch.cuda.is_available():
+            raise BadParameter("device is 'cuda' and this machine has no CUDA device; take 'auto' or 'cpu'.")
+        precision = self.precision
+        if precision == "auto":
+            gpu = accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
+            precision = "bf16-mixed" if gpu and torch.cuda.is_bf16_supported() else "32-true"
+        devices = [int(index)] if index else self.processes
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
+            try:
+                return Fabric(
+                    accelerator=accelerator,
+                    devices=devices,
+                    precision=precision,  # type: ignore[arg-type]
+                    strategy="ddp_spawn" if self.processes > 1 else "auto",
+                )
+            except ValueError as error:
+                raise BadParameter(f"device {self.device!r}, precision {self.precision!r}: {error}") from error
+
+    def fit(
+        self,
+        model: nn.Module,
+        data: Data,
+        rows: IntArray,
+        groups: list[dict[str, Any]],
+        *,
+        evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
+        on_step: OnStep | None = None,
+        key: str = "",
+    ) -> Trace:
+        """Train `model` in place.
+
+        Parameters
+        ----------
+        model : Module
+            `model(*data.take(rows))` is the sum of these rows' losses.
+        rows : (n,) int
+            The rows that teach.
+        groups : list of dict
+            Parameter groups with `params` and `lr`, as torch has them; parameters with `row_sparse` go to `RowAdam`.
+        evaluate : callable, optional
+            Model → metrics by name, after every epoch; `monitor` is one of them.
+        key : str
+            What the run is about; a checkpoint of another key is refused.
+        """
+        self.check()
+        if len(rows) == 0:
+            raise DataError("no item has anything to learn from: none has annotations (or gold) left to train on.")
+        if self.patience is not None and evaluate is None:
+            raise BadParameter("patience needs validation: give `validation` to fit, or set patience=None.")
+        fabric = self.fabric()
+        key = hashlib.blake2b(
+            repr((key, self.epochs, self.batch_size, str(self.optimizer), self.weight_decay, self.schedule, self.warmup,
+                  self.sam, self.clip, self.patience, self.monitor, self.seed, len(rows))).encode(), digest_size=16,
+        ).hexdigest()  # fmt: skip
+        places = [[id(p) for p in group["params"]] for group in groups]
+        order = {id(p): i for i, p in enumerate(model.parameters())}
+        where = [{**group, "params": [order[i] for i in ids]} for group, ids in zip(groups, places, strict=True)]
+        if self.processes == 1:
+            return _train(fabric, self, model, data, rows, where, evaluate, on_step, key)
+        trace, state = fabric.launch(_Process(self, model, data, rows, where, evaluate, None, key))
+        model.load_state_dict(from_bytes(state))
+        return trace  # type: ignore[no-any-return]
+
+    def make_optimizer(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        """The optimiser of these groups; row-sparse parameters have their own inside it."""
+        dense, sparse = [], []
+        for group in groups:
+            parts = [[p for p in group["params"] if getattr(p, "row_sparse", False) is kind] for kind in (False, True)]
+            dense += [{**group, "params": parts[0]}] if parts[0] else []
+            sparse += [{**group, "params": parts[1]}] if parts[1] else []
+        made: torch.optim.Optimizer
+        if callable(self.optimizer):
+            made = self.optimizer(dense)
+        else:
+            name, options = self._named_optimizer()
+            kind, defaults = OPTIMIZERS[name]
+            try:
+                made = kind(dense, **{"weight_decay": self.weight_decay, **defaults, **options})
+            except TypeError as error:
+                raise BadParameter(f"optimizer {self.optimizer!r}: {error}.") from error
+        if not sparse:
+            return made
+        from dissensus.learning.rows import Joint, RowAdam
+
+        return Joint(made, RowAdam(sparse))
+
+    def factor(self, step: int, steps: int, epoch: int) -> float:
+        """What the learning rates are multiplied by in this step of so many."""
+        warm = max(round(self.warmup * steps), 0)
+        if step < warm:
+            return (step + 1) / (warm + 1)
+        if isinstance(self.schedule, Mapping):
+            return math.prod(f for at, f in self.schedule.items() if epoch >= at)
+        done = (step - warm) / max(steps - warm, 1)
+        return {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[self.schedule]
+
+    def batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
+        """The steps of an epoch: all rows once, in an order that only seed and epoch decide."""
+        draw = torch.Generator().manual_seed(_mixed(self.seed, epoch))
+        order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=draw)]
+        steps = list(torch.split(order, self.batch_size))
+        if len(steps) > 1 and len(steps[-1]) == 1:
+            steps[-2:] = [torch.cat(steps[-2:])]
+        return steps
+
+    def _named_optimizer(self) -> tuple[str, dict[str, Any]]:
+        if isinstance(self.optimizer, Mapping):
+            options = dict(self.optimizer)
+            return options.pop("name", None), options
+        return self.optimizer, {}  # type: ignore[return-value]
+
+
+class _Process:
+    """What a process that fabric starts is to do; gives back the trace and the weights, as bytes."""
+
+    def __init__(self, how: Trainer, model: nn.Module, *rest: Any):
+        self.how, self.model, self.rest = how, model, rest
+
+    def __call__(self, fabric: Any) -> tuple[Trace, bytes]:
+        model = copy.deepcopy(self.model)  # what came with the call lies in memory that all processes share
+        trace = _train(fabric, self.how, model, *self.rest)
+        return trace, to_bytes({name: value.cpu().clone() for name, value in model.state_dict().items()})
+
+
+def _train(
+    fabric: Any,
+    how: Trainer,
+    model: nn.Module,
+    data: Data,
+    rows: IntArray,
+    groups: list[dict[str, Any]],
+    evaluate: Callable[[nn.Module], dict[str, float]] | None,
+    on_step: OnStep | None,
+    key: str,
+) -> Trace:
+    """One process's part of a run."""
+    device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
+    parameters = list(model.parameters())
+    wrapped = fabric.setup_module(model)
+    groups = [{**group, "params": [parameters[i] for i in group["params"]]} for group in groups]
+    base = how.make_optimizer(groups)
+    options = how.sam if isinstance(how.sam, Mapping) else {"rho": how.sam}
+    sam = None
+    if how.sam is not None:
+        from dissensus.learning.sam import SAM
+
+        sam = SAM(base, model=model, **options)
+    optimizer = fabric.setup_optimizers(base)
+    rates = [group["lr"] for group in base.param_groups]
+    constrained: list[Any] = [part for part in model.modules() if hasattr(part, "after_step")]
+    resident = device.type == "cpu"
+    if not resident and data.nbytes < RESIDENT * _free(device):
+        data, resident = data.to(device), True
+
+    trace, best, epoch, place, total = Trace(), None, 0, 0, 0.0
+    steps_in_all = how.epochs * len(how.batches(rows, 0))
+    step = 0
+    saved = time.monotonic()
+    path = None if how.checkpoint is None else Path(how.checkpoint) / CHECKPOINT
+    devices = [device.index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(_mixed(how.seed, -1 - rank))
+        if path is not None and path.exists():
+            state = read_tree(path, "checkpoint")
+            if state["key"] != key:
+                raise UnreadableFile(
+                    f"{path} is the checkpoint of another run (other data or keywords); remove it, or name another "
+                    "folder."
+                )
+            model.load_state_dict(state["model"])
+            base.load_state_dict(state["optimizer"])
+            trace = Trace(state["trace"], state["best_epoch"], state["stopped"])
+            best, epoch, place, step, total = (
+                state["best"],
+                state["epoch"],
+                state["place"],
+                state["step"],
+                state["total"],
+            )
+            torch.set_rng_state(state["rng"])
+            if devices and state["cuda_rng"] is not None:
+                torch.cuda.set_rng_state(state["cuda_rng"], device)
+
+        def store() -> None:
+            if path is None or rank:
+                return
+            write_tree(
+                path,
+                {
+                    "key": key, "model": dict(model.state_dict()), "optimizer": base.state_dict(), "best": best,
+                    "trace": trace.epochs, "best_epoch": trace.best, "stopped": trace.stopped, "epoch": epoch,
+                    "place": place, "step": step, "total": total, "rng": torch.get_rng_state(),
+                    "cuda_rng": torch.cuda.get_rng_state(device) if devices else None,
+                },
+                "checkpoint",
+            )  # fmt: skip
+
+        def passed(rows: Tensor) -> Tensor:
+            """Gradients of the step's mean loss; the sum of this process's losses."""
+            optimizer.zero_grad()
+            mine = rows[rank::world]
+            parts = mine.tensor_split(min(how.accumulate, max(len(mine), 1)))
+            summed = torch.zeros((), device=device)
+            for i, part in enumerate(parts):
+                batch = data.take(part.to(device) if resident else part)
+                batch = batch if resident else _moved(batch, device)
+                with fabric.no_backward_sync(wrapped, enabled=i + 1 < len(parts)):
+                    loss = wrapped(*batch)
+                    fabric.backward(loss * (world / len(rows)))  # processes are averaged over: undo that
+                summed += loss.detach()
+            return summed
+
+        model.train()
+        while epoch < how.epochs and not trace.stopped:
+            batches = how.batches(rows, epoch)
+            began = time.monotonic()
+            sums: list[Tensor] = []
+            while place < len(batches):
+                factor = how.factor(step, steps_in_all, epoch)
+                for group, rate in zip(base.param_groups, rates, strict=True):
+                    group["lr"] = rate * factor
+                if sam is None:
+                    sums.append(passed(batches[place]))
+                else:
+                    sums.append(sam.around(lambda rows=batches[place]: passed(rows)))  # type: ignore[misc]
+                if how.clip is not None:
+                    fabric.clip_gradients(wrapped, optimizer, max_norm=how.clip, error_if_nonfinite=False)
+                optimizer.step()
+                for part in constrained:
+                    part.after_step()
+                place, step = place + 1, step + 1
+                if path is not None and place < len(batches) and time.monotonic() - saved > how.checkpoint_every:
+                    total, sums = total + _added(sums), []
+                    store()
+                    saved = time.monotonic()
+            total += _added(sums)
+            loss = float(fabric.all_reduce(torch.tensor(total, dtype=torch.float64), reduce_op="sum")) / len(rows)
+            if not math.isfinite(loss):
+                raise DataError(
+                    f"the loss became {loss} in epoch {epoch + 1}; lower the learning rate, or clip gradients (clip=1)."
+                )
+            entry = {"epoch": float(epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
+            if evaluate is not None:
+                model.eval()
+                entry |= evaluate(model)
+                model.train()
+                best = _judge(how, trace, entry, model, best)
+            trace.epochs.append(entry)
+            epoch, place, total = epoch + 1, 0, 0.0
+            if on_step is not None:
+                on_step(epoch, loss)
+            if time.monotonic() - saved > how.checkpoint_every or epoch == how.epochs or trace.stopped:
+                store()
+                saved = time.monotonic()
+    if best is not None:
+        model.load_state_dict(best)
+    model.eval()
+    return trace
+
+
+def _judge(how: Trainer, trace: Trace, entry: dict[str, float], model: nn.Module, best: Any) -> Any:
+    """The weights to keep, after an epoch's metrics; says in `trace` which they are and whether it is time to stop."""
+    sign = 1 if HIGHER_IS_BETTER[how.monitor] else -1
+    before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
+    if sign * entry[how.monitor] > before:
+        trace.best = int(entry["epoch"])
+        return {name: value.detach().clone() for name, value in model.state_dict().items()}
+    if how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
+        trace.stopped = True
+    return best
+
+
+def _added(sums: list[Tensor]) -> float:
+    """One wait for the device per epoch, not per step."""
+    return float(torch.stack(sums).double().sum()) if sums else 0.0
+
+
+def _mixed(seed: int, place: int) -> int:
+    """A seed for one place of a run: neighbours have nothing in common."""
+    return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])
+
+
+def _free(device: torch.device) -> float:
+    return float(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else math.inf
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    """Tensors of a nested batch on the device."""
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, dict):
+        return {key: _moved(item, device) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_moved(item, device) for item in value)
+    return value

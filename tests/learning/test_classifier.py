@@ -1,0 +1,451 @@
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from torch import nn
+
+import dissensus as dz
+from crowds import blobs
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass, UnknownName, UnreadableFile
+from dissensus.learning import CrowdClassifier
+from dissensus.learning.classifier import FILE, Validation
+from dissensus.learning.encoders import MLP, Identity, encoders
+from dissensus.learning.objectives import Hard, Soft, objectives
+
+OBJECTIVES = sorted(objectives)
+
+
+def quick(**keywords):
+    return CrowdClassifier(
+        **{
+            "encoder": MLP(hidden=(16,), dropout=0.1),
+            "objective": "soft",
+            "epochs": 8,
+            "batch_size": 16,
+            "device": "cpu",
+            **keywords,
+        }
+    )
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_learns(objective):
+    table, X, truth = blobs(200)
+    model = quick(objective=objective, epochs=40).fit(table, X)
+    assert model.score(X, truth) > 0.9
+    assert model.posterior_.shape == model.proba_.shape == (200, 3)
+    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    np.testing.assert_allclose(model.predict_proba(X), model.proba_, atol=1e-6)
+    assert (model.posterior_.argmax(axis=1) == truth).mean() > 0.9
+    assert model.trace_.shape == (40,)
+    assert model.trace_[-1] < model.trace_[0]
+    assert model.reliability_.shape == (7,)
+    proba = model.predict_annotator_proba(X[:4], ["w3", "nobody", "w0"])
+    assert proba.shape == (4, 3, 3)
+    np.testing.assert_allclose(proba.sum(axis=2), 1)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_order_of_items_and_rows_changes_nothing_that_is_learnt_without_chance(objective):
+    """Full batches and no dropout: only rounding may differ."""
+    table, X, _ = blobs(40)
+    frame = table.to_arrow().to_pandas()
+    names = {name: f"{hash(name) % 1000:03d}-{name}" for name in table.items}
+    other = frame.assign(item=frame["item"].map(names)).sample(frac=1, random_state=1)
+    again = dz.Annotations.from_frame(other, classes=table.classes.tolist())
+    place = {name: i for i, name in enumerate(table.items)}
+    back = {new: old for old, new in names.items()}
+    order = [place[back[name]] for name in again.items]
+    keywords = {"encoder": MLP(hidden=(8,), dropout=0.0), "objective": objective, "batch_size": 40, "epochs": 5}
+    first = quick(**keywords).fit(table, X)
+    second = quick(**keywords).fit(again, X[order])
+    np.testing.assert_allclose(first.proba_[order], second.proba_, atol=1e-4)
+
+
+def test_a_linear_model_of_gold_is_logistic_regression():
+    table, X, truth = blobs(150, noise=0.6)
+    model = CrowdClassifier(
+        encoder=Identity(), objective=Hard(labels="gold"), epochs=800, batch_size=150, weight_decay=1 / 150,
+        learning_rate=0.05, device="cpu",
+    ).fit(table, X, gold=truth)  # fmt: skip
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    # scikit-learn leaves the intercept out of its penalty; torch does not, so it is a feature here
+    reference = LogisticRegression(C=1.0, fit_intercept=False, max_iter=5000, tol=1e-8).fit(
+        np.column_stack([scaled, np.ones(150)]), truth
+    )
+    expected = reference.predict_proba(np.column_stack([scaled, np.ones(150)]))
+    np.testing.assert_allclose(model.proba_, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("mixup", [None, 0.3])
+def test_the_same_seed_gives_the_same_bits(objective, mixup):
+    table, X, _ = blobs()
+    first, second, third = (
+        quick(objective=objective, mixup=mixup, seed=seed).fit(table, X).proba_ for seed in (4, 4, 5)
+    )
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, third)
+
+
+def test_fit_leaves_its_parts_as_they_were():
+    table, X, _ = blobs()
+    encoder, objective = MLP(hidden=(8,)), Soft()
+    quick(encoder=encoder, objective=objective).fit(table, X)
+    assert set(vars(encoder)) == {"hidden", "dropout", "scale"}
+    assert set(vars(objective)) == {"labels", "divergence", "weight"}
+
+
+def test_scikit_learn_can_clone_and_set():
+    model = quick(objective=Soft(weight="votes"))
+    other = clone(model)
+    assert other.get_params(deep=False).keys() == model.get_params(deep=False).keys()
+    assert other.get_params()["objective__weight"] == "votes"
+    other.set_params(encoder__dropout=0.4, epochs=3)
+    assert (other.encoder.dropout, other.epochs, model.encoder.dropout) == (0.4, 3, 0.1)
+    with pytest.raises(BadParameter, match="encoder is 'mlp', which has no keywords of its own"):
+        CrowdClassifier(encoder="mlp").set_params(encoder__dropout=0.1)
+
+
+# Mixup ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mixed_batch_is_the_literal_mixture():
+    from dissensus.learning.network import Lessons, Network
+
+    table, X, _ = blobs(6)
+    encoder, objective = MLP(hidden=(4,), dropout=0.0).fit(X), Soft().fit(table, None, 0)
+    network = Network(encoder.module(), objective.head(encoder.branch, encoder.width), objective, mixes=True)
+    lessons = Lessons(encoder.prepare(X), objective.targets(), mixup=0.5)
+    rows = torch.tensor([5, 0, 2])
+    inputs, targets, mix = lessons.take(rows)
+    x, weight = inputs["x"], float(mix.weight)
+    other = rows[mix.partner]
+    z = network.encoder(weight * x + (1 - weight) * lessons.inputs.columns["x"][other])
+    target = lessons.targets.columns["target"]
+    log_q = torch.log_softmax(network.head(z), dim=1)
+    expected = 0.0
+    for b in range(3):
+        for P, share in ((target[rows[b]], weight), (target[other[b]], 1 - weight)):
+            expected += share * float(torch.special.xlogy(P, P).sum() - (P * log_q[b].detach()).sum())
+    assert float(network(inputs, targets, mix).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_mixup_must_be_positive():
+    table, X, _ = blobs()
+    with pytest.raises(BadParameter, match="mixup must be above 0"):
+        quick(mixup=0.0).fit(table, X)
+
+
+# Validation -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["share", "names", "codes", "table"])
+def test_validation_in_every_form(kind):
+    table, X, _ = blobs(100)
+    others, Z, known = blobs(30, seed=1)
+    validation = {
+        "share": 0.25,
+        "names": (Z, np.array(list("abc"))[known]),
+        "codes": (Z, np.where(known == 0, -1, known)),
+        "table": (Z, others),
+    }[kind]
+    model = quick(patience=3, epochs=30, monitor="accuracy").fit(table, X, validation=validation)
+    assert set(model.history_[0]) == {"epoch", "loss", "seconds", "cross-entropy", "accuracy", "macro-f1"}
+    best = max(entry["accuracy"] for entry in model.history_)
+    assert model.history_[model.best_epoch_ - 1]["accuracy"] == best
+    assert model.held_out_.sum() == (25 if kind == "share" else 0)
+
+
+def test_held_out_items_do_not_teach():
+    table, X, _ = blobs(100)
+    model = quick(epochs=1).fit(table, X, validation=0.25)
+    hidden = model.held_out_
+    changed = X.copy()
+    changed[hidden] = 1000.0
+    assert torch.equal(
+        torch.cat([p.reshape(-1) for p in model.network_.parameters()]),
+        torch.cat([p.reshape(-1) for p in quick(epochs=1).fit(table, changed, validation=0.25).network_.parameters()]),
+    )
+
+
+def test_validation_metrics_are_those_of_scikit_learn():
+    class Fixed(nn.Module):
+        pass
+
+    rng = np.random.default_rng(0)
+    table, X, truth = blobs(50, seed=3)
+    model = quick(epochs=1).fit(table, X)
+    columns = model.encoder_.prepare(X)
+    found = Validation(columns, np.arange(50), np.eye(3)[truth])(model.network_)
+    proba = model.predict_proba(X)
+    assert found["accuracy"] == pytest.approx((proba.argmax(axis=1) == truth).mean())
+    assert found["macro-f1"] == pytest.approx(f1_score(truth, proba.argmax(axis=1), average="macro"))
+    assert found["cross-entropy"] == pytest.approx(-np.log(proba[np.arange(50), truth]).mean(), rel=1e-5)
+    votes = rng.dirichlet(np.ones(3), size=50)
+    soft = Validation(columns, np.arange(50), votes)(model.network_)
+    assert soft["cross-entropy"] == pytest.approx(-(votes * np.log(proba)).sum(axis=1).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("validation", "error", "sentence"),
+    [
+        (1.5, BadParameter, "between 0 and 1"),
+        ("x", BadParameter, "a share between 0 and 1, or"),
+        ((np.ones((2, 5)), ["a"]), DataError, "2 rows of X for 1 labels"),
+        ((np.ones((1, 5)), ["z"]), UnknownClass, "'z' is none of the 3 classes"),
+        ((np.ones((1, 5)), [7]), UnknownClass, "codes run from −1 to 2"),
+        ((np.ones((1, 5)), [-1]), DataError, "no item has a known class"),
+    ],
+)
+def test_validation_that_cannot_be_used_is_named(validation, error, sentence):
+    table, X, _ = blobs()
+    with pytest.raises(error, match=sentence):
+        quick().fit(table, X, validation=validation)
+
+
+# What comes in --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_items_without_annotations_are_predicted_not_trained_on(objective):
+    table, X, _ = blobs(60)
+    bare = np.arange(60) % 5 == 0
+    names = table.items
+    part = table.select(rows=~bare[table.item])
+    assert part.items.size == 60
+    model = quick(objective=objective).fit(part, X)
+    assert model.teaches_.sum() == 48
+    moved = X.copy()
+    moved[bare] += 100.0
+    again = quick(objective=objective).fit(part, moved)
+    np.testing.assert_array_equal(model.proba_[~bare], again.proba_[~bare])
+    np.testing.assert_allclose(model.posterior_[bare], model.proba_[bare])
+    assert names.size == model.items_.size
+
+
+def test_a_table_with_nothing_to_learn_from():
+    table, X, _ = blobs()
+    with pytest.raises(DataError, match="othing to learn from"):
+        quick(objective="hard").fit(table.select(rows=[]), X)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_class_that_nobody_voted_for(objective):
+    table, X, _ = blobs()
+    wider = table.to_classes(np.array(["a", "b", "c", "never"], object))
+    model = quick(objective=objective, epochs=40).fit(wider, X)
+    assert model.proba_.shape == (60, 4)
+    assert np.isfinite(model.posterior_).all()
+    assert (model.predict(X) != "never").mean() > 0.95
+
+
+def test_features_that_are_no_numbers_are_named():
+    table, X, _ = blobs()
+    X[4, 2] = np.nan
+    with pytest.raises(DataError, match="X has nan in row 4, column 2"):
+        quick().fit(table, X)
+    model = quick().fit(table, np.nan_to_num(X))
+    with pytest.raises(DataError, match="X has nan in row 0, column 1"):
+        model.predict([[0, np.nan, 0, 0, 0]])
+    with pytest.raises(DataError, match="X has 2 features, the model was fitted to 5"):
+        model.predict(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("n", [17, 33])
+def test_one_item_in_the_last_batch(n):
+    table, X, _ = blobs(n)
+    assert np.isfinite(quick().fit(table, X).proba_).all()
+
+
+def test_a_single_item_can_teach_and_be_predicted():
+    table, X, _ = blobs(1)
+    model = quick().fit(table, X)
+    assert model.predict_proba(X[:1]).shape == (1, 3)
+    assert model.predict_proba(X[:0]).shape == (0, 3)
+    assert model.predict(X[:0]).shape == (0,)
+
+
+def test_frames_are_taken_as_features():
+    table, X, _ = blobs()
+    frame = pd.DataFrame(X, columns=list("vwxyz"))
+    np.testing.assert_array_equal(quick().fit(table, X).proba_, quick().fit(table, frame).proba_)
+
+
+def test_a_constant_feature_and_a_huge_one():
+    table, X, _ = blobs()
+    X = np.column_stack([X, np.full(60, 7.0), X[:, 0] * 1e6])
+    assert np.isfinite(quick().fit(table, X).proba_).all()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "sentence"),
+    [
+        ({"encoder": "mpl"}, UnknownName, "no encoder 'mpl'; did you mean 'mlp'"),
+        ({"objective": "crowdlayer"}, UnknownName, "no objective 'crowdlayer'"),
+        ({"encoder": 3}, BadParameter, "encoder must be a name, such as"),
+        ({"encoder": MLP(hidden=())}, BadParameter, "hidden must be widths"),
+        ({"seed": -1}, BadParameter, "seed must be 0 or more"),
+        ({"learning_rate": -1.0}, BadParameter, "learning rates must be 0 or more"),
+    ],
+)
+def test_bad_keywords_are_named(keywords, error, sentence):
+    table, X, _ = blobs()
+    with pytest.raises(error, match=sentence):
+        quick(**keywords).fit(table, X)
+
+
+def test_rows_that_do_not_match_are_named():
+    table, X, _ = blobs()
+    with pytest.raises(DataError, match="X has 59 rows for 60 items"):
+        quick().fit(table, X[:59])
+    with pytest.raises(DataError, match="fit takes a table of annotations first, got ndarray"):
+        quick().fit(X, table)
+
+
+def test_nothing_is_answered_before_fit():
+    for ask in (lambda m: m.predict(np.eye(5)), lambda m: m.save("x"), lambda m: m.to_frame(), lambda m: m.score(0, 0)):
+        with pytest.raises(NotFitted, match="not fitted yet"):
+            ask(quick())
+
+
+# Gold -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_known_gold_is_used(objective):
+    table, X, truth = blobs(60, noise=0.95)
+    keywords = {} if objective != "soft-task" else {"objective": objectives["soft-task"](weight=0.1)}
+    model = quick(**{"objective": objective, "epochs": 60, **keywords})
+    assert model.fit(table, X, gold=truth).score(X, truth) > model.fit(table, X).score(X, truth) + 0.1
+    assert (model.fit(table, X, gold=truth).posterior_.argmax(axis=1) == truth).all()
+
+
+# The posterior --------------------------------------------------------------------------------------------------------
+
+
+def test_the_posterior_is_the_literal_product():
+    table, X, _ = blobs(30)
+    model = quick().fit(table, X)
+    for i in range(30):
+        q = np.log(model.proba_[i])
+        for row in range(table.item_ptr[i], table.item_ptr[i + 1]):
+            q = q + np.log(model.confusion_[table.annotator[row], :, table.label[row]])
+        np.testing.assert_allclose(model.posterior_[i], softmax(q), atol=1e-4)
+
+
+def test_without_a_model_of_annotators_they_are_known_by_their_confusion():
+    table, X, _ = blobs(100)
+    model = quick(objective="hard").fit(table, X)
+    expected = np.einsum("ic,cl->il", model.predict_proba(X), model.confusion_[2])
+    np.testing.assert_allclose(model.predict_annotator_proba(X, ["w2"])[:, 0], expected)
+    unseen = np.einsum("ic,cl->il", model.predict_proba(X), model.population_confusion_)
+    np.testing.assert_allclose(model.predict_annotator_proba(X, ["nobody"])[:, 0], unseen)
+
+
+# On disk --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_saved_model_answers_as_before(tmp_path, objective):
+    table, X, _ = blobs()
+    model = quick(objective=objective, schedule={2: 0.5}, sam=None).fit(table, X, validation=0.2)
+    model.save(tmp_path)
+    again = CrowdClassifier.load(tmp_path, device="cpu")
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    np.testing.assert_array_equal(
+        model.predict_annotator_proba(X, ["w1", "new"]), again.predict_annotator_proba(X, ["w1", "new"])
+    )
+    np.testing.assert_array_equal(model.posterior_, again.posterior_)
+    assert model.history_ == again.history_
+    assert model.to_frame("items").equals(again.to_frame("items"))
+    assert again.get_params(deep=False)["schedule"] == {2: 0.5}
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_method_inside_an_objective_is_kept(tmp_path):
+    table, X, _ = blobs()
+    quick(objective=Hard(labels=dz.methods["dawid-skene"](smoothing=0.3))).fit(table, X).save(tmp_path)
+    assert CrowdClassifier.load(tmp_path).objective.labels.smoothing == 0.3
+
+
+def test_a_model_of_another_version_is_a_clear_error(tmp_path):
+    table, X, _ = blobs()
+    path = quick(objective="hard").fit(table, X).save(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"batch_size", b"match_size"))
+    with pytest.raises(UnreadableFile, match="of another version of dissensus"):
+        CrowdClassifier.load(tmp_path)
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(UnreadableFile, match="damaged"):
+        CrowdClassifier.load(tmp_path)
+    with pytest.raises(UnreadableFile, match="there is no trained model at"):
+        CrowdClassifier.load(tmp_path / "nowhere")
+
+
+def test_results_have_names():
+    table, X, _ = blobs()
+    model = quick().fit(table, X)
+    assert model.to_frame("items").column_names == [
+        "item",
+        "label",
+        "confidence",
+        "model",
+        "taught",
+        "p_a",
+        "p_b",
+        "p_c",
+    ]
+    assert model.to_frame("annotators").column_names == ["annotator", "annotations", "reliability"]
+    assert model.to_frame("history").num_rows == 8
+    with pytest.raises(BadParameter, match="kind must be"):
+        model.to_frame("confusion")
+
+
+# Killed ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_killed_by_a_signal_and_started_again_gives_the_same_weights(tmp_path):
+    script = textwrap.dedent("""
+        import os, signal, sys
+        sys.path.insert(0, sys.argv[1])
+        from crowds import blobs
+        from dissensus.learning import CrowdClassifier
+
+        def stop(epoch, loss):
+            if epoch == int(sys.argv[3]):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        table, X, _ = blobs()
+        model = CrowdClassifier(objective="soft", epochs=6, checkpoint=sys.argv[2], checkpoint_every=0, mixup=0.4)
+        model.fit(table, X, on_step=stop).save(sys.argv[2])
+    """)
+
+    def run(folder, epoch):
+        here = str(Path(__file__).parent.parent)
+        return subprocess.run([sys.executable, "-c", script, here, str(folder), str(epoch)], check=False).returncode
+
+    assert run(tmp_path / "a", 4) == -9
+    assert run(tmp_path / "a", 99) == 0
+    assert run(tmp_path / "b", 99) == 0
+    first, second = (CrowdClassifier.load(tmp_path / name).network_.state_dict() for name in "ab")
+    assert all(torch.equal(first[name], second[name]) for name in second)
+
+
+def test_every_encoder_and_objective_is_listed_with_a_summary():
+    for registry in (encoders, objectives):
+        for name, entry in registry.entries():
+            assert name == name.lower()
+            assert entry.summary
+            json.dumps(entry.facts)

@@ -1,0 +1,292 @@
+"""The crowd layer: its formulas as loops, the dense layer of Rodrigues & Pereira, what it reduces to, what it costs."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from aggregation.tables import KINDS as ROWS
+from aggregation.tables import some_gold
+from dissensus import Annotations
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning.objectives import CrowdLayer, CrowdLayerObjective, Soft
+from dissensus.learning.objectives.crowd_layer import FLOOR, KINDS, LINKS, log_mix
+from dissensus.learning.rows import RowAdam
+from learning.tables import fitted, log_q, sparse_table
+
+TABLE = sparse_table()
+A, K = 7, 4
+
+
+def scramble(layer: CrowdLayer, seed: int = 0) -> CrowdLayer:
+    """Random parameters, none of them negative, a third of them small."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for param in layer.parameters():
+            values = torch.rand(param.shape, generator=generator) * 2
+            param.copy_(torch.where(torch.rand(param.shape, generator=generator) < 0.3, 0.01, values))
+    return layer
+
+
+def literal(layer: CrowdLayer, kind: str, link: str, p: np.ndarray, j: int) -> np.ndarray:
+    """(K,) P(label) of annotator j by the formulas of the module, entry by entry."""
+    n = len(p)
+    w = None if layer.weight is None else layer.weight[j].detach().double().numpy()
+    b = np.zeros(n) if layer.bias is None else layer.bias[j].detach().double().numpy()
+    scores = np.zeros(n)
+    for given in range(n):
+        if kind.startswith("matrix"):
+            scores[given] = sum(w[given * n + true] * p[true] for true in range(n)) + b[given]
+        else:
+            scores[given] = (1 if w is None else w[given]) * p[given] + b[given]
+    if link == "normalize":
+        return scores / scores.sum()
+    for _ in range(2 if link == "softmax-twice" else 1):
+        scores = np.exp(scores) / np.exp(scores).sum()
+    return scores
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_probabilities_are_those_of_the_formulas(kind, link):
+    layer = scramble(CrowdLayer(A, K, kind, link))
+    p = np.random.default_rng(1).dirichlet(np.ones(K), 5)
+    row, annotator = torch.tensor([4, 0, 0, 2, 4, 1]), torch.tensor([6, 0, 3, 3, 1, 6])
+    out = layer(torch.as_tensor(p).float().log(), row, annotator).exp().detach().numpy()
+    for n in range(6):
+        np.testing.assert_allclose(out[n], literal(layer, kind, link, p[row[n]], int(annotator[n])), rtol=1e-5)
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_loss_is_the_literal_sum_over_the_annotations(rows, kind, link):
+    table, gold = sparse_table(**ROWS[rows]), some_gold(TABLE)
+    objective, head, z, targets = fitted(CrowdLayerObjective(kind=kind, link=link), table, gold)
+    scramble(head.crowd)
+    q, expected = np.exp(log_q(objective, head, z)), 0.0
+    for n in range(table.n_annotations):
+        says = literal(head.crowd, kind, link, q[table.item[n]], table.annotator[n])
+        shares = np.eye(K)[table.label[n]] if table.proba is None else table.proba[n]
+        expected -= (1 if table.weight is None else table.weight[n]) * (shares @ np.log(says))
+    expected -= sum(np.log(q[i, gold[i]]) for i in range(table.n_items) if gold[i] >= 0)
+    np.testing.assert_allclose(objective.loss(head, z, targets).item(), expected, rtol=1e-4)
+    np.testing.assert_array_equal(objective.teaches_, (table.votes().sum(axis=1) > 0) | (gold >= 0))
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_those_of_finite_differences(kind, link):
+    layer = scramble(CrowdLayer(3, K, kind, link)).double()
+    row, annotator = torch.tensor([1, 0, 1, 1]), torch.tensor([2, 0, 0, 2])
+    mixed = torch.randn(4, K, generator=torch.Generator().manual_seed(2)).double()
+    logits = torch.randn(2, K, generator=torch.Generator().manual_seed(3)).double()
+    names = [name for name, _ in layer.named_parameters()]
+
+    def loss(x, *values):
+        log_p = torch.log_softmax(x, dim=1)
+        weight, bias = (dict(zip(names, values, strict=True)).get(name, None) for name in ("weight", "bias"))
+        picked = (None if table is None else table[annotator] for table in (weight, bias))
+        return (layer.given(log_p[row], *picked) * mixed).sum()
+
+    values = [p.detach().clone().requires_grad_() for p in layer.parameters()]
+    assert torch.autograd.gradcheck(loss, [logits.requires_grad_(), *values])
+
+
+class Dense(nn.Module):
+    """The layer as Rodrigues & Pereira made it: all annotators for all items, and a mask for labels not given."""
+
+    def __init__(self, layer: CrowdLayer):
+        super().__init__()
+        self.kernel = nn.Parameter(layer.weight.detach().reshape(-1, K, K).permute(2, 1, 0).clone())  # (true, given, A)
+
+    def forward(self, p: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        """Masked multi cross entropy; label (B, A), −1 not given."""
+        out = torch.einsum("bk,kla->bla", p, self.kernel)  # (B, K, A)
+        each = nn.functional.cross_entropy(out, label.clamp(min=0), reduction="none")  # (B, A)
+        return torch.where(label >= 0, each, 0).sum()
+
+
+def test_gradients_equal_those_of_the_dense_masked_layer():
+    rng = np.random.default_rng(3)
+    label = np.where(rng.random((9, A)) < 0.4, rng.integers(0, K, (9, A)), -1)
+    label[:, 5] = -1  # one annotator without labels
+    table = Annotations.from_matrix(label, classes=K)
+    objective, head, z, targets = fitted(CrowdLayerObjective(), table)
+    dense = Dense(scramble(head.crowd))
+    z.requires_grad_()
+    ours = objective.loss(head, z, targets)
+    ours.backward()
+    grad = z.grad.clone()
+    z.grad = None
+    theirs = dense(torch.softmax(head(z), dim=1), torch.as_tensor(label))
+    theirs.backward()
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(grad, z.grad)
+    sparse = head.crowd.weight.grad.coalesce()
+    torch.testing.assert_close(sparse.to_dense().reshape(A, K, K), dense.kernel.grad.permute(2, 1, 0))
+    assert sparse.indices().tolist() == [[0, 1, 2, 3, 4, 6]]
+    # what is computed: K² per label that was given, against K² per cell of the matrix
+    assert sparse.values().numel() <= targets["label"].numel() * K * K < label.size * K * K
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_frozen_identity_under_normalize_is_soft_cross_entropy_weighted_by_votes(rows):
+    table, results = sparse_table(**ROWS[rows]), []
+    for objective in (
+        CrowdLayerObjective(link="normalize", trainable=False),
+        Soft(labels="normalized", divergence="ce", weight="votes"),
+    ):
+        objective, head, z, targets = fitted(objective, table)
+        z.requires_grad_()
+        loss = objective.loss(head, z, targets)
+        loss.backward()
+        main = getattr(head, "main", head)
+        results.append([loss.detach(), z.grad, *(p.grad for p in main.parameters())])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_frozen_layer_has_no_gradient_and_is_not_moved():
+    objective, head, z, targets = fitted(CrowdLayerObjective(link="normalize", trainable=False))
+    objective.loss(head, z, targets).backward()
+    head.crowd.after_step()
+    assert torch.equal(head.crowd.weight, torch.eye(K).reshape(1, -1).repeat(A, 1))
+    assert head.crowd.weight.grad is None
+
+
+def test_certainty_about_the_class_is_far_from_it_about_the_label_under_softmax():
+    layer = CrowdLayer(1, 8)
+    log_p = torch.where(torch.arange(8) == 3, 0.0, -torch.inf)[None]
+    out = layer(log_p, torch.tensor([0]), torch.tensor([0])).exp()[0, 3].item()
+    assert out == pytest.approx(np.e / (np.e + 7))
+    assert round(out, 2) == 0.28
+
+
+def test_zeros_of_the_identity_grow_and_entries_stay_positive():
+    layer = CrowdLayer(3, K, link="normalize")
+    optimizer = RowAdam(layer.parameters(), 0.05)
+    log_p = torch.log_softmax(torch.eye(K) * 6, dim=1)
+    for _ in range(300):  # annotator 1 calls 0 a 1 and everything else by its name
+        optimizer.zero_grad()
+        out = layer(log_p, torch.arange(K), torch.full((K,), 1))
+        (-out[torch.arange(K), torch.tensor([1, 1, 2, 3])].sum()).backward()
+        optimizer.step()
+        layer.after_step()
+    with torch.no_grad():
+        out = layer(log_p, torch.arange(K), torch.full((K,), 1)).exp()
+    assert (out[torch.arange(K), torch.tensor([1, 1, 2, 3])] > 0.97).all()
+    assert layer.weight[1].min() >= FLOOR
+    assert torch.equal(layer.weight[[0, 2]], torch.eye(K).reshape(1, -1).repeat(2, 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_network_that_is_sure_and_wrong_still_learns(kind):
+    layer = CrowdLayer(1, K, kind, "normalize")
+    logits = torch.tensor([[300.0, 0.0, 0.0, 0.0]], requires_grad=True)  # p of class 2 is below what a float holds
+    for param in layer.parameters():
+        param.data.clamp_(min=FLOOR * (layer.bias is not None))
+    out = layer(torch.log_softmax(logits, dim=1), torch.tensor([0]), torch.tensor([0]))[0, 2]
+    (-out).backward()
+    assert torch.isfinite(out)
+    for param in layer.parameters():
+        assert torch.isfinite(param.grad.coalesce().values()).all()
+        assert param.grad.coalesce().values().abs().max() > 0
+    assert torch.isfinite(logits.grad).all()
+    if kind == "vector":  # nothing else explains the label
+        assert logits.grad[0, 2] == pytest.approx(-1)
+
+
+def test_log_mix_of_nothing_but_zeros_is_finite():
+    w = torch.tensor([[0.0, 0.0], [-0.1, 0.0]], requires_grad=True)  # SAM looks beyond the border
+    out = log_mix(w, torch.tensor([[-0.7, -0.7]]))
+    out.sum().backward()
+    assert torch.isfinite(out).all()
+    assert torch.isfinite(w.grad).all()
+    assert (w.grad > 0).all()
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_label_proba_and_confusion(kind, link):
+    table = Annotations.from_arrays(
+        [0, 0, 1, 2, 2, 2], [0, 1, 1, 3, 3, 0], [0, 1, 2, 2, 3, 1], classes=K, annotators=np.arange(5),
+        weight=[1, 2, 1, 1, 0.5, 3],
+    )  # fmt: skip
+    objective, head, z, _ = fitted(CrowdLayerObjective(kind=kind, link=link), table)
+    scramble(head.crowd)
+    q = np.exp(log_q(objective, head, z))
+    out = objective.label_proba(head, z, torch.tensor([3, -1, 0, 2])).detach().numpy()
+    assert out.shape == (3, 4, K)
+    mean = copy.deepcopy(head.crowd)
+    share = np.array([4, 3, 0, 1.5, 0]) / 8.5
+    with torch.no_grad():
+        for param in mean.parameters():
+            param[0] = torch.as_tensor(share @ param.double().numpy())
+    for i in range(3):
+        np.testing.assert_allclose(out[i, 0], literal(head.crowd, kind, link, q[i], 3), rtol=1e-4)
+        np.testing.assert_allclose(out[i, 2], literal(head.crowd, kind, link, q[i], 0), rtol=1e-4)
+        for newcomer in (1, 3):  # unseen, and known without a label
+            np.testing.assert_allclose(out[i, newcomer], literal(mean, kind, link, q[i], 0), rtol=1e-4)
+    confusion = objective.confusion(head)
+    assert confusion.shape == (5, K, K)
+    for true in range(K):
+        np.testing.assert_allclose(confusion[1, true], literal(head.crowd, kind, link, np.eye(K)[true], 1), atol=1e-6)
+        np.testing.assert_allclose(confusion[2, true], literal(mean, kind, link, np.eye(K)[true], 0), atol=1e-6)
+
+
+def test_items_of_known_class_without_annotations_are_taught_alone_in_a_batch():
+    gold = some_gold(TABLE)
+    objective, head, z, _ = fitted(CrowdLayerObjective(), gold=gold)
+    at = np.flatnonzero((np.diff(TABLE.item_ptr) == 0) & (gold >= 0))
+    assert at.size
+    loss = objective.loss(head, z[at], objective.targets().take(torch.as_tensor(at)))
+    loss.backward()
+    np.testing.assert_allclose(loss.item(), -sum(log_q(objective, head, z)[i, gold[i]] for i in at), rtol=1e-5)
+    RowAdam([head.crowd.weight]).step()
+    head.crowd.after_step()
+
+
+def test_autocast_changes_no_digit_of_the_layer():
+    layer = scramble(CrowdLayer(A, K))
+    log_p, row = torch.log_softmax(torch.randn(5, K), dim=1), torch.tensor([4, 0, 2])
+    plain = layer(log_p, row, torch.tensor([1, 2, 6]))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(plain, layer(log_p, row, torch.tensor([1, 2, 6])))
+
+
+def test_rows_are_marked_also_in_a_copy():
+    layer = CrowdLayer(A, K, "matrix-bias")
+    for one in (layer, copy.deepcopy(layer), layer.double()):
+        assert [param.row_sparse for param in one.parameters()] == [True, True]
+
+
+def test_what_cannot_be_done_is_said():
+    with pytest.raises(BadParameter, match=r"kind must be one of 'matrix', .*, got 'tensor'"):
+        CrowdLayerObjective(kind="tensor").fit(TABLE, None, 0)
+    with pytest.raises(BadParameter, match=r"link must be one of 'softmax', .*, got 'sigmoid'"):
+        CrowdLayer(2, 2, link="sigmoid")
+    empty = Annotations.from_arrays([], [], [], classes=["a", "b"], items=["x", "y"])
+    with pytest.raises(DataError, match="take objective 'hard' for gold alone"):
+        CrowdLayerObjective().fit(empty, np.array([0, 1]), 0)
+
+
+def test_the_dense_layer_works_on_a_hundred_times_more_numbers():
+    n_annotators, batch = 5000, 8
+    sizes = {}
+    layer = CrowdLayer(n_annotators, K)
+    log_p = torch.log_softmax(torch.randn(batch, K), dim=1)
+    row, annotator = torch.arange(batch).repeat_interleave(5), torch.randint(0, n_annotators, (5 * batch,))
+    label = torch.full((batch, n_annotators), -1)
+    label[row, annotator] = 0
+    for name, run in (
+        ("ours", lambda: -layer(log_p, row, annotator)[:, 0].sum()),
+        ("dense", lambda: Dense(layer)(log_p.exp(), label)),
+    ):
+        kept = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t, kept=kept: kept.append(t.numel()) or t, lambda t: t):
+            run().backward()
+        sizes[name] = sum(kept)
+    assert sizes["dense"] > 100 * sizes["ours"]
