@@ -106,6 +106,7 @@ class Stemmer(Encoder):
 
     def __init__(
         self,
+        *,
         characters: int = 100,
         channels: tuple[int, int] = (64, 128),
         windows: tuple[int, ...] = (3, 4, 5),

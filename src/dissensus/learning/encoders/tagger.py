@@ -14,7 +14,6 @@ Of items that ask about the same sentence, or the same word, in a batch, sentenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -96,7 +95,8 @@ class Tagger(WordEncoder):
 
     def __init__(
         self,
-        vectors: str | Path | None = None,
+        *,
+        vectors: str | None = None,
         dimensions: int = 300,
         tune: bool = True,
         keep: int = 20_000,

@@ -11,7 +11,6 @@ Words are lower-cased runs of letters and digits; each other sign is a word of i
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -69,7 +68,8 @@ class TextCNN(WordEncoder):
 
     def __init__(
         self,
-        vectors: str | Path | None = None,
+        *,
+        vectors: str | None = None,
         dimensions: int = 100,
         tune: bool = True,
         keep: int = 20_000,

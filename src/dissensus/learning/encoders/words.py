@@ -7,7 +7,8 @@ Word vectors start from one of three:
 
 - `vectors="glove.txt"`: a text file with a word and its numbers per line, as GloVe and word2vec write it (word2vec's
   first line, with the two sizes, is left out; gzip is unpacked),
-- `vectors="transformer"`: the input embeddings of the bundled MiniLM, averaged over the pieces of a word,
+- `vectors="transformer"`: the input embeddings of the bundled MiniLM, averaged over the pieces of a word, centred and
+  scaled to a standard deviation of 1,
 - `vectors=None`: random numbers.
 
 The words of the training inputs come first and are tuned (`tune=False`: kept as they were). With vectors of the first
@@ -93,7 +94,7 @@ class WordVectors(nn.Module):
 class WordEncoder(Encoder):
     """An encoder that reads words: what `text-cnn` and `tagger` have in common."""
 
-    vectors: str | Path | None
+    vectors: str | None
     dimensions: int
     tune: bool
     keep: int
@@ -105,8 +106,10 @@ class WordEncoder(Encoder):
 
     def fit_words(self, sequences: Iterable[Iterable[str]]) -> None:
         """The vocabulary, and the vectors its words start from."""
+        if not (self.vectors is None or isinstance(self.vectors, str)):
+            raise BadParameter(f"vectors must be a file's name, 'transformer' or None, got {self.vectors!r}.")
         if not 0 <= self.word_dropout < 1:
-            raise BadParameter(f"word_dropout must be in [0, 1), got {self.word_dropout}.")
+            raise BadParameter(f"word_dropout must be 0 or more and below 1, got {self.word_dropout}.")
         if self.dimensions < 1 or self.keep < 0:
             raise BadParameter(f"dimensions must be 1 or more, and keep 0 or more; got {self.dimensions}, {self.keep}.")
         seen, more = vocabulary(sequences), list[str]()
@@ -178,4 +181,6 @@ def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[s
     whole = [word for (i, word), found in zip(words.items(), pieces, strict=True) if found.ids == [i]]
     more = sorted(set(whole[:keep]).difference(seen))
     vectors = word_vectors([*seen, *more])
+    if not len(vectors):
+        return vectors, more
     return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # the model has a norm after them: scale says nothing
