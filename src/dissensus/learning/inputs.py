@@ -6,6 +6,7 @@ Every function answers with rows in the order given, or with one sentence that n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from dissensus.names import shown
 
 CHANNELS = 4  # at most: colours and transparency; more of them are rows that stand where channels should
 SLACK = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
+BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def rows(X: Any) -> int:
@@ -102,9 +104,12 @@ def pairs(X: Any) -> list[tuple[Any, Any]]:
 
 
 def tokens(value: Any, row: int) -> list[str]:
-    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces."""
+    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces.
+
+    Plain blanks part tokens, no other white space: a no-break space is a token of its own in tweets of gimpel_pos.
+    """
     if isinstance(value, str):
-        return value.split()
+        return [token for token in BLANKS.split(value) if token]
     try:
         found = list(value)
     except TypeError:

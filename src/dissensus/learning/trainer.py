@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from dissensus._types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.learning.rows import Joint, RowAdam
+from dissensus.learning.rows import Joint, RowAdam, clip_gradients
 from dissensus.learning.sam import SAM
 from dissensus.learning.storage import read_tree, write_tree
 
@@ -345,7 +345,8 @@ def _train(
                 closure = partial(passed, batches[place])
                 sums.append(closure() if sam is None else sam.around(closure))
                 if how.clip is not None:
-                    fabric.clip_gradients(wrapped, optimizer, max_norm=how.clip, error_if_nonfinite=False)
+                    fabric.strategy.precision.unscale_gradients(base)
+                    clip_gradients(parameters, how.clip)  # not fabric's, which knows nothing of row-sparse gradients
                 optimizer.step()
                 for part in constrained:
                     part.after_step()
