@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+pytest.importorskip("transformers", reason="needs the `text` extra")
+
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.features import embed_texts, hub
