@@ -36,6 +36,7 @@ def test_vectors_from_arrays_and_frames(X):
 
 def test_tokens_are_given_or_parted_by_spaces():
     assert inputs.tokens("a  bc", 0) == ["a", "bc"]
+    assert inputs.tokens("a \xa0 bc\n", 0) == ["a", "\xa0", "bc"]  # a no-break space is a token of gimpel_pos
     assert inputs.tokens(("a", "bc"), 0) == ["a", "bc"]
     with pytest.raises(DataError, match="row 3 is 7, not tokens"):
         inputs.tokens(7, 3)
