@@ -170,6 +170,18 @@ def test_without_a_direction_there_is_one_pass_and_the_bases_step(bad):
     assert len(calls) == 1
 
 
+def test_around_leaves_the_step_to_others():
+    net, again = Net(noisy=True), Net(noisy=True)
+    base = again.optimizer("joint")
+    sam = SAM(base, 0.2, model=again)
+    torch.manual_seed(9)
+    for _ in range(4):
+        sam.around(whole(again, base))
+        base.step()
+    result = {**again.state_dict(), "drawn": torch.rand(2)}
+    assert_same(result, train(net, SAM(net.optimizer("joint"), 0.2, model=net)))
+
+
 def test_groups_and_state_are_the_bases():
     net, again = Net(), Net()
     optimizer = SAM(net.optimizer("joint"), 0.1)

@@ -231,11 +231,25 @@ def test_a_loss_that_is_no_number_ends_the_run():
         ({"optimizer": {"name": "sgd", "beta": 1}}, "unexpected keyword argument 'beta'"),
         ({"device": "tpu"}, "device must be"),
         ({"precision": "8"}, "precision '8'"),
+        ({"sam": -0.1}, "rho must be 0 or more"),
+        ({"sam": {"radius": 1}}, "sam has keywords rho and adaptive, got radius"),
     ],
 )
 def test_bad_keywords_are_named(keywords, sentence):
     with pytest.raises(BadParameter, match=sentence):
         trained(**keywords)
+
+
+@pytest.mark.parametrize("keywords", [{}, {"accumulate": 3}, {"precision": "bf16-mixed"}, {"clip": 0.1}])
+def test_sam_without_radius_is_its_optimiser(keywords):
+    plain, sam = (trained(dropout=0.5, sam=rho, **keywords)[0] for rho in (None, 0.0))
+    assert torch.equal(weights(plain), weights(sam))
+    assert not torch.equal(weights(plain), weights(trained(dropout=0.5, sam=0.1, **keywords)[0]))
+
+
+def test_a_step_of_sam_in_parts_is_the_whole_step():
+    whole, parts = (trained(sam={"rho": 0.1, "adaptive": True}, accumulate=n)[0] for n in (1, 3))
+    torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-5, atol=1e-6)
 
 
 def test_nothing_to_learn_from():

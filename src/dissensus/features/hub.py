@@ -93,8 +93,9 @@ def load(folder: Path) -> Any:
 
 
 def _without_pooler(model: Any) -> Any:
-    """A head for tasks of the pretraining is not part of the encoder, and untrained in many models."""
-    if getattr(model, "pooler", None) is not None:
+    """A layer made for a task of the pretraining is not part of the encoder, and untrained in many models."""
+    pooler = getattr(model, "pooler", None)
+    if pooler is not None and any(True for _ in pooler.parameters()):  # some convolutional networks have a plain mean
         model.pooler = None
     return model
 

@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
 
 class RowAdam(Optimizer):
@@ -28,7 +30,7 @@ class RowAdam(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[nn.Parameter],
+        params: ParamsT,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -102,3 +104,20 @@ def touched_rows(param: Tensor) -> tuple[Tensor, Tensor]:
     assert param.grad is not None
     param.grad = param.grad.coalesce()  # kept: whoever asks next finds it sorted and summed
     return param.grad.indices()[0], param.grad.values()
+
+
+def clip_gradients(params: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale all gradients down together to a norm of at most `max_norm`, as torch does it, also those of few rows.
+
+    Returns the norm that they had.
+    """
+    holders = []
+    for param in params:
+        if param.grad is not None and param.grad.is_sparse:
+            _, values = touched_rows(param)
+            holder = torch.empty_like(values)
+            holder.grad = values  # the same memory: what is scaled here is scaled there
+            holders.append(holder)
+        else:
+            holders.append(param)
+    return clip_grad_norm_(holders, max_norm)
