@@ -130,7 +130,7 @@ def test_frozen_vectors_are_those_of_features_at_length_sqrt_width(bert, tmp_pat
     found = vectors(encoder, TEXTS)
     np.testing.assert_allclose(found, np.sqrt(8) * rows / np.linalg.norm(rows, axis=1)[:, None], rtol=1e-5)
     assert not list(encoder.module().parameters())
-    assert encoder.learning_rate == 1e-2 > Transformer().learning_rate == 5e-5
+    assert encoder.learning_rate == 1e-3 > Transformer().learning_rate == 5e-5
     pairs = Transformer(bert, tune=False, cache=tmp_path).fit(PAIRS)
     assert np.abs(vectors(pairs, PAIRS) - found).max() > 0.01
 
