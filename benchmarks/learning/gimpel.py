@@ -158,6 +158,7 @@ def main() -> None:
     text = render(rows)
     print(text)
     if not options.quick and store == STORE:
+        record.save(HERE, "gimpel", record.provenance(), {"runs": rows})
         record.splice(HERE / "README.md", "gimpel", text)
 
 

@@ -1,7 +1,9 @@
 import subprocess
 import sys
 import textwrap
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 from torch import nn
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.learning.trainer import CHECKPOINT, Trainer
+from dissensus.learning.trainer import CHECKPOINT, Trainer, fabric_class
 
 
 class Squares(nn.Module):
@@ -292,3 +294,35 @@ def test_two_processes_give_what_one_gives(tmp_path):
         check=False,
     )
     assert out.stdout.strip().endswith("same"), out.stderr[-2000:]
+
+
+# What is needed -------------------------------------------------------------------------------------------------------
+
+
+def test_fabric_may_be_that_of_lightning(monkeypatch):
+    whole, part = ModuleType("lightning"), ModuleType("lightning.fabric")
+    part.Fabric = "the same"
+    whole.__spec__ = ModuleSpec("lightning", None)
+    for name, module in (("lightning_fabric", None), ("lightning", whole), ("lightning.fabric", part)):
+        monkeypatch.setitem(sys.modules, name, module)
+    assert fabric_class() == "the same"
+
+
+def test_a_missing_package_is_named():
+    program = """
+        import sys
+        from dissensus.exceptions import MissingExtra
+        sys.modules["lightning"] = None  # cannot be imported
+        for missing in ("torch", "lightning_fabric"):
+            sys.modules[missing] = None
+            try:
+                import dissensus.learning
+            except MissingExtra as error:
+                print(error)
+            del sys.modules[missing]
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"dissensus.learning needs {missing}, which is not installed: pip install 'dissensus[learning]'."
+        for missing in ("torch", "lightning_fabric")
+    ]

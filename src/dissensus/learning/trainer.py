@@ -51,8 +51,8 @@ CHECKPOINT = "checkpoint.safetensors"
 
 def fabric_class() -> Any:
     """Of lightning-fabric, or of lightning, which holds the same under another name."""
-    name = "lightning_fabric" if find_spec("lightning_fabric") else "lightning.fabric"
-    return importlib.import_module(name).Fabric
+    whole = find_spec("lightning_fabric") is None and find_spec("lightning") is not None
+    return importlib.import_module("lightning.fabric" if whole else "lightning_fabric").Fabric
 
 
 class Data(Protocol):

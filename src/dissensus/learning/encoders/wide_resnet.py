@@ -111,8 +111,9 @@ class WideResNet(Encoder):
         for i, image in enumerate(found):
             if image.shape[2] != self.channels_:
                 raise DataError(
-                    f"X: row {i} has {image.shape[2]} of the {self.channels_} channels that the model is fitted to; "
-                    "give all images in colour (a grey one three times: np.repeat(image, 3, axis=2)), or all in grey."
+                    f"X: row {i} has {image.shape[2]} channel{'s'[: image.shape[2] > 1]} where the model has "
+                    f"{self.channels_}; give all images in colour (a grey one three times: "
+                    "np.repeat(image, 3, axis=2)), or all in grey."
                 )
         x = np.empty((len(found), *self.size_, self.channels_), np.uint8)
         for i, image in enumerate(found):
