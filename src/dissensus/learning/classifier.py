@@ -81,7 +81,8 @@ class CrowdClassifier(Parameters):
         "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
         lightning-fabric's; processes that train together (DDP).
     compile : bool
-        Train through torch.compile: a minute or so at the start, faster steps afterwards. For long runs on a GPU.
+        Train through torch.compile: a minute or so at the start, faster steps afterwards, other random numbers. For
+        long runs on a GPU.
     checkpoint : path, optional
         A folder. A run that was killed goes on from what is there, to the same result.
     checkpoint_every : float
