@@ -426,8 +426,7 @@ class CrowdClassifier(Parameters):
 
     def _run(self, columns: Columns, ask: Callable[[dict[str, Tensor]], Tensor]) -> FloatArray:
         """An answer (rows, …) for all rows, some at a time, where the model is wanted."""
-        fabric = self._trainer(0).fabric() if self.processes == 1 else None
-        device = torch.device("cpu") if fabric is None else fabric.device
+        device = self._trainer(0).place()
         self.network_.to(device).eval()
         found = []
         with torch.inference_mode():
