@@ -115,6 +115,7 @@ def test_a_mean_is_taken_in_float32():
     hidden[0, 0] = 1.5
     inside = torch.arange(300)[None] < 257
     assert float(pool(hidden, inside, "mean")) == pytest.approx(1 + 0.5 / 257, abs=1e-6)
+    assert pool(hidden, inside, "cls").dtype == torch.float32
 
 
 def test_every_weight_of_the_module_learns(bert):
