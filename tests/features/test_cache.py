@@ -11,7 +11,7 @@ import pytest
 
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.features import cache as module
-from dissensus.features.cache import cache_folder, cached, key_of
+from dissensus.features.cache import Store, cache_folder, cached, key_of
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
 
@@ -116,6 +116,16 @@ def test_many_small_files_become_one(tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("squares/*"))) == 2
     assert large.exists()
     assert ask(range(5), tmp_path) == []
+
+
+def test_a_file_that_another_process_has_just_merged_is_no_damage(tmp_path, monkeypatch):
+    ask([1, 2], tmp_path)
+    real = Store._files
+    monkeypatch.setattr(Store, "_files", lambda self, *below: [self.folder / "gone.npz", *real(self, *below)])
+    assert ask([1, 2, 3], tmp_path) == [3]
+    monkeypatch.setattr(module, "MANY", 3)
+    assert ask([3, 4], tmp_path) == [4]
+    assert ask([1, 2, 3, 4], tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):

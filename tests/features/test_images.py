@@ -4,6 +4,9 @@ import json
 
 import numpy as np
 import pytest
+
+pytest.importorskip("transformers", reason="needs the `text` extra")
+
 import torch
 from torch import nn
 

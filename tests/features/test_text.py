@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("transformers", reason="needs the `text` extra")
+
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.features import embed_pairs, embed_texts, hub, word_vectors
 from dissensus.features import text as module

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+pytest.importorskip("transformers", reason="needs the `text` extra")
+
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.features import embed_texts, hub
+from dissensus.features.text import pool
 from dissensus.learning import CrowdClassifier, encoders
 from dissensus.learning.encoders import Transformer
 from dissensus.learning.encoders import transformer as module
@@ -98,6 +101,23 @@ def test_many_are_predicted_in_parts_of_like_length(bert, monkeypatch):
     assert seen == [(2, 14), (2, 6), (1, 4)]
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_are_float32_under_mixed_precision(bert, pooling):
+    encoder = Transformer(bert, pooling=pooling).fit(PAIRS)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        found = encoder.module().eval()(**encoder.prepare(PAIRS).take(torch.arange(5)))
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found, vectors(encoder, PAIRS), atol=0.1)
+
+
+def test_a_mean_is_taken_in_float32():
+    hidden = torch.ones(1, 300, 1, dtype=torch.bfloat16)
+    hidden[0, 0] = 1.5
+    inside = torch.arange(300)[None] < 257
+    assert float(pool(hidden, inside, "mean")) == pytest.approx(1 + 0.5 / 257, abs=1e-6)
+    assert pool(hidden, inside, "cls").dtype == torch.float32
+
+
 def test_every_weight_of_the_module_learns(bert):
     encoder = Transformer(bert).fit(PAIRS)
     network = encoder.module()
@@ -111,7 +131,7 @@ def test_frozen_vectors_are_those_of_features_at_length_sqrt_width(bert, tmp_pat
     found = vectors(encoder, TEXTS)
     np.testing.assert_allclose(found, np.sqrt(8) * rows / np.linalg.norm(rows, axis=1)[:, None], rtol=1e-5)
     assert not list(encoder.module().parameters())
-    assert encoder.learning_rate == 1e-2 > Transformer().learning_rate == 5e-5
+    assert encoder.learning_rate == 1e-3 > Transformer().learning_rate == 5e-5
     pairs = Transformer(bert, tune=False, cache=tmp_path).fit(PAIRS)
     assert np.abs(vectors(pairs, PAIRS) - found).max() > 0.01
 

@@ -81,15 +81,14 @@ def build(config: dict[str, Any]) -> Any:
 
 def load(folder: Path) -> Any:
     """The pretrained network, in float32, on the CPU."""
-    transformers, torch = need("transformers"), need("torch")
     with reading(folder):
-        model, found = transformers.AutoModel.from_pretrained(
-            str(folder), local_files_only=True, dtype=torch.float32, output_loading_info=True
+        model, found = need("transformers").AutoModel.from_pretrained(
+            str(folder), local_files_only=True, output_loading_info=True
         )
     missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise UnreadableFile(f"{folder} lacks {len(missing)} of the model's weights, the first of them {missing[0]}.")
-    return _without_pooler(model)
+    return _without_pooler(model.float())
 
 
 def _without_pooler(model: Any) -> Any:

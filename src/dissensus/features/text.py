@@ -113,18 +113,18 @@ def states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
     """The last layer (B, L, H), and which places hold tokens (B, L); ids (B, L) are −1 where there is none."""
     torch, inside = need("torch"), ids >= 0
     more = {}
-    if types is not None and network.config.to_dict().get("type_vocab_size", 0) > 1:  # RoBERTa and others have none
+    if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others have none
         more["token_type_ids"] = types
     ids = torch.where(inside, ids, getattr(network.config, "pad_token_id", None) or 0)
     return network(input_ids=ids, attention_mask=inside.long(), **more).last_hidden_state, inside
 
 
 def pool(hidden: Any, inside: Any, pooling: Pooling) -> Any:
-    """(B, L, H) states of tokens → (B, H), by the first token's or the mean of all."""
+    """(B, L, H) states of tokens → (B, H) float32, by the first token's or the mean of all."""
     if pooling == "cls":
-        return hidden[:, 0]
-    weight = inside[:, :, None].to(hidden.dtype)
-    return (hidden * weight).sum(1) / weight.sum(1)
+        return hidden[:, 0].float()
+    weight = inside[:, :, None].float()
+    return (hidden.float() * weight).sum(1) / weight.sum(1)  # bf16 would lose the last digits of a long text's mean
 
 
 def check_pooling(pooling: str) -> None:
@@ -213,7 +213,8 @@ def embed_texts(
                 vectors = pool(hidden, inside, pooling)
                 if source.normalize:
                     vectors = torch.nn.functional.normalize(vectors)
-            rows[at] = vectors.float().cpu().numpy()
+            rows[at] = vectors.cpu().numpy()
+        network.to("cpu")  # it is kept, and a GPU's memory is for what comes next
         return rows
 
     return cached(keys, compute, f"text-{pooling}-{length}-{source.identity}", cache, size=size, on_rows=on_rows)
@@ -250,7 +251,7 @@ def word_vectors(words: Sequence[str], model: str | Path | None = None) -> Float
     source = text_model(model)
     found = tokenizer_of(source.tokenizer).encode_batch_fast(checked(words, "words"), add_special_tokens=False)
     pieces = [word.ids for word in found]
-    table = network_of(source).get_input_embeddings().weight.cpu().numpy()  # (V, D)
+    table = network_of(source).get_input_embeddings().weight.numpy()  # (V, D)
     sums = np.zeros((len(pieces), table.shape[1]), np.float32)
     counts = np.array([len(ids) for ids in pieces], np.int64)
     np.add.at(sums, np.repeat(np.arange(len(pieces)), counts), table[np.fromiter(chain(*pieces), np.int64)])

