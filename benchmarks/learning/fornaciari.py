@@ -15,6 +15,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ VARIANTS = {
 FOLDS = {"pos": ["0"], "stemming": [*map(str, range(10)), "split"]}
 
 
+@lru_cache
 def load(task: str) -> tuple[Any, list[Any]]:
     """The data set with all its items, and X."""
     data = dz.load_dataset({"pos": "gimpel_pos", "stemming": "stemming"}[task]).whole
