@@ -42,7 +42,7 @@ KEYWORDS = {  # the released runs'
     "epochs": 10, "batch_size": 1024, "learning_rate": 1e-3, "monitor": "macro-f1", "precision": "32-true",
 }  # fmt: skip
 VARIANTS = {
-    "pos": {"[F]": lambda: Tagger(vectors="transformer")},
+    "pos": {"MiniLM's vectors": lambda: Tagger(vectors="transformer"), "learnt vectors": lambda: Tagger()},
     "stemming": {"[F]": lambda: Stemmer(hidden=None), "hidden layer": lambda: Stemmer()},
 }
 FOLDS = {"pos": ["0"], "stemming": [*map(str, range(10)), "split"]}

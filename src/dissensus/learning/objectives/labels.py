@@ -53,7 +53,9 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> FloatArray:
     """(I, K) float32 distributions: a kind of soft label, or the posterior of a method; uniform without votes."""
     if isinstance(labels, str) and labels in KINDS:
-        return table.soft_labels(labels).astype(np.float32)  # type: ignore[arg-type]
+        soft = table.soft_labels(labels).astype(np.float32)  # type: ignore[arg-type]
+        # e^−144, of a control item of gimpel_pos, is too small for float32 and yet no zero: inverse KL is finite
+        return np.maximum(soft, np.finfo(np.float32).tiny) if labels == "softmax" else soft
     target = np.full((table.n_items, table.n_classes), 1 / table.n_classes, np.float32)
     voted = vote_weight(table) > 0
     if voted.any():
