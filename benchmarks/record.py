@@ -70,7 +70,11 @@ def sentence(made: dict[str, Any], versions: dict[str, dict[str, str]]) -> str:
         for name, packages in versions.items()
     )
     machine = f"{made['cpu']}, {made['cores']} cores, {made['memory_gb']} GB"
-    return f"{made['date']}, {commit}; {machine}{busy}. {with_versions}."
+    rest = ""
+    if "rest" in made:
+        rest = f" This is of {', '.join(made['again'])} and the peers' same; all else is of {made['rest']['date']}, "
+        rest += f"commit {made['rest']['commit']}."
+    return f"{made['date']}, {commit}; {machine}{busy}. {with_versions}.{rest}"
 
 
 def save(folder: Path, name: str, made: dict[str, Any], content: dict[str, Any], indent: int | None = 1) -> Path:

@@ -9,6 +9,7 @@ A job is a folder with `job.json`:
                  "limit"   seconds, after which the fit is given up; so are, without trying, fits of the same method
                            and keywords that are as large, or that would take twice the limit at the pace of the last
                  "group", "budget"   the fits of a group end when they have taken so many seconds together
+               both in processor time, so that what is done does not depend on what else the machine does
     keep       "posterior" or "label": what is written of each fit, as `<n>.npy`
 
 The worker adds `result.json`: the versions, the seconds and memory of making its (last) table, of a first fit of a few
@@ -95,11 +96,11 @@ def serve(
         gc.collect()
         held = memory("VmRSS")
         reset = reset_peak()
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         model, error = (None, why) if (why := guard.refuses(spec, rows)) else attempt(fit, table, spec)
-        seconds = time.perf_counter() - begin
+        seconds, used = time.perf_counter() - begin, time.process_time() - used
         if not why:
-            guard.saw(spec, rows, seconds, error)
+            guard.saw(spec, rows, min(seconds, used), error)  # threads may have used more than has passed
         peaks.append(memory("VmHWM"))
         done: dict[str, Any] = {"seconds": seconds, "error": error}
         if error is None:
@@ -129,15 +130,15 @@ def attempt(fit: Callable[..., Any], table: Any, spec: dict[str, Any]) -> tuple[
 
     try:
         if "limit" in spec:
-            signal.signal(signal.SIGALRM, ring)
-            signal.setitimer(signal.ITIMER_REAL, spec["limit"])
+            signal.signal(signal.SIGPROF, ring)
+            signal.setitimer(signal.ITIMER_PROF, spec["limit"])
         return fit(table, spec["method"], dict(spec["params"])), None
     except Impossible as error:
         return None, str(error)
     except Exception as error:
         return None, f"{type(error).__name__}: {error}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 class Guard:

@@ -35,6 +35,18 @@ def sheet_table() -> Annotations:
     return Annotations.from_arrays(*zip(*cells, strict=True))
 
 
+def two_who_differ(*labels: str, agreed: str = "bbba") -> Annotations:
+    """Two annotators; on 300 items each they agree on what `agreed` says, on 300 they say "a" and "b", in either way.
+
+    `labels` are what the first one says about further items, alone.
+    """
+    pairs = [2 * letter for letter in agreed] + ["ab", "ba"]
+    said = "".join(pair for pair in pairs for _ in range(300))
+    item, annotator = np.divmod(np.arange(len(said) + 2 * len(labels)), 2)
+    own = [*range(len(said)), *range(len(said), item.size, 2)]
+    return Annotations.from_arrays(item[own], annotator[own], [*said, *labels])
+
+
 def some_gold(table: Annotations) -> np.ndarray:
     """Every third item is known to be of class 2."""
     return np.where(np.arange(table.n_items) % 3 == 0, 2, -1).astype(np.int32)

@@ -317,10 +317,14 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
     pseudo = np.where(np.eye(4) == 1, 0.4 + wrong / 2, wrong / 3)
     population = votes + pseudo
     N = counts.sum(axis=1)
-    seen = 3.0 * population / population.sum(axis=0) + counts
     known = known_before(population, counts, prior, 3.0)
-    np.testing.assert_allclose(known.strength, prior * (3.0 + N))
-    np.testing.assert_allclose(known.centre, seen / (3.0 + N)[:, None, :])
+    for j, c in np.ndindex(N.shape):
+        pull = 3.0 * max(prior[c], 0.5 * 2 / 4 * sum(share**2 for share in prior))
+        crowd = population[:, c] / population[:, c].sum()
+        np.testing.assert_allclose(known.strength[j, c], pull + prior[c] * N[j, c])
+        np.testing.assert_allclose(
+            known.centre[j, :, c] * known.strength[j, c], pull * crowd + prior[c] * counts[j, :, c]
+        )
     with Threads(1) as pool:
         moments = Moments(rows, pool, gold, prior, known)
         start = counts + pseudo
@@ -330,6 +334,24 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
     smoothed = (theta * (np.outer(total, prior) + N)[:, None, :] + pseudo).transpose(0, 2, 1)
     np.testing.assert_allclose(model.confusion_, smoothed / smoothed.sum(axis=2, keepdims=True), atol=1e-4)
     np.testing.assert_allclose(model._confusion_size()[:, :, 0], smoothed.sum(axis=2), rtol=1e-4)
+
+
+def test_rare_classes_among_several_are_pulled_to_the_crowd_and_others_as_they_were():
+    def strength(*prior):
+        K = len(prior)
+        return known_before(np.ones((K, K)), np.zeros((1, K, K)), np.array(prior), 2.0).strength[0]
+
+    np.testing.assert_allclose(strength(0.9, 0.1), [1.8, 0.2])  # of two, pairs tell all there is to tell
+    np.testing.assert_allclose(strength(0.3, 0.25, 0.25, 0.2), [0.6, 0.5, 0.5, 0.4])
+    least = 0.5 * 2 / 4 * (0.9**2 + 0.06**2 + 2 * 0.02**2)
+    np.testing.assert_allclose(strength(0.9, 0.06, 0.02, 0.02), [1.8, 2 * least, 2 * least, 2 * least])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_matrices_of_rare_classes_are_nearer_to_the_truth_for_it(seed):
+    sim = simulate(2000, 40, 9, redundancy=4, prior=np.array([0.84, *[0.02] * 8]), seed=seed)
+    # 0.082 where the pull is as faint as the classes are rare
+    assert np.abs(MeTaL().fit(sim.annotations).confusion_ - sim.confusion).mean() < 0.078
 
 
 def test_where_every_class_is_known_the_matrices_are_counts():

@@ -145,8 +145,8 @@ def test_trace_never_falls_and_ends_at_what_is_returned(accelerate, balance):
 
 def test_without_their_priors_this_and_one_coin_are_the_same():
     table = simulate(500, 12, 3, redundancy=5, seed=2).annotations
-    snorkel = Snorkel(l2=1e-9, tol=1e-12, max_iter=5000).fit(table)
     coin = OneCoin(right=1e-9, wrong=1e-9, tol=1e-12, max_iter=5000).fit(table)
+    snorkel = Snorkel(l2=1e-9, class_balance=coin.prior_.tolist(), tol=1e-12, max_iter=5000).fit(table)
     np.testing.assert_allclose(snorkel.posterior_, coin.posterior_, atol=1e-5)
     np.testing.assert_allclose(snorkel.accuracy_, coin.accuracy_, atol=1e-5)
 

@@ -77,13 +77,39 @@ def test_tied_classes_share_the_agreement():
     np.testing.assert_allclose(Wawa().fit(table).skill_, [(0.5 + 1) / 2, (0.5 + 0) / 2, 1])
 
 
+def test_a_tie_leans_to_the_class_with_more_votes_elsewhere_and_nothing_else_does():
+    table = Annotations.from_arrays([1, 1, 2, 2, 3, 3, 4, 4], [1, 2] * 4, list("abbaccba"), items=range(5))
+    model = Wawa().fit(table)  # equal skills; a and b have three votes, c has two
+    np.testing.assert_allclose(model.prior_, [3 / 8, 3 / 8, 2 / 8])
+    np.testing.assert_array_equal(model.posterior_[[1, 2, 4]], [[0.5, 0.5, 0]] * 3)  # as many elsewhere
+    np.testing.assert_allclose(model.posterior_[0], model.prior_)
+    np.testing.assert_array_equal(model.posterior_[3], [0, 0, 1])
+    new = Annotations.from_arrays([7, 7, 8, 8, 8], [1, 2, 1, 1, 2], list("caaca"), classes=list("abc"), items=[6, 7, 8])
+    scored = model.predict_proba(new)
+    lean = np.array([1 + 1e-6 * 3 / 8, 0, 1 + 1e-6 * 2 / 8])
+    np.testing.assert_allclose(scored[1], lean / lean.sum(), rtol=1e-12)
+    np.testing.assert_allclose(scored[0], model.prior_, rtol=1e-15)
+    np.testing.assert_allclose(scored[2], [2 / 3, 0, 1 / 3], rtol=1e-12)
+
+
+def test_who_is_on_either_side_of_a_tie_agrees_by_half_whatever_it_leans_to():
+    first = Annotations.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], list("aaab"))
+    more = Annotations.from_arrays([3, 3, 4, 4], [1, 2, 1, 2], list("abaa"))
+    both = Annotations.from_arrays([1, 1, 2, 2, 3, 3, 4, 4], [1, 2] * 4, list("aaababaa"))
+    updated, fitted = Wawa().fit(first).partial_fit(more), Wawa().fit(both)
+    assert updated.predict().tolist() == fitted.predict().tolist() == ["a"] * 4
+    np.testing.assert_allclose(updated.skill_, [0.75, 0.75])
+    np.testing.assert_allclose(fitted.skill_, [0.75, 0.75])
+    np.testing.assert_allclose(updated.hits_, fitted.hits_)
+
+
 def test_a_label_alone_on_its_item_agrees_with_nobody():
     # 1 and 2 agree on half of what they share; 1 has three more items to itself, 3 has nothing else
     item, annotator = [1, 1, 2, 2, 3, 4, 5, 6], [1, 2, 1, 2, 1, 1, 1, 3]
     table = Annotations.from_arrays(item, annotator, ["a", "a", "a", "b", "a", "b", "a", "b"])
     model = Wawa().fit(table)
     np.testing.assert_allclose(model.skill_, [0.75, 0.75, 0.75])
-    np.testing.assert_allclose(model.posterior_[1], [0.5, 0.5])
+    np.testing.assert_allclose(model.posterior_[1], [0.5, 0.5], atol=1e-6)
     np.testing.assert_allclose(model.posterior_[5], [0, 1])
     known = Wawa().fit(table, gold=np.array([-1, -1, -1, -1, -1, 1]))
     np.testing.assert_allclose(known.skill_, [0.75, 0.75, 1])

@@ -12,7 +12,7 @@ from scipy import stats
 from sklearn.base import clone
 
 import dissensus
-from aggregation.tables import with_extremes
+from aggregation.tables import two_who_differ, with_extremes
 from dissensus import Annotations, methods
 from dissensus.base import Aggregator, arg_max
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass, UnreadableFile
@@ -556,6 +556,21 @@ def test_ties_are_broken_by_seed_and_name_not_by_order_of_rows_or_classes():
     order = np.random.default_rng(0).permutation(4000)
     np.testing.assert_array_equal(first[arg_max(even, items[order], first, 1)], one[order])
     assert (one != first[arg_max(even, items, first, 2)]).any()
+
+
+@pytest.mark.parametrize("alone", ["", "a", "b"])
+@pytest.mark.parametrize("name", ["wawa", "zero-based-skill", "m-msr", "one-coin"])
+def test_the_frequent_class_decides_between_two_whose_skills_cannot_be_told(name, alone):
+    found = fit(name, two_who_differ(*alone)).predict()[1200:1800]
+    assert set(found) == {"b"}
+    vote = fit("majority-vote", two_who_differ(*alone)).predict()[1200:1800]
+    assert 240 < (vote == "b").sum() < 360  # a plain vote draws
+
+
+@pytest.mark.parametrize("name", ["majority-vote", "wawa", "zero-based-skill", "m-msr", "one-coin"])
+def test_between_classes_that_are_as_frequent_a_draw_decides(name):
+    found = fit(name, two_who_differ(agreed="baab")).predict()[1200:1800]
+    assert 240 < (found == "b").sum() < 360
 
 
 def test_ties_draw_only_among_the_tied():

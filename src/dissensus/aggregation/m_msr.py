@@ -11,7 +11,8 @@ so s is a rank-one factor of a matrix with few entries, some of them forged. Alt
 
 where the trimmed mean leaves out the smallest and the largest values, `trim` of the weight at either end; then
 s_j = ±√(u_j v_j), and the labels are a vote with weights log((K − 1) p_j/(1 − p_j)), the posterior of the one-coin
-model.
+model, whose nearly uniform π decides where the vote is tied (plank_pos: two annotators, of whom agreement alone cannot
+tell who is better).
 
 | symbol | name | shape |
 |---|---|---|
@@ -40,7 +41,7 @@ import numpy as np
 
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST, Rows, hard_rows
-from dissensus.aggregation.one_coin import Coins, Sweep
+from dissensus.aggregation.one_coin import LEAN, Coins, Sweep, label_counts, leaning
 from dissensus.aggregation.wawa import judged_labels
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, methods
@@ -128,7 +129,7 @@ class MMSR(Aggregator):
             rows = hard_rows(table)
             sweep = Sweep(rows, table.n_annotators, K, pool, gold)
             self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
-            self.prior_ = np.full(K, 1 / K)
+            self.prior_ = leaning(label_counts(rows, K), LEAN)
             self.posterior_ = np.empty((table.n_items, K))
             sweep(Coins(self.prior_, self.coin_), self.posterior_)
         self.trace_ = np.empty(0)

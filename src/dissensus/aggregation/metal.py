@@ -10,11 +10,17 @@ labels at all.) Θ is fitted to all pairs at once, by weighted least squares:
     F(Θ) = Σ_{j<k} n_jk ‖C_jk/n_jk − Θ_jᵀ P Θ_k‖² + Σ_j Σ_c s_jc ‖Θ_j[c, :] − Φ_j[c, :]‖²    rows of Θ on the simplex
 
 Items are counted with φ_i = 1/W_i, one over the item's labels, so that r labels make r − 1 observations and not r²/2.
-The second term is what is known without pairs: an oracle (Θ = 1) has shared `overlap` items of every class with
-everybody and saw the population's matrix Φ, that of the votes; and the N_jc items of class c that j labelled and whose
-class is known are shared with an oracle too:
+The second term is what is known without pairs: an oracle (Θ = 1) has shared items of every class with everybody, at
+least `overlap` of them, and saw the population's matrix Φ, that of the votes; and the N_jc items of class c that j
+labelled and whose class is known are shared with an oracle too:
 
-    s_jc = π_c (overlap + N_jc)        Φ_j[c, :] = (overlap Φ[c, :] + gold counts_j[c, :])/(overlap + N_jc)
+    s_jc = π_c (o_c + N_jc)        Φ_j[c, :] = (o_c Φ[c, :] + gold counts_j[c, :])/(o_c + N_jc)
+    π_c o_c = overlap · max(π_c, ½ (K − 2)/K Σ_d π_d²)
+
+Row c of Θ moves the moments by π_c, so pairs say little about a rare class, and with o_c = overlap the pull to Φ would
+be as faint. With two classes pairs and π tell Θ all the same. With more they leave rotations open (see the
+documentation), between which only the pull decides: no row's is less than half of what it is on average over the items,
+Σ π². Where classes are about even that changes nothing.
 
 With Θ of the others fixed, F is a parabola in Θ_j: tr(Θ_jᵀ H_j Θ_j) − 2⟨R_j, Θ_j⟩, and H and R are sums over rows, not
 over pairs (see the kernels). Each pass moves all annotators half of the way to where their parabola is lowest on the
@@ -81,7 +87,7 @@ class MeTaL(Aggregator):
         of labels cannot tell π; see the documentation.
     overlap : float
         How many items of every class each annotator has shared with an oracle, and showed the population's confusion
-        matrix.
+        matrix; more of a rare class among three or more, see the module.
     smoothing, margin : float
         Pseudo-counts of a row of the confusion matrices that items are judged by, as in `expected_pseudo`.
     class_count : float
@@ -228,8 +234,10 @@ class Known:
 
 def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray, overlap: float) -> Known:
     """From counts of the population (K, K) and of gold (A, K, K), both [given, true]."""
-    seen = overlap * population / population.sum(axis=0) + of_gold
-    shared = seen.sum(axis=1)  # (A, K) overlap + N_jc
+    K = prior.size
+    least = (K - 2) / K * (prior @ prior) / 2 if K > 2 else 0.0
+    seen = overlap * np.maximum(1, least / prior) * population / population.sum(axis=0) + of_gold
+    shared = seen.sum(axis=1)  # (A, K) o_c + N_jc
     return Known(seen / shared[:, None, :], prior * shared)
 
 

@@ -1,24 +1,28 @@
 """One-coin Dawid-Skene: every annotator has one accuracy; when it is wrong, all wrong labels are as likely.
 
     z_i ~ Cat(π)        y_ij = z_i with probability p_j, else any other class with (1 − p_j)/(K − 1) each
-    p_j ~ Beta(1 + a, 1 + b)        π uniform, or ~ Dirichlet(1 + class_count)
+    p_j ~ Beta(1 + a, 1 + b)        π_c ∝ 1 + LEAN · v_c, or ~ Dirichlet(1 + class_count)
 
 E step, with the ratio ρ_j = p_j (K − 1)/(1 − p_j) (what all rows of an item have in common cancels):
     q_i(c) ∝ π_c Π_{j: y_ij = c} ρ_j
 M step:
-    p_j = (a + h_j)/(a + b + n_j)      h_j = Σ_i q_i(y_ij)      π_c = 1/K, or ∝ class_count + Σ_i q_i(c)
+    p_j = (a + h_j)/(a + b + n_j)      h_j = Σ_i q_i(y_ij)      π as it was, or ∝ class_count + Σ_i q_i(c)
 
 | symbol | name | shape |
 |---|---|---|
 | q | posterior | (I, K) |
 | π | prior | (K,) |
+| v | votes, as shares of all labels | (K,) |
 | p, 1 − p | coin | (A, 2) [right, wrong]; both, because 1 − p of a nearly perfect annotator has lost its digits |
 | h, n | hits, total | (A,) |
 | a, b | right, wrong | pseudo-counts |
 
-The one-coin model of Zhang et al. 2016, who start from spectral estimates and use no prior. π is uniform unless asked
-for: annotators who miss one class more often than the other have no other way to show in this model than through π,
-which then runs off to one class (bluebirds: 96 % of the items, and 58 % right instead of 72 %). Every annotator starts
+The one-coin model of Zhang et al. 2016, who start from spectral estimates and use no prior. π is not learnt unless
+asked for: annotators who miss one class more often than the other have no other way to show in this model than through
+π, which then runs off to one class (bluebirds: 96 % of the items, and 58 % right instead of 72 %). It is uniform but
+for a hundredth of what the votes say, less than nearly every label does. That much decides where labels cannot: of two
+annotators who only have each other to agree with, either may be the better one, and without it a single label that one
+of them gave alone would settle all their disagreements (plank_pos). Every annotator starts
 with `right` and `wrong` labels, a newcomer is thought to be right two times in three, and six labels count as much as
 that opinion.
 """
@@ -41,6 +45,8 @@ from dissensus.exceptions import BadParameter
 from dissensus.kernels import one_coin as kernels
 from dissensus.kernels.table import agreement
 from dissensus.online import settle
+
+LEAN = 0.01  # how much π follows the votes where it is not learnt
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ class OneCoin(EMAggregator[Coins]):
     right, wrong : float
         Pseudo-counts of right and of wrong labels that every annotator starts with.
     class_prior : "uniform" or "learned"
-        Whether all classes are taken to be as frequent, or their shares π are learnt.
+        Whether all classes are taken to be as frequent (but for `LEAN` of their share of the votes), or their shares π
+        are learnt.
     class_count : float
         Pseudo-count of every class where π is learnt.
     max_iter, tol, accelerate, restarts
@@ -139,13 +146,14 @@ class OneCoin(EMAggregator[Coins]):
             raise BadParameter(f"class_prior must be 'uniform' or 'learned', got {self.class_prior!r}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows = hard_rows(table)
+        rows, fixed = hard_rows(table), self.fixed_prior(table)
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, gold)
 
             def em_pass(params: Coins) -> tuple[float, Coins]:
                 evidence = sweep(params)
-                return evidence + self.log_penalty(params), self._maximise(sweep.hits, sweep.total, sweep.prior_counts)
+                better = self._maximise(sweep.hits, sweep.total, sweep.prior_counts, fixed)
+                return evidence + self.log_penalty(params), better
 
             params = self.run(em_pass, table, gold, on_step)
             self.posterior_ = np.empty((table.n_items, table.n_classes))
@@ -188,10 +196,10 @@ class OneCoin(EMAggregator[Coins]):
         posterior, params = settle(table, before, gold, first, partial(self.log_votes, table), learn)
         self.coin_ = self.coin_.copy()
         self.coin_[annotator] = params.coin
-        uniform = self.prior_
+        fixed = self.prior_
         self._recount(posterior, before, old, self.class_count)
         if self.class_prior == "uniform":
-            self.prior_ = uniform
+            self.prior_ = fixed
         return posterior
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Coins:
@@ -205,10 +213,19 @@ class OneCoin(EMAggregator[Coins]):
             posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
         return self.m_step(table, posterior)
 
-    def _maximise(self, hits: FloatArray, total: FloatArray, prior_counts: FloatArray) -> Coins:
-        """The M step of the module from its sums."""
-        prior = prior_counts + self.class_count if self.class_prior == "learned" else np.ones_like(prior_counts)
-        return Coins(prior / prior.sum(), self._coin(hits, total))
+    def fixed_prior(self, table: Annotations) -> FloatArray | None:
+        """(K,) π where it is not learnt."""
+        return None if self.class_prior == "learned" else leaning(label_counts(hard_rows(table), table.n_classes), LEAN)
+
+    def _maximise(
+        self, hits: FloatArray, total: FloatArray, prior_counts: FloatArray, fixed: FloatArray | None
+    ) -> Coins:
+        """The M step of the module from its sums; `fixed` is π, None where it is learnt."""
+        return Coins(self._learned(prior_counts) if fixed is None else fixed, self._coin(hits, total))
+
+    def _learned(self, prior_counts: FloatArray) -> FloatArray:
+        shares = np.maximum(prior_counts, 0) + self.class_count  # an update may leave a rounding error below zero
+        return np.asarray(shares / shares.sum())
 
     def _coin(self, hits: FloatArray, total: FloatArray) -> FloatArray:
         """(A, 2) [right, wrong] from hits and totals (A,)."""
@@ -223,7 +240,7 @@ class OneCoin(EMAggregator[Coins]):
         hits, total = agreement(
             table.item_ptr, table.annotator, table.label, table.weight, table.proba, posterior, table.n_annotators
         )
-        return self._maximise(hits, total, posterior.sum(axis=0))
+        return self._maximise(hits, total, posterior.sum(axis=0), self.fixed_prior(table))
 
     def log_votes(self, table: Annotations, params: Coins) -> FloatArray:
         """(N, K) log P(y | class); of a probabilistic row, its mean under the row's distribution."""
@@ -240,6 +257,18 @@ class OneCoin(EMAggregator[Coins]):
         """Beta log densities of all coins and, where it is learnt, the Dirichlet's of π, up to a constant."""
         coins = float((np.log(params.coin) @ [self.right, self.wrong]).sum())
         return coins + (self.class_count * float(np.log(params.prior).sum()) if self.class_prior == "learned" else 0.0)
+
+
+def label_counts(rows: Rows, n_classes: int) -> FloatArray:
+    """(K,) weight of all labels of each class."""
+    return np.bincount(rows.label, rows.weight, n_classes).astype(float)
+
+
+def leaning(votes: FloatArray, by: float) -> FloatArray:
+    """(K,) classes that all count the same, but for `by` of their shares of the votes (K,); sums to one."""
+    total = votes.sum()
+    shares = 1 + by * votes / total if total > 0 else np.ones_like(votes)
+    return np.asarray(shares / shares.sum())
 
 
 class Sweep:

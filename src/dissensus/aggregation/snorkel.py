@@ -132,20 +132,12 @@ class Snorkel(OneCoin):
         self.propensity_ = np.minimum(labelled / n_items, 1)  # an item that it labelled again may count twice
         return posterior
 
-    def _maximise(self, hits: FloatArray, total: FloatArray, prior_counts: FloatArray) -> Coins:
-        """The M step of the module from its sums."""
-        K = prior_counts.size
-        if self.class_balance == "learned":
-            prior = self._learned(prior_counts)
-        elif isinstance(self.class_balance, str):
-            prior = np.full(K, 1 / K)
-        else:
-            prior = given_shares(self.class_balance, K)
-        return Coins(prior, self._coin(hits, total))
-
-    def _learned(self, prior_counts: FloatArray) -> FloatArray:
-        shares = np.maximum(prior_counts, 0) + self.class_count  # an update may leave a rounding error below zero
-        return np.asarray(shares / shares.sum())
+    def fixed_prior(self, table: Annotations) -> FloatArray | None:
+        """(K,) π where it is not learnt."""
+        K = table.n_classes
+        if isinstance(self.class_balance, str):
+            return None if self.class_balance == "learned" else np.full(K, 1 / K)
+        return given_shares(self.class_balance, K)
 
     def _coin(self, hits: FloatArray, total: FloatArray) -> FloatArray:
         """(A, 2) [right, wrong] from hits and totals (A,)."""

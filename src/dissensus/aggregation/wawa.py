@@ -2,7 +2,7 @@
 
     m_i(c) = 1/T_i for the T_i classes with the most votes of item i, 0 for the others; known classes: 1
     s_j    = Σ_{rows of j} w m_i(y) / Σ_{rows of j} w
-    q_i(c) = Σ_{rows of i with y = c} w s_j / Σ_{rows of i} w s_j
+    q_i(c) = Σ_{rows of i with y = c} w s_j / Σ_{rows of i} w s_j        tied classes: ∝ that times 1 + EDGE · v_c
 
 | symbol | name | shape |
 |---|---|---|
@@ -10,8 +10,12 @@
 | s | skill | (A,) |
 | w | weight of a row | (N,), 1 where the table has none |
 | q | posterior | (I, K) |
+| v | prior, the classes' shares of all weighted votes | (K,) |
 
-Tied classes share the outcome: s is the agreement expected of a fair draw, and neither names nor order decide. Rows of
+Tied classes share the outcome m: s is the agreement expected of a fair draw, and neither names nor order decide. In the
+answer q a tie goes to the class that more votes of the whole crowd are for, which is right more often than a draw where
+classes are uneven (plank_pos: two annotators of equal skill) and as often where they are even; classes that tie in that
+too are left to the draw. EDGE is too little to be seen, or to decide what is no tie. Rows of
 j are those on items with other annotators, or of known class: alone one agrees with oneself, and where all are equally
 good a single such label would decide every tie (plank_pos: two annotators, and one item with one label). If everyone is
 alone everywhere, all rows count. A probabilistic row counts in parts, as one row per class.
@@ -26,10 +30,13 @@ import numpy as np
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.aggregation.majority_vote import MajorityVote
+from dissensus.aggregation.one_coin import leaning
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.evaluation.hard import TIE
 from dissensus.kernels import vote as kernels
+
+EDGE = 1e-6  # how much a tie leans to the class with more votes elsewhere; above TIE, so that it is one no longer
 
 
 @methods.register(
@@ -94,9 +101,15 @@ class Wawa(MajorityVote):
         return posterior
 
     def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """With the outcome of the vote."""
-        tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - TIE)
+        """With the outcome of the vote, in which ties are ties whatever they lean to."""
+        tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - EDGE)
         return super()._agreement(table, tied / tied.sum(axis=1, keepdims=True))
+
+    def _shares(self, votes: FloatArray) -> FloatArray:
+        """Shares of the votes, ties leaning to the class with more votes elsewhere; without votes the prior."""
+        shares = super()._shares(votes)
+        kernels.lean_on_ties(votes, leaning(self.prior_, EDGE), TIE, shares)
+        return shares
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         votes = np.empty((table.n_items, table.n_classes))

@@ -1,4 +1,4 @@
-"""A vote in which every annotator has a weight, and who agreed with its outcome, in one walk over the rows."""
+"""A vote in which every annotator has a weight, and who agreed with its outcome, in one walk over the rows; ties."""
 
 from __future__ import annotations
 
@@ -64,3 +64,19 @@ def skilled_vote(
                 w = weight[row]
             hits[np.uintp(annotator[row])] += w * v[np.uintp(label[row])]
     return hits
+
+
+@compiled
+def lean_on_ties(votes: FloatArray, lean: FloatArray, tie: float, shares: FloatArray) -> None:
+    """`shares` (I, K) times `lean` (K,), summing to one again, where the largest of the votes (I, K) is tied."""
+    for i in range(len(votes)):
+        top = votes[i].max()
+        if top <= 0:
+            continue
+        best, total = 0, 0.0
+        for k in range(lean.size):
+            best += votes[i, k] >= top * (1 - tie)
+            total += shares[i, k] * lean[k]
+        if best > 1:
+            for k in range(lean.size):
+                shares[i, k] *= lean[k] / total
