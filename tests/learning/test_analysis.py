@@ -63,7 +63,9 @@ def test_two_classes_have_no_kurtosis_to_speak_of():
 @pytest.mark.realdata
 def test_the_kurtosis_of_the_paper_s_labels_lies_where_the_paper_has_it(data_folder):
     table = dz.load_dataset("gimpel_pos", folder=data_folder).annotations
-    assert np.nanmean(kurtosis(table.soft_labels("softmax"))) == pytest.approx(6.43, abs=0.01)  # Table 3: 5.727 to 6.614
+    assert np.nanmean(kurtosis(table.soft_labels("softmax"))) == pytest.approx(
+        6.43, abs=0.01
+    )  # Table 3: 5.727 to 6.614
 
 
 def uneven() -> Annotations:

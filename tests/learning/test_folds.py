@@ -3,9 +3,11 @@ import pytest
 
 from crowds import blobs
 from dissensus import Annotations
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.io import write_frame
 from dissensus.learning import CrowdClassifier, out_of_fold
 from dissensus.learning.encoders import MLP
+from dissensus.learning.folds import load_trained
 from dissensus.learning.posterior import combine
 
 
@@ -82,7 +84,7 @@ def test_items_without_annotations_get_the_mean_of_all_networks():
 
 
 def test_what_was_learnt_by_heart_is_no_longer_believed():
-    table, X, truth = blobs(80, features=40, redundancy=1, noise=0.6, seed=2)
+    table, X, _ = blobs(80, features=40, redundancy=1, noise=0.6, seed=2)
     model = quick(encoder=MLP(hidden=(64,), dropout=0.0), epochs=30, learning_rate=0.02)
     learnt = model.fit(table, X).proba_
     seen = learnt[table.item, table.label].mean()
@@ -100,8 +102,39 @@ def test_progress_checkpoints_and_a_frame(tmp_path):
     assert steps == list(range(1, 9))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fold-0", "fold-1"]
     frame = found.to_frame()
-    assert frame.column_names == ["item", "fold", "label", "confidence", "model", "p_a", "p_b", "p_c"]
+    assert frame.column_names == [
+        "item",
+        "fold",
+        "label",
+        "confidence",
+        "model",
+        "p_a",
+        "p_b",
+        "p_c",
+        "model_a",
+        "model_b",
+        "model_c",
+    ]
     assert frame["model"].to_pylist() == [table.classes[k] for k in found.proba.argmax(axis=1)]
+
+
+def test_predictions_are_read_again_from_a_file(tmp_path):
+    table, X, _ = blobs(20)
+    model = quick().fit(table, X)
+    found = out_of_fold(model, table, X, folds=2)
+    model.save(tmp_path)
+    assert load_trained(tmp_path)[1] is None
+    write_frame(found.to_frame(), tmp_path / "out_of_fold.csv")
+    loaded, again = load_trained(tmp_path)
+    np.testing.assert_array_equal(loaded.proba_, model.proba_)
+    for part in ("items", "classes", "proba", "posterior", "fold", "tie_seed"):
+        np.testing.assert_array_equal(getattr(found, part), getattr(again, part))
+    write_frame(found.to_frame().slice(3), tmp_path / "out_of_fold.csv")
+    with pytest.raises(UnreadableFile, match="of other items than the model's"):
+        load_trained(tmp_path)
+    (tmp_path / "out_of_fold.csv").write_text("item,fold\na,1\n", encoding="utf-8")
+    with pytest.raises(UnreadableFile, match=r"out_of_fold\.csv: "):
+        load_trained(tmp_path)
 
 
 @pytest.mark.parametrize(("folds", "sentence"), [(1, "folds must be from 2 to 10"), (11, "got 11")])

@@ -3,7 +3,8 @@
     p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c) Π_{j∈M_i} Θ_j[c, y_ij]
 
 Where a network learnt its items by heart, what it says of them is no second opinion; this is. Θ is also that of the
-other folds where the objective models annotators, else it is learnt with p as in `posterior.py`. An item's own gold is hidden from both, so that either can be held against it.
+other folds where the objective models annotators, else it is learnt with p as in `posterior.py`. An item's own gold is
+hidden from both, so that either can be held against it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import arg_max, check_gold
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.frames import to_arrow
+from dissensus.io import read_frame
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
+
+STEM = "out_of_fold"  # of the file in a trained model's folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +40,11 @@ class OutOfFold:
     tie_seed: int = 0
 
     def to_frame(self) -> Any:
-        """One row per item, as an Arrow table: item, fold, label, confidence, model, p_<class> … of the network."""
+        """One row per item, as an Arrow table.
+
+        item, fold, label and confidence by the posterior, the class that the network says (model), p_<class> … of the
+        posterior, model_<class> … of the network.
+        """
         import pyarrow as pa
 
         label = self.classes[arg_max(self.posterior, self.items, self.classes, self.tie_seed)]
@@ -43,7 +52,33 @@ class OutOfFold:
             "item": self.items, "fold": self.fold, "label": label, "confidence": self.posterior.max(axis=1),
             "model": self.classes[self.proba.argmax(axis=1)],
         }  # fmt: skip
-        return pa.table(columns | {f"p_{name}": self.proba[:, k] for k, name in enumerate(self.classes)})
+        for prefix, values in (("p", self.posterior), ("model", self.proba)):
+            columns |= {f"{prefix}_{name}": values[:, k] for k, name in enumerate(self.classes)}
+        return pa.table(columns)
+
+    @classmethod
+    def from_frame(cls, frame: Any, model: CrowdClassifier) -> OutOfFold:
+        """What `to_frame` gave (also as text, as CSV holds it), of a model fitted to the same items."""
+        columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
+        names = [str(name) for name in columns["item"].to_pylist()]
+        if names != [str(name) for name in model.items_]:
+            raise DataError("these out-of-fold predictions are of other items than the model's.")
+        proba, posterior = (
+            np.array([[float(p) for p in columns[f"{prefix}_{name}"].to_pylist()] for name in model.classes_]).T
+            for prefix in ("model", "p")
+        )
+        fold = np.array([int(number) for number in columns["fold"].to_pylist()])
+        return cls(model.items_, model.classes_, proba, posterior, fold, model.tie_seed_)
+
+
+def load_trained(folder: str | Path) -> tuple[CrowdClassifier, OutOfFold | None]:
+    """The model in a folder that `dissensus train` wrote, and its out-of-fold predictions where it has any."""
+    model = CrowdClassifier.load(folder, device="cpu")
+    found = [path for path in sorted(Path(folder).glob(f"{STEM}.*")) if path.is_file()]
+    try:
+        return model, OutOfFold.from_frame(read_frame(found[0]), model) if found else None
+    except (ValueError, KeyError) as error:
+        raise UnreadableFile(f"{found[0]}: {error}") from error
 
 
 def out_of_fold(
