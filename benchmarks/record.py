@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import time
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ def provenance() -> dict[str, Any]:
     """Date, commit, machine and how busy it is. Call it before the run."""
 
     def git(*words: str) -> str | None:
+        if shutil.which("git") is None:
+            return None
         done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
         return done.stdout.strip() if done.returncode == 0 else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     text, folder = next(metafunc.definition.iter_markers("realdata")).kwargs["has"], real_data()
     found = [] if folder is None else [path for path in sorted(folder.glob("*/README.md")) if text in path.read_text()]
     metafunc.parametrize("readme", found or [None], ids=[path.parent.name for path in found] or ["no-data"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither see nor change what the user has in the cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISSENSUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

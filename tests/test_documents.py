@@ -25,6 +25,15 @@ def test_python_in_the_readme_prints_what_it_says():
     assert failed == 0
 
 
+def test_python_in_the_guide_to_features_prints_what_it_says():
+    pytest.importorskip("transformers", reason="needs the `text` extra")
+    failed, tried = doctest.testfile(
+        str(ROOT / "docs" / "guides" / "features.md"), module_relative=False, encoding="utf-8"
+    )
+    assert tried >= 10
+    assert failed == 0
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_between_documents_lead_somewhere(page):
     for target in re.findall(r"\]\(([\w./-]+\.\w+)\)", page.read_text(encoding="utf-8")):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
 FloatArray: TypeAlias = NDArray[np.floating[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
+ByteArray: TypeAlias = NDArray[np.uint8]
 Names: TypeAlias = NDArray[Any]
 """Names of items, annotators or classes: int64, float64, bool, or object holding str."""
 

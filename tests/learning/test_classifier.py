@@ -98,6 +98,21 @@ def test_the_same_seed_gives_the_same_bits(objective, mixup):
     assert not np.array_equal(first, third)
 
 
+def test_a_compiled_encoder_gives_the_same(monkeypatch):
+    table, X, _ = blobs()
+    compiled = []
+
+    def compile_(call, *_, **__):
+        compiled.append(call.__self__)
+        return lambda *args, **kwargs: compiled.append("called") or call(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    model = quick(compile=True).fit(table, X)
+    assert compiled[:2] == [model.network_.encoder, "called"]
+    assert compiled.count("called") == 8 * 4 + 1  # steps, and what is concluded
+    np.testing.assert_array_equal(model.proba_, quick().fit(table, X).proba_)
+
+
 def test_fit_leaves_its_parts_as_they_were():
     table, X, _ = blobs()
     encoder, objective = MLP(hidden=(8,)), Soft()

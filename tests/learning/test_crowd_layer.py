@@ -257,6 +257,27 @@ def test_autocast_changes_no_digit_of_the_layer():
         assert torch.equal(plain, layer(log_p, row, torch.tensor([1, 2, 6])))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("link", LINKS)
+def test_steps_on_a_device_are_those_of_the_processor(link):
+    results = []
+    for device in ("cpu", "cuda"):
+        objective, head, z, _ = fitted(CrowdLayerObjective(kind="matrix-bias", link=link), gold=some_gold(TABLE))
+        head, z, columns = head.to(device), z.to(device), objective.targets().to(device)
+        optimizer = RowAdam(head.crowd.parameters(), 0.05)
+        for step in range(5):
+            optimizer.zero_grad()
+            at = torch.arange(step, TABLE.n_items, 2, device=device)
+            objective.loss(head, z[at], columns.take(at)).backward()
+            optimizer.step()
+            head.crowd.after_step()
+        annotators = torch.tensor([0, -1, 5], device=device)
+        results.append((head.crowd.weight, head.crowd.bias, objective.label_proba(head, z, annotators)))
+        results[-1] = [tensor.detach().cpu() for tensor in results[-1]] + [torch.as_tensor(objective.confusion(head))]
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
 def test_rows_are_marked_also_in_a_copy():
     layer = CrowdLayer(A, K, "matrix-bias")
     for one in (layer, copy.deepcopy(layer), layer.double()):

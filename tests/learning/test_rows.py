@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim.lr_scheduler import StepLR
 
-from dissensus.learning.rows import Joint, RowAdam, touched_rows
+from dissensus.learning.rows import Joint, RowAdam, clip_gradients, touched_rows
 
 WEIGHT = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 GOAL = torch.randn(7, 5, generator=torch.Generator().manual_seed(1))
@@ -138,3 +138,16 @@ def test_joint_goes_on_from_its_state_dict(again):
     steps(parts, second, range(4, 10))
     for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("share", [0.3, 2.0])
+def test_clipping_equals_that_of_dense_gradients(share):
+    sparse, dense = Net(), Net()
+    rows = torch.tensor([3, 1, 3])
+    sparse.loss(rows).backward()
+    (dense.dense(dense.rows[rows]) ** 2).sum().backward()
+    norm = torch.cat([p.grad.flatten() for p in dense.parameters()]).norm()
+    expected = nn.utils.clip_grad_norm_(dense.parameters(), share * norm)
+    torch.testing.assert_close(clip_gradients(sparse.parameters(), share * norm), expected)
+    for one, other in zip(sparse.parameters(), dense.parameters(), strict=True):
+        torch.testing.assert_close(one.grad.to_dense(), other.grad)

@@ -96,6 +96,24 @@ def test_rho_0_equals_the_base_optimiser_with_dropout_and_batch_norm(adaptive, n
     assert torch.equal(away["body.1.num_batches_tracked"], torch.tensor(4))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_both_passes_draw_the_same_on_a_device():
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(5, 400), nn.Dropout(0.5), nn.Linear(400, 1)).cuda(), X.cuda()
+    optimizer, seen = SAM(torch.optim.SGD(net.parameters(), 0.0), 0.0), []
+
+    def closure():
+        optimizer.zero_grad()
+        out = net(x)
+        seen.append(out.detach().clone())
+        out.sum().backward()
+
+    optimizer.step(closure)
+    assert torch.equal(seen[0], seen[1])
+    optimizer.step(closure)
+    assert not torch.equal(seen[1], seen[2])
+
+
 def test_running_statistics_are_those_of_the_first_pass():
     alone, inside = Net(noisy=True), Net(noisy=True)
     one, other = (
@@ -168,6 +186,18 @@ def test_without_a_direction_there_is_one_pass_and_the_bases_step(bad):
 
     optimizer.step(closure)
     assert len(calls) == 1
+
+
+def test_around_leaves_the_step_to_others():
+    net, again = Net(noisy=True), Net(noisy=True)
+    base = again.optimizer("joint")
+    sam = SAM(base, 0.2, model=again)
+    torch.manual_seed(9)
+    for _ in range(4):
+        sam.around(whole(again, base))
+        base.step()
+    result = {**again.state_dict(), "drawn": torch.rand(2)}
+    assert_same(result, train(net, SAM(net.optimizer("joint"), 0.2, model=net)))
 
 
 def test_groups_and_state_are_the_bases():

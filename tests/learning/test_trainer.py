@@ -1,7 +1,9 @@
 import subprocess
 import sys
 import textwrap
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 from torch import nn
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.learning.trainer import CHECKPOINT, Trainer
+from dissensus.learning.trainer import CHECKPOINT, Trainer, fabric_class
 
 
 class Squares(nn.Module):
@@ -231,11 +233,25 @@ def test_a_loss_that_is_no_number_ends_the_run():
         ({"optimizer": {"name": "sgd", "beta": 1}}, "unexpected keyword argument 'beta'"),
         ({"device": "tpu"}, "device must be"),
         ({"precision": "8"}, "precision '8'"),
+        ({"sam": -0.1}, "rho must be 0 or more"),
+        ({"sam": {"radius": 1}}, "sam has keywords rho and adaptive, got radius"),
     ],
 )
 def test_bad_keywords_are_named(keywords, sentence):
     with pytest.raises(BadParameter, match=sentence):
         trained(**keywords)
+
+
+@pytest.mark.parametrize("keywords", [{}, {"accumulate": 3}, {"precision": "bf16-mixed"}, {"clip": 0.1}])
+def test_sam_without_radius_is_its_optimiser(keywords):
+    plain, sam = (trained(dropout=0.5, sam=rho, **keywords)[0] for rho in (None, 0.0))
+    assert torch.equal(weights(plain), weights(sam))
+    assert not torch.equal(weights(plain), weights(trained(dropout=0.5, sam=0.1, **keywords)[0]))
+
+
+def test_a_step_of_sam_in_parts_is_the_whole_step():
+    whole, parts = (trained(sam={"rho": 0.1, "adaptive": True}, accumulate=n)[0] for n in (1, 3))
+    torch.testing.assert_close(weights(whole), weights(parts), rtol=1e-5, atol=1e-6)
 
 
 def test_nothing_to_learn_from():
@@ -278,3 +294,35 @@ def test_two_processes_give_what_one_gives(tmp_path):
         check=False,
     )
     assert out.stdout.strip().endswith("same"), out.stderr[-2000:]
+
+
+# What is needed -------------------------------------------------------------------------------------------------------
+
+
+def test_fabric_may_be_that_of_lightning(monkeypatch):
+    whole, part = ModuleType("lightning"), ModuleType("lightning.fabric")
+    part.Fabric = "the same"
+    whole.__spec__ = ModuleSpec("lightning", None)
+    for name, module in (("lightning_fabric", None), ("lightning", whole), ("lightning.fabric", part)):
+        monkeypatch.setitem(sys.modules, name, module)
+    assert fabric_class() == "the same"
+
+
+def test_a_missing_package_is_named():
+    program = """
+        import sys
+        from dissensus.exceptions import MissingExtra
+        sys.modules["lightning"] = None  # cannot be imported
+        for missing in ("torch", "lightning_fabric"):
+            sys.modules[missing] = None
+            try:
+                import dissensus.learning
+            except MissingExtra as error:
+                print(error)
+            del sys.modules[missing]
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        f"dissensus.learning needs {missing}, which is not installed: pip install 'dissensus[learning]'."
+        for missing in ("torch", "lightning_fabric")
+    ]

@@ -3,9 +3,9 @@
 from dissensus.exceptions import MissingExtra
 
 try:
-    import lightning_fabric  # noqa: F401
-    import safetensors  # noqa: F401
-    import torch  # noqa: F401
+    from dissensus.learning.trainer import fabric_class
+
+    fabric_class()
 except ImportError as error:
     raise MissingExtra(
         f"dissensus.learning needs {error.name}, which is not installed: pip install 'dissensus[learning]'."

@@ -6,14 +6,21 @@ Every function answers with rows in the order given, or with one sentence that n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import torch
+from torch.nn.functional import interpolate
 
-from dissensus._types import FloatArray
+from dissensus._types import ByteArray, FloatArray
 from dissensus.exceptions import DataError
 from dissensus.names import shown
+
+CHANNELS = 4  # at most: colours and transparency; more of them are rows that stand where channels should
+SLACK = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
+BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def rows(X: Any) -> int:
@@ -97,9 +104,12 @@ def pairs(X: Any) -> list[tuple[Any, Any]]:
 
 
 def tokens(value: Any, row: int) -> list[str]:
-    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces."""
+    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces.
+
+    Plain blanks part tokens, no other white space: a no-break space is a token of its own in tweets of gimpel_pos.
+    """
     if isinstance(value, str):
-        return value.split()
+        return [token for token in BLANKS.split(value) if token]
     try:
         found = list(value)
     except TypeError:
@@ -107,6 +117,52 @@ def tokens(value: Any, row: int) -> list[str]:
     if not all(isinstance(token, str) for token in found):
         raise DataError(f"X: row {row} is {shown(value)}, not tokens; give a string or a sequence of strings.")
     return found
+
+
+def images(X: Any) -> list[ByteArray]:
+    """One (height, width, channels) array of bytes per item; a grey image has one channel.
+
+    X is an array (I, H, W) or (I, H, W, C), or a list or column of images of any sizes, (H, W) or (H, W, C) each: whole
+    numbers from 0 to 255, floats from 0 to 1 (rounded to 255ths), or true and false.
+    """
+    return [_image(value, i) for i, value in enumerate(list(X) if isinstance(X, np.ndarray) else _values(X))]
+
+
+def _image(value: Any, row: int) -> ByteArray:
+    try:
+        pixels = np.asarray(value)
+    except (TypeError, ValueError):  # rows of pixels of different lengths
+        pixels = np.empty(0, object)
+    if pixels.dtype.kind not in "buif" or pixels.ndim not in (2, 3):
+        what = shown(value) if pixels.ndim == 0 else f"of shape {pixels.shape}, {pixels.dtype}"
+        raise DataError(
+            f"X: row {row} is {what}, not an image; give numbers, height × width or height × width × channels."
+        )
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    if not pixels.size or pixels.shape[2] > CHANNELS:
+        raise DataError(
+            f"X: row {row} is an image of shape {pixels.shape}; give height × width × channels, at least one pixel and "
+            f"at most {CHANNELS} channels, which come last."
+        )
+    if pixels.dtype == np.uint8:
+        return pixels
+    low, high, most = float(pixels.min()), float(pixels.max()), 255 if pixels.dtype.kind in "ui" else 1
+    if not (low >= -SLACK and high <= most + SLACK):  # also where it is NaN
+        raise DataError(
+            f"X: row {row} has pixels from {low:.4g} to {high:.4g}; give whole numbers up to 255 or floats up to 1."
+        )
+    if most == 255:
+        return pixels.astype(np.uint8)
+    return np.rint(np.clip(pixels.astype(np.float64), 0, 1) * 255).astype(np.uint8)
+
+
+def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
+    """The image with this height and width: bilinear; where it shrinks, over all pixels that fall into one."""
+    if image.shape[:2] == size:
+        return image
+    planes = torch.tensor(image, dtype=torch.float32).permute(2, 0, 1)[None]  # (1, C, H, W)
+    found = interpolate(planes, size, mode="bilinear", antialias=True)[0].permute(1, 2, 0)
+    return np.asarray(found.round().clamp(0, 255).to(torch.uint8).numpy())
 
 
 def _values(X: Any) -> list[Any]:

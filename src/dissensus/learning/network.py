@@ -75,6 +75,10 @@ class Network(nn.Module):
         own, other = (self.objective.loss(self.head, z, part) for part in (targets, mix.targets))
         return mix.weight * own + (1 - mix.weight) * other
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the encoder, nearly all of the work; sizes of targets change with every batch."""
+        self.encoder.compile(*args, **kwargs)
+
     def logits(self, inputs: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x)."""
         return self.objective.logits(self.head, self.encoder(**inputs))

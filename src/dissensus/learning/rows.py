@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
 
 
 class RowAdam(Optimizer):
@@ -28,7 +30,7 @@ class RowAdam(Optimizer):
 
     def __init__(
         self,
-        params: Iterable[nn.Parameter],
+        params: ParamsT,
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -51,15 +53,19 @@ class RowAdam(Optimizer):
     def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state = betas, self.state[param]
         if not state:
-            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
+            state["moments"] = param.new_zeros((len(param), 2, *param.shape[1:]))  # m and v of a row side by side
             state["steps"] = param.new_zeros((len(param), *[1] * (param.ndim - 1)))  # (A, 1)
         rows, grad = touched_rows(param)
-        steps = state["steps"][rows] + 1  # (rows, 1)
-        mean = state["mean"][rows].lerp_(grad, 1 - beta1)  # (rows, D)
-        square = state["square"][rows].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        state["steps"][rows], state["mean"][rows], state["square"][rows] = steps, mean, square
-        scale = square.div_(one_minus_power(beta2, steps)).sqrt_().add_(eps)
-        param.index_add_(0, rows, mean.div_(one_minus_power(beta1, steps)).div_(scale), alpha=-lr)
+        steps = state["steps"].index_select(0, rows) + 1  # (rows, 1); index_select is four times as fast as [rows]
+        moments = state["moments"].index_select(0, rows)  # (rows, 2, D)
+        mean, square = moments.unbind(1)
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        state["steps"].index_copy_(0, rows, steps)
+        state["moments"].index_copy_(0, rows, moments)
+        scale = (square / one_minus_power(beta2, steps)).sqrt_().add_(eps)
+        move = (mean / one_minus_power(beta1, steps)).div_(scale)
+        param.index_copy_(0, rows, param.index_select(0, rows).sub_(move, alpha=lr))
 
 
 class Joint(Optimizer):
@@ -102,3 +108,20 @@ def touched_rows(param: Tensor) -> tuple[Tensor, Tensor]:
     assert param.grad is not None
     param.grad = param.grad.coalesce()  # kept: whoever asks next finds it sorted and summed
     return param.grad.indices()[0], param.grad.values()
+
+
+def clip_gradients(params: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale all gradients down together to a norm of at most `max_norm`, as torch does it, also those of few rows.
+
+    Returns the norm that they had.
+    """
+    holders = []
+    for param in params:
+        if param.grad is not None and param.grad.is_sparse:
+            _, values = touched_rows(param)
+            holder = torch.empty_like(values)
+            holder.grad = values  # the same memory: what is scaled here is scaled there
+            holders.append(holder)
+        else:
+            holders.append(param)
+    return clip_grad_norm_(holders, max_norm)

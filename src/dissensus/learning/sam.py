@@ -53,9 +53,15 @@ class SAM(Optimizer):
     def _share(self) -> None:
         self.param_groups, self.state = self.base.param_groups, self.base.state
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """One step with the gradient at θ + ε; returns the loss at θ.
+        """One step with the gradient at θ + ε; returns the loss at θ. `closure` as in `around`."""
+        loss = self.around(closure)
+        self.base.step()
+        return loss
+
+    @torch.no_grad()
+    def around(self, closure: Callable[[], Any]) -> Any:
+        """Leave the gradients of θ + ε at θ, for whoever clips or unscales them and takes the step; the loss at θ.
 
         `closure` clears the gradients, goes forward and backward over all items of the step (in parts, where they are
         accumulated) and returns the loss; it is called twice.
@@ -70,7 +76,6 @@ class SAM(Optimizer):
                 closure()
             for restore in undo:
                 restore()
-        self.base.step()
         return loss
 
     def _ascend(self) -> list[Callable[[], Any]]:
@@ -83,7 +88,7 @@ class SAM(Optimizer):
         return [slope.climb(self.rho / norm, self.adaptive) for slope in slopes]
 
     def _params(self) -> Iterator[Tensor]:
-        for group in self.param_groups:
+        for group in self.base.param_groups:
             yield from group["params"]
 
     def state_dict(self) -> dict[str, Any]:
@@ -106,7 +111,9 @@ class Slope:
         self.grad = param.grad
         if param.grad.is_sparse:
             self.rows, self.grad = touched_rows(param)
-        self.values = param.clone() if self.rows is None else param[self.rows]  # copies, to come back exactly
+        self.values = (
+            param.clone() if self.rows is None else param.index_select(0, self.rows)
+        )  # copies, to come back exactly
 
     def steepness(self, adaptive: bool) -> Tensor:
         """‖g‖, or ‖T g‖, of this parameter; in float32 at least."""
@@ -125,7 +132,7 @@ class Slope:
         if self.rows is None:
             self.param.copy_(values)
         else:
-            self.param[self.rows] = values
+            self.param.index_copy_(0, self.rows, values)
 
 
 def random_state(devices: list[torch.device]) -> list[Tensor]:

@@ -80,6 +80,8 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
         return [_pack(item, tensors) for item in value]
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, Path):
+        return str(value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
     raise TypeError(f"{type(value).__name__} cannot be stored: {value!r}")

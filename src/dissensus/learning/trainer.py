@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import importlib
 import math
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +33,8 @@ from torch import Tensor, nn
 
 from dissensus._types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.learning.rows import Joint, RowAdam, clip_gradients
+from dissensus.learning.sam import SAM
 from dissensus.learning.storage import read_tree, write_tree
 
 OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
@@ -42,6 +47,12 @@ HIGHER_IS_BETTER = {"accuracy": True, "macro-f1": True, "cross-entropy": False}
 """The metrics that a run may be stopped by."""
 RESIDENT = 0.5  # share of a device's free memory that the data may take
 CHECKPOINT = "checkpoint.safetensors"
+
+
+def fabric_class() -> Any:
+    """Of lightning-fabric, or of lightning, which holds the same under another name."""
+    whole = find_spec("lightning_fabric") is None and find_spec("lightning") is not None
+    return importlib.import_module("lightning.fabric" if whole else "lightning_fabric").Fabric
 
 
 class Data(Protocol):
@@ -82,6 +93,7 @@ class Trainer:
     device: str = "auto"
     precision: str = "auto"
     processes: int = 1
+    compile: bool = False
     checkpoint: str | Path | None = None
     checkpoint_every: float = 30.0
     seed: int = 0
@@ -101,6 +113,8 @@ class Trainer:
             raise BadParameter(f"monitor must be one of {', '.join(HIGHER_IS_BETTER)}, got {self.monitor!r}.")
         if self.patience is not None and self.patience < 1:
             raise BadParameter(f"patience must be at least 1 epoch, or None, got {self.patience}.")
+        if self.sam is not None:
+            SAM(torch.optim.SGD([torch.zeros(1)]), **_sam_options(self.sam))
         if not callable(self.optimizer) and self._named_optimizer()[0] not in OPTIMIZERS:
             raise BadParameter(
                 f"optimizer must be one of {', '.join(OPTIMIZERS)}, a mapping with such a 'name', or a function of "
@@ -109,8 +123,6 @@ class Trainer:
 
     def fabric(self) -> Any:
         """A fabric for the device, precision and processes asked for."""
-        from lightning_fabric import Fabric
-
         kind, _, index = self.device.partition(":")
         accelerator = {"auto": "auto", "cpu": "cpu", "cuda": "cuda", "gpu": "gpu", "mps": "mps"}.get(kind)
         if accelerator is None or (index and not index.isdecimal()):
@@ -125,10 +137,10 @@ class Trainer:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
             try:
-                return Fabric(
+                return fabric_class()(
                     accelerator=accelerator,
                     devices=devices,
-                    precision=precision,  # type: ignore[arg-type]
+                    precision=precision,
                     strategy="ddp_spawn" if self.processes > 1 else "auto",
                 )
             except ValueError as error:
@@ -196,11 +208,7 @@ class Trainer:
                 made = kind(dense, **{"weight_decay": self.weight_decay, **defaults, **options})
             except TypeError as error:
                 raise BadParameter(f"optimizer {self.optimizer!r}: {error}.") from error
-        if not sparse:
-            return made
-        from dissensus.learning.rows import Joint, RowAdam
-
-        return Joint(made, RowAdam(sparse))
+        return Joint(made, RowAdam(sparse)) if sparse else made
 
     def factor(self, step: int, steps: int, epoch: int) -> float:
         """What the learning rates are multiplied by in this step of so many."""
@@ -254,15 +262,12 @@ def _train(
     """One process's part of a run."""
     device, rank, world = fabric.device, fabric.global_rank, fabric.world_size
     parameters = list(model.parameters())
+    if how.compile:
+        model.compile()
     wrapped = fabric.setup_module(model)
     groups = [{**group, "params": [parameters[i] for i in group["params"]]} for group in groups]
     base = how.make_optimizer(groups)
-    options = how.sam if isinstance(how.sam, Mapping) else {"rho": how.sam}
-    sam = None
-    if how.sam is not None:
-        from dissensus.learning.sam import SAM
-
-        sam = SAM(base, model=model, **options)
+    sam = None if how.sam is None else SAM(base, model=model, **_sam_options(how.sam))
     optimizer = fabric.setup_optimizers(base)
     rates = [group["lr"] for group in base.param_groups]
     constrained: list[Any] = [part for part in model.modules() if hasattr(part, "after_step")]
@@ -337,12 +342,11 @@ def _train(
                 factor = how.factor(step, steps_in_all, epoch)
                 for group, rate in zip(base.param_groups, rates, strict=True):
                     group["lr"] = rate * factor
-                if sam is None:
-                    sums.append(passed(batches[place]))
-                else:
-                    sums.append(sam.around(lambda rows=batches[place]: passed(rows)))  # type: ignore[misc]
+                closure = partial(passed, batches[place])
+                sums.append(closure() if sam is None else sam.around(closure))
                 if how.clip is not None:
-                    fabric.clip_gradients(wrapped, optimizer, max_norm=how.clip, error_if_nonfinite=False)
+                    fabric.strategy.precision.unscale_gradients(base)
+                    clip_gradients(parameters, how.clip)  # not fabric's, which knows nothing of row-sparse gradients
                 optimizer.step()
                 for part in constrained:
                     part.after_step()
@@ -386,6 +390,13 @@ def _judge(how: Trainer, trace: Trace, entry: dict[str, float], model: nn.Module
     if how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
         trace.stopped = True
     return best
+
+
+def _sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
+    options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
+    if extra := set(options) - {"rho", "adaptive"}:
+        raise BadParameter(f"sam has keywords rho and adaptive, got {', '.join(sorted(extra))}.")
+    return options
 
 
 def _added(sums: list[Tensor]) -> float:

@@ -3,5 +3,20 @@
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.identity import Identity
 from dissensus.learning.encoders.mlp import MLP
+from dissensus.learning.encoders.stemmer import Stemmer
+from dissensus.learning.encoders.tagger import Tagger
+from dissensus.learning.encoders.text_cnn import TextCNN
+from dissensus.learning.encoders.transformer import Transformer
+from dissensus.learning.encoders.wide_resnet import WideResNet
 
-__all__ = ["MLP", "Encoder", "Identity", "encoders"]
+__all__ = [
+    "MLP",
+    "Encoder",
+    "Identity",
+    "Stemmer",
+    "Tagger",
+    "TextCNN",
+    "Transformer",
+    "WideResNet",
+    "encoders",
+]

@@ -45,6 +45,8 @@ KINDS = ("matrix", "vector", "bias", "vector-bias", "matrix-bias")
 LINKS = ("softmax", "normalize", "softmax-twice")
 FLOOR = 1e-6
 """The least that an entry becomes under `normalize`: a label thought impossible costs 14 nats, not infinity."""
+NOTHING = 1e-30
+"""What stands for 0 in logarithms, 69 nats; not less, as processors are slow with numbers that float32 hardly holds."""
 
 
 class CrowdLayer(nn.Module):
@@ -119,7 +121,7 @@ class CrowdLayer(nn.Module):
         for param in self.parameters():
             if self.link == "normalize" and param.grad is not None:
                 rows, _ = touched_rows(param)
-                param[rows] = param[rows].clamp_(min=FLOOR)
+                param.index_copy_(0, rows, param.index_select(0, rows).clamp_(min=FLOOR))
 
     def rows_of(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Rows of the two tables for these codes (J,); −1, and who has no labels by `totals` (A,), gets the mean."""
@@ -139,8 +141,7 @@ def log_mix(w: Tensor, log_p: Tensor) -> Tensor:
     the network is sure about in the wrong way still teaches it, and the zeros of the identity can grow. ∂/∂w = p/Σ is
     kept at 1/FLOOR at most.
     """
-    tiny = torch.finfo(w.dtype).tiny
-    mix = torch.logsumexp(log_p + w.detach().clamp(min=tiny).log(), dim=-1)  # ∂/∂log p = w p/Σ
+    mix = torch.logsumexp(log_p + w.detach().clamp(min=NOTHING).log(), dim=-1)  # ∂/∂log p = w p/Σ
     slope = (log_p - mix.unsqueeze(-1).clamp(min=math.log(FLOOR))).exp().detach()
     through = (w * slope).sum(dim=-1)
     return mix + (through - through.detach())  # adds zero, and the gradient for w

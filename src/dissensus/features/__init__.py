@@ -1,0 +1,7 @@
+"""Texts and images as arrays, by pretrained models, computed once and kept on disk."""
+
+from dissensus.features.cache import cache_folder
+from dissensus.features.images import embed_images
+from dissensus.features.text import embed_pairs, embed_texts, word_vectors
+
+__all__ = ["cache_folder", "embed_images", "embed_pairs", "embed_texts", "word_vectors"]

@@ -1,0 +1,198 @@
+"""Vectors kept on disk by what they were made from: what is there is read, what is new is computed and added.
+
+A key is a hash of an input's bytes. A model's vectors lie in a folder named after its identity, in files of keys and
+rows that are written whole or not at all. Every process adds files and none changes one, so any number may work at the
+same time; where files have become many, a process writes a new one with all they hold before it removes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from typing import TypeAlias
+
+import numpy as np
+
+from dissensus._types import BoolArray, FloatArray, IntArray, Names
+from dissensus.exceptions import DataError, DataWarning
+from dissensus.io.atomic import atomic
+
+VARIABLE = "DISSENSUS_CACHE"
+"""The environment variable that names the cache folder."""
+CHUNK = 8192  # new inputs computed between two writes: what a killed run may lose
+MANY, SMALL = 32, 2**24  # so many files of one model, each of fewer bytes than this, become one
+DAMAGE = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError)
+"""What NumPy and zipfile raise for a file that is not as it was written; zip files have checksums."""
+
+OnRows: TypeAlias = Callable[[int, int], None]
+"""Called as vectors become known with (how many, of how many different inputs)."""
+Cache: TypeAlias = bool | str | Path
+"""True for the user's cache folder, False for none, or a folder."""
+
+
+def cache_folder(cache: Cache = True) -> Path | None:
+    """The folder given, that of DISSENSUS_CACHE, or `dissensus` in the user's cache folder; None for False."""
+    if cache is False:
+        return None
+    if cache is not True:
+        return Path(cache)
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "dissensus"
+
+
+def key_of(*parts: bytes) -> bytes:
+    """16 bytes that stand for these parts, in this order and so divided."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def cached(
+    keys: Sequence[bytes],
+    compute: Callable[[list[int]], FloatArray],
+    model: str,
+    cache: Cache = True,
+    *,
+    size: IntArray | None = None,
+    on_rows: OnRows | None = None,
+) -> FloatArray:
+    """The vectors of all keys, (I, D) float32: read, or computed once for each different key and then kept.
+
+    Parameters
+    ----------
+    keys : sequence of bytes
+        Of every input, by `key_of`.
+    compute : callable
+        Places in `keys` → their vectors, one row each; of no places, (0, D).
+    model : str
+        What the vectors depend on besides the inputs; names a folder.
+    cache : bool or folder
+    size : (I,) int array, optional
+        How large inputs are: they are computed from the largest to the smallest, so that those of a batch are alike.
+    on_rows : callable, optional
+    """
+    if not len(keys):
+        return compute([])
+    different, first, inverse = np.unique(np.array(keys, "S16"), return_index=True, return_inverse=True)
+    folder = cache_folder(cache)
+    store = None if folder is None else Store(folder / model)
+    known, rows = np.zeros(different.size, bool), None
+    if store is not None:
+        known, rows = store.read(different)
+    done = int(known.sum())
+    missing = np.flatnonzero(~known)
+    missing = missing[np.argsort(first[missing] if size is None else -size[first[missing]], kind="stable")]
+    for start in range(0, missing.size, CHUNK):
+        at = missing[start : start + CHUNK]
+        made = np.asarray(compute(first[at].tolist()), np.float32)
+        if not np.isfinite(made).all():
+            row = first[at[np.argmin(np.isfinite(made).all(axis=1))]]
+            raise DataError(
+                f"the model's vector of row {row} is not finite; leave that row out, or take another model."
+            )
+        rows = np.empty((different.size, made.shape[1]), np.float32) if rows is None else rows
+        rows[at] = made
+        if store is not None and not store.add(different[at], made):
+            store = None
+        done += at.size
+        if on_rows is not None:
+            on_rows(done, different.size)
+    assert rows is not None  # there are keys, and each was read or made
+    return rows[inverse]
+
+
+class Store:
+    """The vectors of one model in its folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def read(self, wanted: Names) -> tuple[BoolArray, FloatArray | None]:
+        """Which of the keys (sorted) are there, and their rows (those of the others are not set)."""
+        known, rows, damaged = np.zeros(wanted.size, bool), None, 0
+        for path in self._files():
+            try:
+                with _opened(path) as (keys, read_rows):
+                    place = np.minimum(np.searchsorted(wanted, keys), wanted.size - 1)
+                    hit = (wanted[place] == keys) & ~known[place]
+                    if hit.any():
+                        values = read_rows()[hit]
+                        rows = np.empty((wanted.size, values.shape[1]), np.float32) if rows is None else rows
+                        rows[place[hit]] = values
+                        known[place[hit]] = True
+            except FileNotFoundError:  # another process has just merged it into a larger one
+                continue
+            except DAMAGE:
+                damaged += 1
+                with suppress(OSError):
+                    path.unlink()
+        if damaged:
+            _warn(f"{damaged} file{'s' * (damaged > 1)} in {self.folder} could not be read; vectors are made again.")
+        return known, rows
+
+    def add(self, keys: Names, rows: FloatArray) -> bool:
+        """Keep these rows; False, with a warning, where the folder cannot be written."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            merged = []
+            if len(small := self._files(SMALL)) >= MANY:
+                for path in small:
+                    with suppress(*DAMAGE), _opened(path) as (more, read_rows):
+                        keys, rows = np.concatenate([keys, more]), np.concatenate([rows, read_rows()])
+                        merged.append(path)
+                keys, first = np.unique(keys, return_index=True)
+                rows = rows[first]
+            with atomic(self.folder / f"{token_hex(8)}.npz") as file:
+                np.savez(file, keys=keys, rows=rows)
+            for path in merged:
+                path.unlink(missing_ok=True)
+        except OSError as error:  # UnwritableFile is one
+            _warn(f"vectors are not kept: {error.strerror or error}".rstrip(".") + f"; cache={str(self.folder)!r}.")
+            return False
+        return True
+
+    def _files(self, below: float = np.inf) -> list[Path]:
+        """The files of fewer bytes than that."""
+        found = []
+        for path in self.folder.glob("*.npz"):
+            with suppress(FileNotFoundError):  # merged into another a moment ago
+                if path.stat().st_size < below:
+                    found.append(path)
+        return sorted(found)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Names, Callable[[], FloatArray]]]:
+    """The keys of a file and a function that reads its rows; ValueError where they are not what was written."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+        keys = found["keys"]
+
+        def read_rows() -> FloatArray:
+            rows: FloatArray = found["rows"]
+            if rows.dtype != np.float32 or rows.ndim != 2 or len(rows) != keys.size:
+                raise ValueError(f"rows of shape {rows.shape}")
+            return rows
+
+        if keys.dtype != "S16" or keys.ndim != 1:
+            raise ValueError(f"keys of shape {keys.shape}")
+        yield keys, read_rows
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DataWarning, stacklevel=4)

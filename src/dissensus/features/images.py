@@ -1,0 +1,198 @@
+"""Images as vectors, by any network of pictures, kept on disk like texts.
+
+Images are (height, width) or (height, width, channels); whole numbers are of 0 … 255 and become 0 … 1, real numbers are
+taken as they are. The model sees (B, C, H, W). Images of other sizes make batches of their own; a Hugging Face model
+has a size to which all are scaled, and a mean and spread of colours to which they are shifted, as its folder says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import FloatArray
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.features import hub
+from dissensus.features.cache import Cache, OnRows, cached, key_of
+from dissensus.features.extra import device_of, need
+from dissensus.features.text import Pooling, check_pooling
+
+BICUBIC = 3  # as PIL, and so preprocessor_config.json, numbers the ways to resample
+
+
+def embed_images(
+    images: Sequence[Any],
+    model: str | Path | Callable[[Any], Any],
+    *,
+    pooling: Pooling = "mean",
+    name: str | None = None,
+    batch_size: int = 64,
+    device: str = "auto",
+    cache: Cache = True,
+    on_rows: OnRows | None = None,
+) -> FloatArray:
+    """Vectors of images by a network; every different image is computed once, ever.
+
+    Parameters
+    ----------
+    images : (I, H, W) or (I, H, W, C) array, or sequence of such images of any sizes
+    model : str, Path, Module or callable
+        A Hugging Face folder or name of a vision model, or anything that takes a float tensor (B, C, H, W) and gives
+        (B, …), which is then made flat. A module is run in evaluation mode and left as it was.
+    pooling : "mean" or "cls"
+        Of a Hugging Face model's tokens: their mean, or the first one.
+    name : str, optional
+        What the cache knows the model by. A module is known by its weights and layers; a function needs a name, or is
+        not cached. Change the name where the function changes.
+    batch_size, device, cache, on_rows
+        As `embed_texts` has them.
+
+    Returns
+    -------
+    (I, D) float32 array
+    """
+    check_pooling(pooling)
+    if batch_size < 1:
+        raise BadParameter(f"batch_size must be at least 1, got {batch_size}.")
+    pixels = [_checked(image, row) for row, image in enumerate(images)]
+    known, run = _model(model, pooling)
+    known = known if name is None else key_of(name.encode()).hex()
+    shapes = {shape: number for number, shape in enumerate(sorted({image.shape for image in pixels}))}
+
+    def compute(places: list[int]) -> FloatArray:
+        torch, where, rows = need("torch"), device_of(device), []
+        if not places:
+            raise DataError("no images: how wide their vectors are is not known without one.")
+        with run(where) as network, torch.inference_mode():
+            for batch in _batches([pixels[i] for i in places], batch_size):
+                stack = torch.from_numpy(np.stack(batch)).to(where)  # (B, H, W, C)
+                x = stack.permute(0, 3, 1, 2).to(torch.float32)
+                vectors = network(x if stack.is_floating_point() else x / 255)
+                if not isinstance(vectors, torch.Tensor) or vectors.ndim < 2 or len(vectors) != len(batch):
+                    found = tuple(getattr(vectors, "shape", ())) or type(vectors).__name__
+                    raise BadParameter(f"the model must give one row per image, got {found} for {len(batch)} images.")
+                rows.append(vectors.flatten(1).float().cpu().numpy())
+        return np.concatenate(rows)
+
+    size = np.array([shapes[image.shape] for image in pixels], np.int64)
+    keys = [key_of(image.dtype.str.encode(), repr(image.shape).encode(), image.tobytes()) for image in pixels]
+    return cached(keys, compute, f"image-{known}", cache if known else False, size=size, on_rows=on_rows)
+
+
+def _checked(image: Any, row: int) -> Any:
+    """(H, W, C) uint8 or float32."""
+    pixels = np.asarray(image)
+    pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "iuf":
+        raise DataError(
+            f"images: row {row} has shape {np.shape(image)} and type {pixels.dtype}; an image is (height, width) or "
+            "(height, width, channels) of numbers."
+        )
+    if pixels.dtype.kind == "f":
+        if not np.isfinite(pixels).all():
+            raise DataError(f"images: row {row} has {(~np.isfinite(pixels)).sum():,} values that are not finite.")
+        return np.ascontiguousarray(pixels, np.float32)
+    if pixels.min() < 0 or pixels.max() > 255:
+        raise DataError(f"images: row {row} has whole numbers from {pixels.min()} to {pixels.max()}; take 0 … 255.")
+    return np.ascontiguousarray(pixels, np.uint8)
+
+
+def _batches(images: list[Any], batch_size: int) -> Iterator[list[Any]]:
+    """Neighbours of one size and type."""
+
+    def kind(image: Any) -> tuple[Any, ...]:
+        return image.shape, image.dtype
+
+    start = 0
+    for stop in range(1, len(images) + 1):
+        alike = stop < len(images) and kind(images[stop]) == kind(images[start])
+        if not alike or stop - start == batch_size:
+            yield images[start:stop]
+            start = stop
+
+
+def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
+    """What the cache knows a model by ("" for nothing), and a function: device → a context with the network on it."""
+    if isinstance(model, str | Path):
+        folder = hub.folder_of(model)
+        return f"{pooling}-{hub.identity(folder)}", lambda device: _pretrained(folder, pooling, device)
+    if not callable(model):
+        raise BadParameter(f"model must be a folder, a name, a module or a function, got {type(model).__name__}.")
+    if not isinstance(model, need("torch").nn.Module):
+        return "", lambda device: nullcontext(model)
+    digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__} {model!r}".encode())
+    for key, value in model.state_dict().items():
+        digest.update(key.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:32], lambda device: _evaluating(model, device)
+
+
+@contextmanager
+def _evaluating(model: Any, device: Any) -> Iterator[Any]:
+    """A module in evaluation mode on a device; afterwards as it was."""
+    modes = [(part, part.training) for part in model.modules()]
+    before = next((tensor.device for tensor in model.state_dict().values()), None)
+    try:
+        yield model.eval().to(device)
+    finally:
+        for part, training in modes:
+            part.training = training
+        if before is not None:
+            model.to(before)
+
+
+@contextmanager
+def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
+    """A Hugging Face vision model with what its folder says of sizes and colours."""
+    torch = need("torch")
+    path = folder / "preprocessor_config.json"
+    wants = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    network = hub.load(folder)
+    network = getattr(network, "vision_model", network).to(device)  # CLIP and its kin have a text half too
+    size = wants.get("size") or network.config.image_size
+    mode = "bicubic" if wants.get("resample") == BICUBIC else "bilinear"
+    mean, spread = (
+        torch.tensor(wants.get(k) or [v], device=device) for k, v in (("image_mean", 0.0), ("image_std", 1.0))
+    )
+    if not wants.get("do_normalize", True):
+        mean, spread = torch.zeros_like(mean), torch.ones_like(spread)
+
+    def run(x: Any) -> Any:
+        if x.shape[1] == 1 and network.config.num_channels == 3:
+            x = x.expand(-1, 3, -1, -1)
+        if x.shape[1] != network.config.num_channels:
+            raise DataError(f"images have {x.shape[1]} channels, the model takes {network.config.num_channels}.")
+        x = _cropped(_resized(x, size, mode), wants.get("crop_size") if wants.get("do_center_crop") else None)
+        hidden = network((x - mean[:, None, None]) / spread[:, None, None]).last_hidden_state
+        if hidden.ndim == 4:  # (B, C, H, W) of a convolutional network
+            return hidden.mean((2, 3))
+        return hidden[:, 0] if pooling == "cls" else hidden.mean(1)
+
+    yield run
+
+
+def _resized(x: Any, size: Any, mode: str) -> Any:
+    """To (height, width), or so that the shorter side is as long as that."""
+    size = {"height": size, "width": size} if isinstance(size, int) else size
+    if isinstance(size, dict) and "shortest_edge" in size:
+        factor = size["shortest_edge"] / min(x.shape[2:])
+        wanted = [round(side * factor) for side in x.shape[2:]]
+    else:
+        wanted = [size["height"], size["width"]] if isinstance(size, dict) else list(size)
+    if wanted == list(x.shape[2:]):
+        return x
+    return need("torch").nn.functional.interpolate(x, size=wanted, mode=mode, antialias=True).clamp(0, 1)
+
+
+def _cropped(x: Any, size: Any) -> Any:
+    """The middle of the images."""
+    if size is None:
+        return x
+    height, width = (size, size) if isinstance(size, int) else (size["height"], size["width"])
+    top, left = (x.shape[2] - height) // 2, (x.shape[3] - width) // 2
+    return x[:, :, top : top + height, left : left + width]

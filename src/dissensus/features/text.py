@@ -1,0 +1,276 @@
+"""Texts as vectors, by a pretrained encoder with its own tokenizer, and words as vectors, by its input embeddings.
+
+A text's vector is the mean of the last layer over its tokens, or the state of its first one ([CLS]), of length 1 where
+the model's own folder says so (sentence-transformers' `modules.json`): sentence-transformers' vectors to 1e-5.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from dissensus._types import FloatArray
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.features import hub
+from dissensus.features.cache import Cache, OnRows, cached, key_of
+from dissensus.features.extra import device_of, need
+from dissensus.names import shown
+
+Pooling: TypeAlias = Literal["mean", "cls"]
+
+
+@dataclass(frozen=True, eq=False)
+class TextModel:
+    """A pretrained text encoder as plain values, all but its weights, which are read when they are needed."""
+
+    config: dict[str, Any]
+    tokenizer: str  # in the JSON of the `tokenizers` library
+    max_length: int  # tokens that the model can take, special ones included
+    normalize: bool  # whether its vectors have length 1
+    identity: str
+    weights: Path | dict[str, Any] = field(repr=False)  # a folder, or arrays by name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TextModel) and other.identity == self.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def network(self) -> Any:
+        """The pretrained nn.Module, one of its own for every call."""
+        if isinstance(self.weights, Path):
+            return hub.load(self.weights)
+        torch, network = need("torch"), hub.build(self.config)
+        network.load_state_dict({name: torch.as_tensor(array) for name, array in self.weights.items()})
+        return network.eval()
+
+
+def text_model(model: str | Path | None = None) -> TextModel:
+    """The text encoder in a folder, in the hub's cache under a name, or (None) the bundled MiniLM."""
+    folder = hub.folder_of(model)
+    return _read(folder, hub.identity(folder))
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path, identity: str) -> TextModel:
+    config = hub.read_config(folder)
+    if config.get("is_encoder_decoder"):
+        raise BadParameter(f"{folder} is a {config['model_type']}, which writes texts; name a model that reads them.")
+    with hub.reading(folder):
+        tokenizer = need("transformers").AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    if not tokenizer.is_fast:
+        raise UnreadableFile(f"{folder} has no tokenizer.json; save one with its tokenizer's `save_pretrained`.")
+    inner = tokenizer.backend_tokenizer
+    inner.no_padding()
+    inner.no_truncation()
+    sentence = _json(folder / "sentence_bert_config.json", {})
+    longest = tokenizer.model_max_length  # 1e30 where it knows of no limit
+    if longest > config.get("max_position_embeddings", 512):
+        longest = config.get("max_position_embeddings", 514) - 2  # two of RoBERTa's positions are no token's
+    return TextModel(
+        config=config,
+        tokenizer=inner.to_str(),
+        max_length=sentence.get("max_seq_length") or longest,
+        normalize=any(part["type"].endswith("Normalize") for part in _json(folder / "modules.json", [])),
+        identity=identity,
+        weights=folder,
+    )
+
+
+def _json(path: Path, otherwise: Any) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
+
+
+@lru_cache(maxsize=4)
+def tokenizer_of(source: str, max_length: int | None = None) -> Any:
+    """The tokenizer of its JSON, which cuts at so many tokens; kept, since parsing one costs 50 ms."""
+    tokenizer = need("tokenizers").Tokenizer.from_str(source)
+    if max_length is not None:
+        tokenizer.enable_truncation(max_length)  # of a pair, the longer text first: a short target stays whole
+    return tokenizer
+
+
+def tokens(
+    model: TextModel, texts: Sequence[str], pair: Sequence[str] | None = None, max_length: int | None = None
+) -> list[tuple[list[int], list[int]]]:
+    """Of every text, or text and its pair as `[CLS] text [SEP] pair [SEP]`: token ids, and which of the two each is of.
+
+    A text for which the tokenizer has nothing at all, not even special tokens, is one padding token.
+    """
+    tokenizer = tokenizer_of(model.tokenizer, max_length or model.max_length)
+    found = tokenizer.encode_batch_fast(list(texts) if pair is None else list(zip(texts, pair, strict=True)))
+    return [(text.ids, text.type_ids) if text.ids else ([model.config.get("pad_token_id") or 0], [0]) for text in found]
+
+
+def states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
+    """The last layer (B, L, H), and which places hold tokens (B, L); ids (B, L) are −1 where there is none."""
+    torch, inside = need("torch"), ids >= 0
+    more = {}
+    if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others have none
+        more["token_type_ids"] = types
+    ids = torch.where(inside, ids, getattr(network.config, "pad_token_id", None) or 0)
+    return network(input_ids=ids, attention_mask=inside.long(), **more).last_hidden_state, inside
+
+
+def pool(hidden: Any, inside: Any, pooling: Pooling) -> Any:
+    """(B, L, H) states of tokens → (B, H) float32, by the first token's or the mean of all."""
+    if pooling == "cls":
+        return hidden[:, 0].float()
+    weight = inside[:, :, None].float()
+    return (hidden.float() * weight).sum(1) / weight.sum(1)  # bf16 would lose the last digits of a long text's mean
+
+
+def check_pooling(pooling: str) -> None:
+    """BadParameter for a pooling that is none."""
+    if pooling not in get_args(Pooling):
+        raise BadParameter(f"pooling must be 'mean' or 'cls', got {pooling!r}.")
+
+
+def check_length(model: TextModel, max_length: int | None) -> int:
+    """The tokens to cut at: those asked for, or as many as the model is made for."""
+    most = max(model.max_length, model.config.get("max_position_embeddings", 0))
+    if max_length is not None and not 3 <= max_length <= most:
+        raise BadParameter(f"max_length must lie from 3 to the model's {most} tokens, got {max_length}.")
+    return max_length or model.max_length
+
+
+@lru_cache(maxsize=1)
+def network_of(model: TextModel) -> Any:
+    """The pretrained network for looking up only: the last one is kept, since reading one takes a second."""
+    return model.network().requires_grad_(False)
+
+
+def embed_texts(
+    texts: Sequence[str],
+    model: str | Path | TextModel | None = None,
+    *,
+    pair: Sequence[str] | None = None,
+    pooling: Pooling = "mean",
+    max_length: int | None = None,
+    batch_size: int = 64,
+    device: str = "auto",
+    cache: Cache = True,
+    on_rows: OnRows | None = None,
+) -> FloatArray:
+    """Vectors of texts by a pretrained model; every different text is computed once, ever.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    model : str or Path, optional
+        A Hugging Face folder or name; None for the bundled MiniLM. Nothing is downloaded.
+    pair : sequence of str, optional
+        A second text for each, read together with the first as `[CLS] text [SEP] pair [SEP]`.
+    pooling : "mean" or "cls"
+        The mean over the tokens, or the first token's state.
+    max_length : int, optional
+        Tokens after which a text is cut; None for what the model is made for.
+    batch_size, device : int, str
+        Texts at a time, and where; "auto" for a GPU where there is one.
+    cache : bool or folder
+        Where vectors are kept: True for the user's cache folder (or that of DISSENSUS_CACHE), False for nowhere.
+    on_rows : callable, optional
+        Called with (how many are known, how many different texts there are).
+
+    Returns
+    -------
+    (I, D) float32 array
+    """
+    check_pooling(pooling)
+    if batch_size < 1:
+        raise BadParameter(f"batch_size must be at least 1, got {batch_size}.")
+    source = model if isinstance(model, TextModel) else text_model(model)
+    length = check_length(source, max_length)
+    first, second = checked(texts), None if pair is None else checked(pair, "pair")
+    if second is not None and len(second) != len(first):
+        raise DataError(f"pair has {len(second):,} texts and texts {len(first):,}; give one for each.")
+    keys = [
+        key_of(*map(str.encode, parts)) for parts in (zip(first) if second is None else zip(first, second, strict=True))
+    ]
+    size = np.array([len(text) for text in first], np.int64)
+
+    def compute(places: list[int]) -> FloatArray:
+        torch, where, network = need("torch"), device_of(device), network_of(source)
+        network.to(where)
+        chosen = [first[i] for i in places], None if second is None else [second[i] for i in places]
+        found = tokens(source, *chosen, length)
+        order = sorted(range(len(found)), key=lambda i: -len(found[i][0]))  # so that little of a batch is padding
+        rows = np.empty((len(found), network.config.hidden_size), np.float32)
+        for start in range(0, len(order), batch_size):
+            at = order[start : start + batch_size]
+            ids, types = np.full((2, len(at), len(found[at[0]][0])), [[[-1]], [[0]]])  # (B, longest) each
+            for row, i in enumerate(at):
+                ids[row, : len(found[i][0])], types[row, : len(found[i][1])] = found[i]
+            with torch.inference_mode():
+                hidden, inside = states(network, torch.as_tensor(ids).to(where), torch.as_tensor(types).to(where))
+                vectors = pool(hidden, inside, pooling)
+                if source.normalize:
+                    vectors = torch.nn.functional.normalize(vectors)
+            rows[at] = vectors.cpu().numpy()
+        network.to("cpu")  # it is kept, and a GPU's memory is for what comes next
+        return rows
+
+    return cached(keys, compute, f"text-{pooling}-{length}-{source.identity}", cache, size=size, on_rows=on_rows)
+
+
+def embed_pairs(
+    first: Sequence[str], second: Sequence[str], model: str | Path | None = None, **options: Any
+) -> FloatArray:
+    """(I, 4 D) features of pairs of texts, each embedded by itself: both, their absolute difference, their product.
+
+    `options` are those of `embed_texts`, `pair` aside.
+    """
+    texts = [*checked(first), *checked(second, "second")]
+    if len(first) != len(second):
+        raise DataError(f"second has {len(second):,} texts and first {len(first):,}; give one for each.")
+    a, b = np.split(embed_texts(texts, model, **options), 2)
+    return np.concatenate([a, b, np.abs(a - b), a * b], axis=1)
+
+
+def word_vectors(words: Sequence[str], model: str | Path | None = None) -> FloatArray:
+    """Vectors of single words: the model's own input embeddings, averaged over the pieces of a word.
+
+    Parameters
+    ----------
+    words : sequence of str
+    model : str or Path, optional
+        A Hugging Face folder or name; None for the bundled MiniLM.
+
+    Returns
+    -------
+    (W, D) float32 array
+        A word without pieces, such as "", is all zeros.
+    """
+    source = text_model(model)
+    found = tokenizer_of(source.tokenizer).encode_batch_fast(checked(words, "words"), add_special_tokens=False)
+    pieces = [word.ids for word in found]
+    table = network_of(source).get_input_embeddings().weight.numpy()  # (V, D)
+    sums = np.zeros((len(pieces), table.shape[1]), np.float32)
+    counts = np.array([len(ids) for ids in pieces], np.int64)
+    np.add.at(sums, np.repeat(np.arange(len(pieces)), counts), table[np.fromiter(chain(*pieces), np.int64)])
+    return sums / np.maximum(counts, 1)[:, None].astype(np.float32)
+
+
+def checked(texts: Sequence[str], name: str = "texts") -> list[str]:
+    """The texts as a list; DataError for the first that is none."""
+    if isinstance(texts, str):
+        raise DataError(f"{name} is one string; give one per item, in a list.")
+    values = list(texts)
+    for row, text in enumerate(values):
+        if not isinstance(text, str):
+            raise DataError(f"{name}: row {row} is {shown(text)}, not a text; give one string per item ('' for none).")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise DataError(
+                    f"{name}: row {row} holds half a character at place {error.start}; repair it."
+                ) from None
+    return values

@@ -1,0 +1,156 @@
+"""Convolutions over the characters of a word and of its stem, Fornaciari et al. 2021, section 3.2.
+
+For word and stem apart, windows of 3, 4 and 5 characters side by side, each
+
+    a = pool(relu(conv64(x)))         max over two neighbours, at every place
+    b = max over places of relu(conv128(a))
+
+the three b (3 × 128) through one attention block; both results concatenated, z (B, 768). Places are those of the
+characters: convolutions see zeros before the first and after the last, and padding changes nothing.
+
+The paper's tasks have one fully connected layer each on z, which an objective's head already is. Its logit is then a
+function of the word plus a function of the stem, so that no such network can compare the two; `hidden` gives every task
+a layer before (None: as in the paper). The released code gives both convolutions the characters and leaves the first
+one's output out; here they are stacked, as the paper says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import max_pool1d, pad
+
+from dissensus.exceptions import DataError
+from dissensus.learning.batches import Columns
+from dissensus.learning.encoders.attention import blocks
+from dissensus.learning.encoders.base import Encoder, encoders
+from dissensus.learning.encoders.words import FIRST, PADDING, encode, vocabulary
+from dissensus.learning.inputs import pairs
+from dissensus.names import shown
+
+
+class CharacterConvolutions(nn.Module):
+    """Character vectors (B, L, D) and which are there (B, L) → (B, windows × last channels)."""
+
+    def __init__(self, width: int, channels: tuple[int, int], windows: tuple[int, ...]):
+        super().__init__()
+        self.windows = windows
+        self.first = nn.ModuleList(nn.Conv1d(width, channels[0], window) for window in windows)
+        self.second = nn.ModuleList(nn.Conv1d(channels[0], channels[1], window) for window in windows)
+
+    def forward(self, x: Tensor, there: Tensor) -> Tensor:
+        """What follows a relu is never negative, so a place that is not there may hold 0 and never wins a maximum."""
+        x, there = x.transpose(1, 2), there[:, None]  # (B, D, L), (B, 1, L)
+        z = []
+        for window, first, second in zip(self.windows, self.first, self.second, strict=True):
+            sides = ((window - 1) // 2, window // 2)
+            a = first(pad(x, sides)).relu() * there  # (B, 64, L)
+            a = max_pool1d(pad(a, (0, 1)), 2, stride=1) * there
+            b = second(pad(a, sides)).relu() * there  # (B, 128, L)
+            z.append(b.amax(dim=2))
+        return torch.cat(z, dim=1)
+
+
+class StemmerModule(nn.Module):
+    """Character codes of word and stem, (B, L) each → (B, 2 × windows × last channels)."""
+
+    def __init__(
+        self,
+        characters: nn.Embedding,
+        channels: tuple[int, int],
+        windows: tuple[int, ...],
+        layers: int,
+        heads: int,
+        dropout: float,
+    ):
+        super().__init__()
+        self.characters, self.dropout = characters, nn.Dropout(dropout)
+        full = len(windows) * channels[1]
+        self.convolutions = nn.ModuleList(
+            CharacterConvolutions(characters.embedding_dim, channels, windows) for _ in range(2)
+        )
+        self.blocks = nn.ModuleList(blocks(layers, full, heads, dropout) for _ in range(2))
+
+    def forward(self, word: Tensor, stem: Tensor) -> Tensor:
+        """(B, L), (B, M) → (B, …)."""
+        sides = zip((word, stem), self.convolutions, self.blocks, strict=True)
+        z = [block(self.dropout(conv(self.characters(codes), codes != PADDING))) for codes, conv, block in sides]
+        return torch.cat(z, dim=1)
+
+
+@encoders.register(
+    "stemmer",
+    summary="a word and its stem: convolutions over the characters of both, attention",
+    cite="Fornaciari et al. 2021",
+)
+class Stemmer(Encoder):
+    """(word, stem) pairs of strings → vectors.
+
+    Parameters
+    ----------
+    characters
+        Length of the characters' vectors, which are learnt; upper and lower case are one.
+    channels, windows
+        Outputs of the first and of the second convolution; the characters they see at once.
+    layers, heads, dropout
+        Attention blocks for each side, heads of a block, share left out in training.
+    hidden
+        Outputs of a fully connected layer that every task has before its last one; None for no such layer.
+    """
+
+    takes = "(word, stem) pairs"
+
+    characters_: list[str]
+
+    def __init__(
+        self,
+        *,
+        characters: int = 100,
+        channels: tuple[int, int] = (64, 128),
+        windows: tuple[int, ...] = (3, 4, 5),
+        layers: int = 1,
+        heads: int = 1,
+        dropout: float = 0.1,
+        hidden: int | None = 256,
+    ):
+        self.characters, self.channels, self.windows = characters, channels, windows
+        self.layers, self.heads, self.dropout, self.hidden = layers, heads, dropout, hidden
+
+    def fit(self, X: Any) -> Self:
+        """The characters."""
+        self.characters_ = vocabulary(side for pair in self._read(X) for side in pair)
+        return self
+
+    def prepare(self, X: Any) -> Columns:
+        """Codes of the characters of both."""
+        words, stems = zip(*read, strict=True) if (read := self._read(X)) else ((), ())
+        return Columns(word=encode(words, self.characters_), stem=encode(stems, self.characters_))
+
+    @staticmethod
+    def _read(X: Any) -> list[tuple[str, str]]:
+        read = pairs(X)
+        for row, pair in enumerate(read):
+            if not all(isinstance(side, str) for side in pair):
+                raise DataError(f"X: row {row} is {shown(pair)}; give a word and a stem, both strings.")
+        return [(word.lower(), stem.lower()) for word, stem in read]
+
+    def module(self) -> StemmerModule:
+        """The network that all tasks share."""
+        characters = nn.Embedding(FIRST + len(self.characters_), self.characters, padding_idx=PADDING)
+        first, second = self.channels
+        return StemmerModule(characters, (first, second), tuple(self.windows), self.layers, self.heads, self.dropout)
+
+    def branch(self) -> nn.Module:
+        """A fully connected layer, where there is one."""
+        return nn.Identity() if self.hidden is None else nn.Sequential(nn.Linear(self._full, self.hidden), nn.ReLU())
+
+    @property
+    def _full(self) -> int:
+        return 2 * len(self.windows) * self.channels[1]
+
+    @property
+    def width(self) -> int:
+        """What a branch gives: `hidden`, or both sides."""
+        return self._full if self.hidden is None else self.hidden

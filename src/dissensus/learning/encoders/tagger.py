@@ -1,0 +1,175 @@
+"""Two bi-LSTMs and attention, for a word in context: Fornaciari et al. 2021, section 3.1 (after Plank et al. 2016).
+
+    u = state at the target of a bi-LSTM over the word vectors of the sentence        (B, 2H)
+    v = last state, both ways, of a bi-LSTM over the characters of the target         (B, 2H)
+    z = blocks([u, v])                                                                (B, 4H)
+    branch of a task: one more block, then a fully connected layer to half the width  (B, 2H)
+
+H = 256, two blocks with two heads, as `dissensus.learning.encoders.attention` has them: they attend to one vector. The
+LSTMs read what is there and no padding (the released code reads the state after the padding of a word). Sizes are the
+released runs', but for the branch, which there has two blocks, and no relu after its linear layer.
+Of items that ask about the same sentence, or the same word, in a batch, sentence and word are read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from dissensus.exceptions import DataError
+from dissensus.learning.batches import Columns
+from dissensus.learning.encoders.attention import blocks
+from dissensus.learning.encoders.base import encoders
+from dissensus.learning.encoders.words import (
+    FIRST,
+    PADDING,
+    WordEncoder,
+    WordVectors,
+    distinct,
+    encode,
+    vocabulary,
+)
+from dissensus.learning.inputs import pairs, tokens
+from dissensus.names import shown
+
+
+class TaggerModule(nn.Module):
+    """Words of the sentence, place and characters of the target → (B, 4 × hidden)."""
+
+    def __init__(
+        self, vectors: WordVectors, characters: nn.Embedding, hidden: int, layers: int, heads: int, dropout: float
+    ):
+        super().__init__()
+        self.vectors, self.characters = vectors, characters
+        self.context = nn.LSTM(vectors.seen.shape[1], hidden, batch_first=True, bidirectional=True)
+        self.spelling = nn.LSTM(characters.embedding_dim, hidden, batch_first=True, bidirectional=True)
+        self.blocks = blocks(layers, 4 * hidden, heads, dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Tensor:
+        """`sentence` and `word` (B,) number what is alike; words (B, L), position (B,), characters (B, C)."""
+        one, which = distinct(sentence)
+        states, _ = self.context(_packed(self.vectors(words[one]), words[one]))
+        u = pad_packed_sequence(states, batch_first=True)[0][which, position]  # (B, 2H)
+        one, which = distinct(word)
+        _, (last, _) = self.spelling(_packed(self.characters(characters[one]), characters[one]))
+        v = torch.cat([last[0], last[1]], dim=1)[which]  # (B, 2H): forwards to the end, backwards to the beginning
+        out: Tensor = self.dropout(self.blocks(torch.cat([u, v], dim=1)))
+        return out
+
+
+def _packed(x: Tensor, codes: Tensor) -> Any:
+    length = (codes != PADDING).sum(dim=1).clamp(min=1)  # a word without letters is one empty letter
+    return pack_padded_sequence(x, length.cpu(), batch_first=True, enforce_sorted=False)
+
+
+@encoders.register(
+    "tagger",
+    summary="a word in its sentence: bi-LSTMs over words and characters, attention",
+    cite="Fornaciari et al. 2021",
+)
+class Tagger(WordEncoder):
+    """(tokens, position) pairs → vectors; tokens are a sequence of strings, or a string where spaces part them.
+
+    Parameters
+    ----------
+    vectors, dimensions, tune, keep, word_dropout
+        Where word vectors start (a file, "transformer" or None), how long they are where that is None, whether
+        training changes them, how many words are kept beside those of the training inputs, and how often a word is
+        taken for unknown in training; see `dissensus.learning.encoders.words`.
+    characters
+        Length of the characters' vectors, which are always learnt.
+    hidden, layers, heads, dropout
+        States of an LSTM each way, blocks shared by all tasks, heads of a block, share left out in training.
+    max_characters
+        What a longer word has beyond is not read.
+    """
+
+    takes = "(tokens, position) pairs"
+
+    characters_: list[str]
+
+    def __init__(
+        self,
+        *,
+        vectors: str | None = None,
+        dimensions: int = 300,
+        tune: bool = True,
+        keep: int = 20_000,
+        word_dropout: float = 0.05,
+        characters: int = 100,
+        hidden: int = 256,
+        layers: int = 2,
+        heads: int = 2,
+        dropout: float = 0.1,
+        max_characters: int = 30,
+    ):
+        self.vectors, self.dimensions, self.tune, self.keep = vectors, dimensions, tune, keep
+        self.word_dropout, self.characters, self.hidden, self.layers = word_dropout, characters, hidden, layers
+        self.heads, self.dropout, self.max_characters = heads, dropout, max_characters
+
+    def fit(self, X: Any) -> Self:
+        """The vocabularies: words of all sentences, characters of the targets."""
+        read = self._read(X)
+        self.fit_words(sentence for sentence, _ in read)
+        self.characters_ = vocabulary(sentence[at] for sentence, at in read)
+        return self
+
+    def prepare(self, X: Any) -> Columns:
+        """Codes of words and characters, and which sentences and targets are alike."""
+        read = self._read(X)
+        sentences = [sentence for sentence, _ in read]
+        targets = [sentence[at][: self.max_characters] for sentence, at in read]
+        return Columns(
+            sentence=_numbered([tuple(sentence) for sentence in sentences]),
+            words=encode(sentences, self.words_),
+            position=torch.tensor([at for _, at in read], dtype=torch.int64),
+            word=_numbered(targets),
+            characters=encode(targets, self.characters_),
+        )
+
+    def _read(self, X: Any) -> list[tuple[list[str], int]]:
+        """Tokens and position of every row."""
+        read: list[tuple[list[str], int]] = []
+        for row, (given, position) in enumerate(pairs(X)):
+            found = tokens(given, row)
+            if (at := _whole(position)) is None or not 0 <= at < len(found):
+                raise DataError(
+                    f"X: row {row} has position {shown(position)} in {len(found):,} tokens; positions are whole "
+                    "numbers that count from 0."
+                )
+            read.append((found, at))
+        return read
+
+    def module(self) -> TaggerModule:
+        """The network that all tasks share."""
+        characters = nn.Embedding(FIRST + len(self.characters_), self.characters, padding_idx=PADDING)
+        return TaggerModule(self.word_vectors(), characters, self.hidden, self.layers, self.heads, self.dropout)
+
+    def branch(self) -> nn.Module:
+        """One more block, and a fully connected layer."""
+        full = 4 * self.hidden
+        return nn.Sequential(blocks(1, full, self.heads, self.dropout), nn.Linear(full, self.width), nn.ReLU())
+
+    @property
+    def width(self) -> int:
+        """Two LSTM states, both ways, halved."""
+        return 2 * self.hidden
+
+
+def _numbered(values: Sequence[Any]) -> Tensor:
+    number: dict[Any, int] = {}
+    return torch.tensor([number.setdefault(value, len(number)) for value in values], dtype=torch.int64)
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, also as a table may hold it: 3.0, or "3"."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number == value or str(number) == value else None

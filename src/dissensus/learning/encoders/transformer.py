@@ -1,0 +1,187 @@
+"""A pretrained transformer over texts, or over a text with a target, as [U] has it: `[CLS] text [SEP] target [SEP]`.
+
+    h = network(tokens)  (B, L, H)        z = h at [CLS], or the mean of h over the tokens  (B, H)
+
+Fine-tuned, the network is the module and all its weights learn. Frozen, texts become vectors once, through the cache on
+disk, and an objective's last layer is all that learns; z then has length √H, so that its entries are of size one
+whatever the model's scale.
+
+A fitted encoder holds the network's configuration and the tokenizer as plain values. A saved model needs no pretrained
+weights: fine-tuned ones are the module's; frozen ones are kept with it, unless they are the bundled model's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dissensus._types import FloatArray
+from dissensus.exceptions import DataError
+from dissensus.features import hub
+from dissensus.features.cache import Cache
+from dissensus.features.text import (
+    Pooling,
+    TextModel,
+    check_length,
+    check_pooling,
+    checked,
+    embed_texts,
+    pool,
+    states,
+    text_model,
+    tokens,
+)
+from dissensus.learning import inputs as given
+from dissensus.learning.batches import Columns, Padded
+from dissensus.learning.encoders.base import Encoder, encoders
+from dissensus.learning.encoders.identity import Same
+
+AT_ONCE = 64  # texts that are predicted at a time, alike in length
+CHUNK = 8192  # texts that are cut into tokens at a time: before they are put together, tokens are large objects
+
+
+@encoders.register("transformer", summary="a pretrained Hugging Face encoder of texts", cite="Devlin et al. 2019")
+class Transformer(Encoder):
+    """A pretrained encoder of texts.
+
+    Parameters
+    ----------
+    model : str or Path, optional
+        A Hugging Face folder or name; None for the MiniLM that the `text` extra brings. Nothing is downloaded.
+    tune : bool
+        Fine-tune all weights, or leave them as they are.
+    pooling : "mean" or "cls"
+        A text's vector: the mean over its tokens, or the first token's state.
+    max_length : int, optional
+        Tokens after which a text is cut (of a pair, the longer text first); None for what the model is made for.
+    cache : bool or folder
+        Where vectors of frozen models are kept; see `dissensus.features.embed_texts`.
+    """
+
+    takes = "texts, or pairs of a text and a target"
+
+    config_: dict[str, Any]
+    tokenizer_: str
+    max_length_: int
+    normalize_: bool
+    identity_: str
+    pairs_: bool
+    weights_: dict[str, FloatArray] | None  # of a frozen model that is not the bundled one
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        tune: bool = True,
+        pooling: Pooling = "mean",
+        max_length: int | None = None,
+        cache: Cache = True,
+    ):
+        self.model, self.tune, self.pooling, self.max_length, self.cache = model, tune, pooling, max_length, cache
+
+    @property
+    def learning_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
+        """Small for pretrained weights; frozen, the problem is convex."""
+        return 5e-5 if self.tune else 1e-2
+
+    def fit(self, X: Any) -> Self:
+        """Read the model; whether inputs are texts or pairs is as the first of them is."""
+        check_pooling(self.pooling)
+        source = text_model(self.model)
+        self.max_length_ = check_length(source, self.max_length)
+        self.config_, self.tokenizer_ = source.config, source.tokenizer
+        self.normalize_, self.identity_ = source.normalize, source.identity
+        self.pairs_ = given.rows(X) > 0 and not isinstance(given.take(X, [0])[0], str)
+        self.weights_ = None
+        if not self.tune and self.model is not None:
+            self.weights_ = {name: value.numpy() for name, value in source.network().state_dict().items()}
+        self._pretrained = source  # not kept in a saved model: there, weights are the module's
+        return self
+
+    def prepare(self, X: Any) -> Columns:
+        """Columns `ids` and, of pairs, `types`; of a frozen model one column, `x`."""
+        first, second = self._texts(X)
+        if not self.tune:
+            x = embed_texts(
+                first, self._frozen(), pair=second, pooling=self.pooling, max_length=self.max_length_, cache=self.cache
+            )
+            length = np.linalg.norm(x, axis=1, keepdims=True)
+            return Columns(x=torch.from_numpy(x / np.where(length > 0, length, 1) * np.float32(np.sqrt(self.width))))
+        values: list[Any] = [np.zeros((2, 0), np.int64)]
+        lengths = [0]
+        for start in range(0, len(first), CHUNK):
+            part = slice(start, start + CHUNK)
+            found = tokens(self._model({}), first[part], None if second is None else second[part], self.max_length_)
+            values += [np.array(text) for text in found]  # (2, L) each
+            lengths += [len(ids) for ids, _ in found]
+        ids, types = torch.from_numpy(np.concatenate(values, axis=1).astype(np.int32)).unbind()
+        ptr = torch.from_numpy(np.cumsum(lengths))
+        columns = {"ids": Padded(ids.clone(), ptr, pad=-1)}
+        if self.pairs_:
+            columns["types"] = Padded(types.clone(), ptr)
+        return Columns(**columns)
+
+    def module(self) -> nn.Module:
+        """Pretrained after `fit`; with weights yet to come where the encoder was loaded from a file."""
+        if not self.tune:
+            return Same()
+        fresh = getattr(self, "_pretrained", None)
+        return TransformerModule(hub.build(self.config_) if fresh is None else fresh.network(), self.pooling)
+
+    @property
+    def width(self) -> int:
+        """The network's hidden size."""
+        return int(self.config_.get("hidden_size") or self.config_["dim"])  # DistilBERT says dim
+
+    def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:
+        if not self.pairs_:
+            return checked(given.texts(X), "X"), None
+        pairs = given.pairs(X)
+        for row, pair in enumerate(pairs):
+            if not all(isinstance(text, str) for text in pair):
+                raise DataError(f"X: row {row} is {pair!r}, not two texts; give a text and a target per item.")
+        return checked([a for a, _ in pairs], "X"), checked([b for _, b in pairs], "X")
+
+    def _model(self, weights: Path | dict[str, Any]) -> TextModel:
+        return TextModel(self.config_, self.tokenizer_, self.max_length_, self.normalize_, self.identity_, weights)
+
+    def _frozen(self) -> TextModel:
+        if self.weights_ is not None:
+            return self._model(self.weights_)
+        folder = hub.folder_of(None)
+        if hub.identity(folder) != self.identity_:
+            raise DataError(
+                "this model was trained with another version of the bundled text model; install that version of "
+                f"{hub.BUNDLED}, or train again."
+            )
+        return self._model(folder)
+
+
+class TransformerModule(nn.Module):
+    """Token ids (B, L), −1 where a text has ended → (B, H)."""
+
+    def __init__(self, network: nn.Module, pooling: Pooling = "mean"):
+        super().__init__()
+        self.network, self.pooling = network, pooling
+
+    def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
+        """One vector per text; `types` says of which text of a pair each token is."""
+        if self.training or len(ids) <= AT_ONCE:
+            return self._vectors(ids, types)
+        # many are predicted at once, in any order: those of like length together need little padding and memory
+        lengths = (ids >= 0).sum(1)
+        order = lengths.argsort(descending=True, stable=True)
+        parts = []
+        for rows in torch.split(order, AT_ONCE):
+            longest = int(lengths[rows[0]])
+            parts.append(self._vectors(ids[rows, :longest], None if types is None else types[rows, :longest]))
+        return torch.cat(parts)[order.argsort()]
+
+    def _vectors(self, ids: Tensor, types: Tensor | None) -> Tensor:
+        hidden, inside = states(self.network, ids.long(), None if types is None else types.long())
+        vectors: Tensor = pool(hidden, inside, self.pooling)
+        return vectors

@@ -1,0 +1,216 @@
+"""Wide residual networks over images (Zagoruyko & Komodakis 2016), WRN-depth-widen; [U] trains WRN-16-12.
+
+    conv1      3 × 3, 16 channels
+    conv2 … 4  n blocks each, of 16 k, 32 k and 64 k channels; the first block of conv3 and of conv4 halves the image
+    block      x + conv(dropout(relu(norm(conv(relu(norm(x)))))))        3 × 3 both; their B(3, 3)
+    out        relu(norm(·)), averaged over the image: 64 k values
+
+depth = 6 n + 4 and k = widen (Table 1). Where a block changes the number of channels, a 1 × 1 convolution of
+relu(norm(x)) takes the place of x. Weights start at N(0, 2 / (a kernel's pixels · channels out)), as in the authors'
+code.
+
+Pixels stay bytes until they are in a batch: the module itself takes the training images' mean from each channel and
+divides by their standard deviation. While training, images are mirrored and moved by up to 4 pixels at random, what
+comes in at the edge being mirrored too (section 3 of the paper).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from dissensus._types import ByteArray, FloatArray
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning.batches import Columns
+from dissensus.learning.encoders.base import Encoder, encoders
+from dissensus.learning.inputs import images, resized
+
+SHIFT = 4  # pixels by which an image is moved at most
+
+
+@encoders.register("wide-resnet", summary="wide residual network over images", cite="Zagoruyko & Komodakis 2016")
+class WideResNet(Encoder):
+    """A wide residual network.
+
+    Parameters
+    ----------
+    depth : int
+        Layers: 10, 16, 22, 28, …
+    widen : int
+        k, how many times as wide as a plain residual network. 4 (2.7 million weights with 16 layers) can be trained
+        without a GPU; [U] has 12 (24.6 million).
+    dropout : float
+        Share of values set to zero between the two convolutions of a block while training.
+    augment : bool
+        Mirror and move images at random while training. With mixup, mixtures are what is mirrored and moved.
+    size : (height, width), optional
+        What all images are resized to (bilinear); None for the most common size of the training images, of equally
+        common ones the largest. Images of any size can be predicted.
+
+    Normalisation layers look at all images that are computed together: unlike other encoders, `accumulate` and
+    `processes` therefore change what is learnt by more than rounding.
+    """
+
+    takes = "images, items × height × width (× channels)"
+    mixes = True
+
+    size_: tuple[int, int]
+    channels_: int
+    center_: FloatArray
+    spread_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        depth: int = 16,
+        widen: int = 4,
+        dropout: float = 0.0,
+        augment: bool = True,
+        size: Sequence[int] | None = None,
+    ):
+        self.depth, self.widen, self.dropout, self.augment, self.size = depth, widen, dropout, augment, size
+
+    @property
+    def width(self) -> int:
+        """64 k."""
+        return 64 * self.widen
+
+    def fit(self, X: Any) -> Self:
+        """Size and number of channels of the images; mean and standard deviation of every channel."""
+        self._check()
+        found = images(X)
+        if not found:
+            raise DataError("X has no image; give at least one to learn their size from.")
+        sizes = Counter(image.shape[:2] for image in found)
+        height, width = max(sizes, key=lambda s: (sizes[s], s[0] * s[1], s)) if self.size is None else self.size
+        self.size_, self.channels_ = (int(height), int(width)), found[0].shape[2]
+        x = self._pixels(found)
+        level = np.arange(256)
+        counts = np.stack([np.bincount(x[..., c].ravel(), minlength=256) for c in range(self.channels_)])  # (C, 256)
+        share = counts / counts.sum(axis=1, keepdims=True)
+        self.center_ = share @ level
+        spread = np.sqrt((share * (level - self.center_[:, None]) ** 2).sum(axis=1))
+        self.spread_ = np.where(spread > 0, spread, 1.0)
+        return self
+
+    def prepare(self, X: Any) -> Columns:
+        """One column, `x`: (I, H, W, C) bytes."""
+        return Columns(x=torch.from_numpy(self._pixels(images(X))))
+
+    def module(self) -> nn.Module:
+        """`WideResNetModule` for the images' channels."""
+        return WideResNetModule(self.depth, self.widen, self.center_, self.spread_, self.dropout, self.augment)
+
+    def _pixels(self, found: list[ByteArray]) -> ByteArray:
+        for i, image in enumerate(found):
+            if image.shape[2] != self.channels_:
+                raise DataError(
+                    f"X: row {i} has {image.shape[2]} channel{'s'[: image.shape[2] > 1]} where the model has "
+                    f"{self.channels_}; give all images in colour (a grey one three times: "
+                    "np.repeat(image, 3, axis=2)), or all in grey."
+                )
+        x = np.empty((len(found), *self.size_, self.channels_), np.uint8)
+        for i, image in enumerate(found):
+            x[i] = resized(image, self.size_)
+        return x
+
+    def _check(self) -> None:
+        if self.depth < 10 or self.depth % 6 != 4:
+            raise BadParameter(f"wide-resnet: depth must be one of 10, 16, 22, 28 …, got {self.depth}.")
+        if self.widen < 1 or not 0 <= self.dropout < 1:
+            raise BadParameter(
+                f"wide-resnet: widen must be at least 1 and dropout below 1, got {self.widen} and {self.dropout}."
+            )
+        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
+            raise BadParameter(f"wide-resnet: size must be (height, width), or None, got {self.size}.")
+
+
+class WideResNetModule(nn.Module):
+    """(B, H, W, C) pixels from 0 to 255, bytes or floats → (B, 64 k).
+
+    Parameters
+    ----------
+    center, spread : (C,) float
+        What is taken from every channel and what it is then divided by.
+    """
+
+    center: Tensor
+    spread: Tensor
+
+    def __init__(
+        self,
+        depth: int,
+        widen: int,
+        center: FloatArray | Sequence[float],
+        spread: FloatArray | Sequence[float],
+        dropout: float = 0.0,
+        augment: bool = False,
+    ):
+        super().__init__()
+        self.augment = augment
+        for name, values in (("center", center), ("spread", spread)):
+            self.register_buffer(name, torch.tensor(np.asarray(values), dtype=torch.float32)[:, None, None])
+        self.first = nn.Conv2d(len(center), 16, 3, padding=1, bias=False)
+        blocks, channels = [], 16
+        for group, wide in enumerate((16 * widen, 32 * widen, 64 * widen)):
+            for place in range((depth - 4) // 6):
+                blocks.append(Block(channels, wide, 2 if group and not place else 1, dropout))
+                channels = wide
+        self.blocks = nn.Sequential(*blocks)
+        self.norm = nn.BatchNorm2d(channels)
+        for part in self.modules():
+            if isinstance(part, nn.Conv2d):
+                nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as the pixels lie: faster on processors too
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The last block's values, averaged over the image."""
+        if self.augment and self.training:
+            x = moved(x)
+        x = (x.permute(0, 3, 1, 2).to(self.center.dtype) - self.center) / self.spread  # (B, C, H, W)
+        x = F.relu(self.norm(self.blocks(self.first(x))), inplace=True)
+        return x.mean(dim=(2, 3))
+
+
+class Block(nn.Module):
+    """B(3, 3) with dropout: Fig. 1d of the paper."""
+
+    def __init__(self, channels: int, wide: int, stride: int, dropout: float):
+        super().__init__()
+        self.norm1, self.norm2 = nn.BatchNorm2d(channels), nn.BatchNorm2d(wide)
+        self.conv1 = nn.Conv2d(channels, wide, 3, stride, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(wide, wide, 3, padding=1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.shortcut = None if channels == wide else nn.Conv2d(channels, wide, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, channels, H, W) → (B, wide, H / stride, W / stride)."""
+        y = F.relu(self.norm1(x), inplace=True)
+        kept = x if self.shortcut is None else self.shortcut(y)
+        y = F.relu(self.norm2(self.conv1(y)), inplace=True)
+        out: Tensor = self.conv2(self.dropout(y)) + kept
+        return out
+
+
+def moved(x: Tensor) -> Tensor:
+    """Every image (B, H, W, C) moved by up to SHIFT pixels each way, mirrored at the edges, and half of them turned."""
+    items, height, width, _ = x.shape
+
+    def places(length: int) -> Tensor:
+        """(B, length) where the pixels of a row or column come from."""
+        most = min(SHIFT, length - 1)
+        by = torch.randint(-most, most + 1, (items, 1), device=x.device)
+        at = (torch.arange(length, device=x.device) + by).abs()
+        return length - 1 - (length - 1 - at).abs()
+
+    row, column = places(height), places(width)
+    flip = torch.rand(items, 1, device=x.device) < 0.5
+    column = torch.where(flip, column.flip(1), column)
+    item = torch.arange(items, device=x.device)
+    return x[item[:, None, None], row[:, :, None], column[:, None, :]]

@@ -1,0 +1,186 @@
+"""Words and characters as numbers, and the vectors that words start from.
+
+A vocabulary is a sorted list of the distinct words (or characters) of the training inputs: entry n has code n + 2, 0 is
+padding and 1 whatever is unknown. A word that is not in it may still be there in lower case.
+
+Word vectors start from one of three:
+
+- `vectors="glove.txt"`: a text file with a word and its numbers per line, as GloVe and word2vec write it (word2vec's
+  first line, with the two sizes, is left out; gzip is unpacked),
+- `vectors="transformer"`: the input embeddings of the bundled MiniLM, averaged over the pieces of a word, centred and
+  scaled to a standard deviation of 1,
+- `vectors=None`: random numbers.
+
+The words of the training inputs come first and are tuned (`tune=False`: kept as they were). With vectors of the first
+two kinds, words that were not there at `fit` are known later too: the first `keep` words of the file (the frequent ones
+in all published files), or the words that are one piece of the transformer. They come after the others, are saved with
+the model, and stay as they are, so that a saved model needs neither file nor transformer and answers the same anywhere.
+Unknown words have a vector of their own; it starts from the mean of all others, and is learnt because in training a
+word is taken for unknown with probability `word_dropout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from warnings import warn
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from dissensus._types import FloatArray
+from dissensus.exceptions import BadParameter, DataWarning, UnreadableFile
+from dissensus.io.files import open_bytes, reading
+from dissensus.learning.batches import Padded
+from dissensus.learning.encoders.base import Encoder
+from dissensus.names import shown
+
+PADDING, UNKNOWN, FIRST = 0, 1, 2  # codes; FIRST is the vocabulary's first entry
+
+
+def vocabulary(sequences: Iterable[Iterable[str]]) -> list[str]:
+    """The distinct words (or characters), sorted: the order of the inputs changes nothing."""
+    return sorted({entry for sequence in sequences for entry in sequence})
+
+
+def encode(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: int = 1) -> Padded:
+    """Sequences of words (or characters) as codes, ready to be padded."""
+    code = {entry: n for n, entry in enumerate(known, FIRST)}
+    codes = [code.get(e) or code.get(e.lower(), UNKNOWN) for sequence in sequences for e in sequence]
+    ptr = np.cumsum([0, *(len(sequence) for sequence in sequences)])
+    return Padded(torch.tensor(codes, dtype=torch.int64), torch.from_numpy(ptr), PADDING, shortest)
+
+
+def distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Of equal entries of a batch one is computed: (one row of each, which of these every row is)."""
+    values, which = torch.unique(ids, return_inverse=True)
+    first = values.new_empty(len(values)).scatter_(0, which, torch.arange(len(ids), device=ids.device))
+    return first, which
+
+
+class WordVectors(nn.Module):
+    """Codes (…) → vectors (…, D). Padding is zeros; `start` (W, D) for codes 1, 2, …, NaN where a word has none.
+
+    The last `kept` rows are never tuned.
+    """
+
+    def __init__(self, start: Tensor, kept: int = 0, tune: bool = True, word_dropout: float = 0.0):
+        super().__init__()
+        self.word_dropout = word_dropout
+        start = start.clone()
+        without = start.isnan().any(dim=1)
+        spread = start[~without].std() if (~without).sum() > 1 else torch.tensor(1.0)
+        start[without] = torch.randn(int(without.sum()), start.shape[1]) * spread
+        start[0] = start[1:].mean(dim=0) if len(start) > 1 else 0.0
+        self.seen = nn.Parameter(start[: len(start) - kept].clone(), requires_grad=tune)
+        self.register_buffer("kept", start[len(start) - kept :].clone())
+        self.kept: Tensor
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """(…) int64 → (…, D)."""
+        if self.training and self.word_dropout:
+            drop = torch.rand(codes.shape, device=codes.device) < self.word_dropout
+            codes = torch.where(drop & (codes != PADDING), UNKNOWN, codes)
+        row, n = codes - UNKNOWN, len(self.seen)
+        z = embedding(row.clamp(0, n - 1), self.seen)
+        if len(self.kept) and not self.training:
+            beyond = embedding((row - n).clamp(min=0), self.kept)
+            z = torch.where((row >= n)[..., None], beyond, z)
+        return z * (codes != PADDING)[..., None]
+
+
+class WordEncoder(Encoder):
+    """An encoder that reads words: what `text-cnn` and `tagger` have in common."""
+
+    vectors: str | None
+    dimensions: int
+    tune: bool
+    keep: int
+    word_dropout: float
+
+    words_: list[str]
+    n_kept_: int  # how many of them, the last ones, were not in the training inputs
+    dimensions_: int
+
+    def fit_words(self, sequences: Iterable[Iterable[str]]) -> None:
+        """The vocabulary, and the vectors its words start from."""
+        if not (self.vectors is None or isinstance(self.vectors, str)):
+            raise BadParameter(f"vectors must be a file's name, 'transformer' or None, got {self.vectors!r}.")
+        if not 0 <= self.word_dropout < 1:
+            raise BadParameter(f"word_dropout must be 0 or more and below 1, got {self.word_dropout}.")
+        if self.dimensions < 1 or self.keep < 0:
+            raise BadParameter(f"dimensions must be 1 or more, and keep 0 or more; got {self.dimensions}, {self.keep}.")
+        seen, more = vocabulary(sequences), list[str]()
+        if self.vectors is None:
+            found = np.full((len(seen), self.dimensions), np.nan, np.float32)
+        elif self.vectors == "transformer":
+            found, more = from_transformer(seen, self.keep)
+        else:
+            found, more = from_file(Path(self.vectors), seen, self.keep)
+        if self.vectors is not None and seen and np.isnan(found[: len(seen), 0]).all():
+            warn(f"none of the {len(seen):,} words of X has a vector in {self.vectors}.", DataWarning, stacklevel=2)
+        self.words_, self.n_kept_, self.dimensions_ = seen + more, len(more), found.shape[1]
+        self._start = found  # not saved: a loaded module has its weights already
+
+    def word_vectors(self) -> WordVectors:
+        """The first layer, fresh; after loading (no start) of the right size."""
+        start = np.full((1 + len(self.words_), self.dimensions_), np.nan, np.float32)
+        if (found := getattr(self, "_start", None)) is not None:
+            start[1:] = found
+        return WordVectors(torch.from_numpy(start), self.n_kept_, self.tune, self.word_dropout)
+
+
+def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
+    """(W + M, D) vectors of the words `seen`, NaN where there is none, and of M others, which are named too."""
+    wanted = {*seen, *(word.lower() for word in seen)}
+    found: dict[str, FloatArray] = {}
+    with reading(path), open_bytes(path) as file:
+        D = n = 0
+        for n, raw in enumerate(file, 1):
+            line = raw.decode("utf-8").rstrip(" \r\n")
+            if n == 1:
+                if len(sizes := line.split(" ")) == 2 and all(size.isdigit() for size in sizes):
+                    continue  # word2vec's own first line
+            D = D or len(line.split(" ")) - 1
+            if len(found) >= keep and line.partition(" ")[0] not in wanted:
+                continue
+            word, *numbers = line.rsplit(" ", D) if D else [line]
+            if word not in found:
+                found[word] = _numbers(numbers, D, path, n)
+    if not D:
+        raise UnreadableFile(f"{path} holds no word vectors; each line is a word and its numbers, parted by spaces.")
+    more = sorted(word for word in found if word not in wanted)
+    nothing = np.full(D, np.nan, np.float32)
+    rows = [found.get(word, found.get(word.lower(), nothing)) for word in seen] + [found[word] for word in more]
+    return np.array(rows, np.float32).reshape(len(rows), D), more
+
+
+def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
+    try:
+        vector = np.array(texts, np.float32)
+    except ValueError:
+        vector = np.full(D, np.nan, np.float32)
+    if len(vector) != D or D < 1 or not np.isfinite(vector).all():
+        raise UnreadableFile(
+            f"{path}: line {line} is no word with {D or 'some'} numbers ({shown(' '.join(texts)[:40])}); give word "
+            "vectors as text, a word and its numbers per line, parted by spaces."
+        )
+    return vector
+
+
+def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
+    """As `from_file`, by the bundled transformer: `seen` averaged over pieces, others where they are one piece."""
+    from dissensus.features.text import text_model, tokenizer_of, word_vectors
+
+    tokenizer = tokenizer_of(text_model().tokenizer)
+    special = tokenizer.get_added_tokens_decoder()
+    words = {i: tokenizer.decode([i]).strip() for i in range(tokenizer.get_vocab_size()) if i not in special}
+    pieces = tokenizer.encode_batch(list(words.values()), add_special_tokens=False)
+    whole = [word for (i, word), found in zip(words.items(), pieces, strict=True) if found.ids == [i]]
+    more = sorted(set(whole[:keep]).difference(seen))
+    vectors = word_vectors([*seen, *more])
+    if not len(vectors):
+        return vectors, more
+    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # the model has a norm after them: scale says nothing
