@@ -49,7 +49,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     clusters = {"clustering": search.estimator().fit(table), "search": search}
     made = {
         "crowd": report(
-            gold=crowd().truth, items=things(table), annotators=people(table), title="A crowd", **clusters,
+            gold=crowd().truth,
+            items=things(table),
+            annotators=people(table),
+            title="A crowd",
+            **clusters,
             model=trained(validation=0.3),
         ),
         "evil": evil_report(names=True, learnt=True),

@@ -43,9 +43,9 @@ def check(key: str, keywords: Iterable[str], called: str) -> None:
 
 def _value(text: str, hint: Any, setting: str) -> Any:
     kinds = list(_kinds(hint))
+    if type(None) in kinds and text.lower() == "none":  # first: any text would do as a str
+        return None
     for kind in kinds:
-        if kind is type(None) and text.lower() == "none":
-            return None
         if kind is bool and text.lower() in YES_NO:
             return YES_NO[text.lower()]
         if kind is str or (isinstance(kind, str) and kind == text):

@@ -23,16 +23,16 @@ MOST = 20  # classes that are shown
 
 
 def predict(
-    model: Annotated[
-        Path, typer.Argument(metavar="FOLDER", show_default=False, help="What `dissensus train` wrote.")
-    ],
+    model: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False, help="What `dissensus train` wrote.")],
     items: Annotated[
         Path, typer.Argument(metavar="ITEMS", show_default=False, help="A file like the one that it was trained with.")
     ],
     *,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .csv, .parquet or .jsonl file; left out, see --json."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write a .csv, .parquet or .jsonl file; left out, see --json."
+        ),
     ] = None,
     item: Annotated[str | None, typer.Option("--item", metavar="COLUMN", help="ITEMS' column of items.")] = None,
     annotators: Annotated[
@@ -123,7 +123,9 @@ def _people(text: str, model: CrowdClassifier) -> Names:
     from dissensus.cli.inputs import like
 
     people = like(np.array([name.strip() for name in text.split(",")], object), model.annotators_)
-    strange = people.dtype.kind != model.annotators_.dtype.kind or naming.match(people, model.annotators_, "annotators") < 0
+    strange = (
+        people.dtype.kind != model.annotators_.dtype.kind or naming.match(people, model.annotators_, "annotators") < 0
+    )
     new = [str(name) for name in people[np.broadcast_to(strange, people.shape)].tolist()]
     if new:
         say(f"warning: the model has not met {', '.join(map(repr, new[:5]))}; taken for an average annotator.")
@@ -144,7 +146,9 @@ def _columns(names: Names, people: Names | None, proba: FloatArray, model: Crowd
 def _show(about: dict[str, Any], columns: dict[str, Any], *, preview: bool) -> None:
     out = show.console()
     rows = len(columns["label"])
-    out.print(f"{show.clean(about['items_file'])}: {about['items']:,} items in {about['seconds']:.1f} s", soft_wrap=True)
+    out.print(
+        f"{show.clean(about['items_file'])}: {about['items']:,} items in {about['seconds']:.1f} s", soft_wrap=True
+    )
     table = show.grid(None, "label", "predicted", "", numbers=("predicted",))
     labels = sorted(about["labels"].items(), key=lambda pair: -pair[1])
     for label, count in labels[:MOST]:

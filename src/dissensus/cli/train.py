@@ -55,9 +55,9 @@ def _learning(*names: str, help_: str, **more: Any) -> Any:
 
 
 def registered(what: str) -> dict[str, str]:
-    """Name → summary of all encoders or objectives, read from the sources: importing them would take torch's seconds."""
-    found = {}
-    for file in sorted(resources.files("dissensus.learning").joinpath(what).iterdir(), key=lambda one: one.name):
+    """Name → summary of all encoders or objectives, read from the sources: importing them takes torch, and seconds."""
+    found: dict[str, str] = {}
+    for file in sorted(resources.files("dissensus").joinpath("learning", what).iterdir(), key=lambda one: one.name):
         if file.name.endswith(".py"):
             pattern = rf'@{what}\.register\(\s*"([^"]+)",\s*summary="([^"]+)"'
             found |= dict(re.findall(pattern, file.read_text(encoding="utf-8")))
@@ -90,7 +90,14 @@ def train(
     ] = None,
     format_: Annotated[results.Output, typer.Option("--format", help="Of the result tables.")] = results.Output.csv,
     encoder: Annotated[
-        str | None, typer.Option("--encoder", "-e", metavar="NAME", help="Left out, what suits the inputs; see above.")
+        str | None,
+        typer.Option(
+            "--encoder",
+            "-e",
+            metavar="NAME",
+            help="Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
+            "tagger, images wide-resnet.",
+        ),
     ] = None,
     objective: Annotated[
         str, typer.Option("--objective", metavar="NAME", help="How labels teach; see above.")
@@ -114,8 +121,13 @@ def train(
     patience: Annotated[
         int | None, _learning("--patience", metavar="EPOCHS", help_="Stop after so many without a better one.")
     ] = None,
-    monitor: Annotated[Monitor | None, _learning("--monitor", help_="What is better on the validation items.")] = None,
-    sam: Annotated[float | None, _learning("--sam", metavar="RHO", help_="Sharpness-aware training, often 0.05.")] = None,
+    monitor: Annotated[
+        Monitor | None,
+        _learning("--monitor", help_="What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy."),
+    ] = None,
+    sam: Annotated[
+        float | None, _learning("--sam", metavar="RHO", help_="Sharpness-aware training, often 0.05.")
+    ] = None,
     mixup: Annotated[
         float | None, _learning("--mixup", metavar="ALPHA", help_="Train on mixtures of two items, often 0.2 to 1.")
     ] = None,
@@ -218,7 +230,7 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
 
     own: dict[str, list[str]] = {"": [], "encoder": [], "objective": []}
     for one in settings:
-        part, dot, rest = one.partition("=")[0].partition(".")
+        part, dot, _ = one.partition("=")[0].partition(".")
         if dot and part not in own:
             raise BadParameter(f"--set {one}: keywords are those of encoder., of objective., or the classifier's own.")
         own[part if dot else ""].append(one.removeprefix(f"{part}.") if dot else one)
@@ -226,15 +238,15 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
     given = keywords.parse(own["encoder"], encoders[name], name)
     if encoder is None and name == "transformer":
         given = {"tune": False} | given  # a last layer over fixed vectors: minutes become seconds
-    parts = {
-        "encoder": encoders[name](**given),
-        "objective": objectives[objective](**keywords.parse(own["objective"], objectives[objective], objective)),
-    }
+    teaching = keywords.parse(own["objective"], objectives[objective], objective)
     found = keywords.parse(own[""], CrowdClassifier, "train")
+    if objectives[objective].models_annotators:
+        # its classes are to be right, not to copy the votes: by cross entropy to those, hardly trained is best
+        found = {"monitor": Monitor.accuracy.value} | found
     for key in ("encoder", "objective", "checkpoint"):
         if key in found:
             raise BadParameter(f"--set {key}: there is an option for it; see `dissensus train --help`.")
-    model = CrowdClassifier(**found, **parts)
+    model = CrowdClassifier(**found, encoder=encoders[name](**given), objective=objectives[objective](**teaching))
     model._trainer(0).check()
     return model
 
@@ -344,7 +356,9 @@ def _show(about: dict[str, Any]) -> None:
     )
     if about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
-        out.print(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.", soft_wrap=True)
+        out.print(
+            f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.", soft_wrap=True
+        )
     table = show.grid(None, "label", "items", "", numbers=("items",))
     labels = sorted(about["labels"].items(), key=lambda pair: -pair[1])
     for label, count in labels[:MOST]:
@@ -354,7 +368,9 @@ def _show(about: dict[str, Any]) -> None:
     out.print(table)
     if (gold := about.get("gold")) is None:
         return
-    scores = show.grid("By gold", "what", "items", "accuracy", "95 % interval", "log loss", numbers=("items", "accuracy"))
+    scores = show.grid(
+        "By gold", "what", "items", "accuracy", "95 % interval", "log loss", numbers=("items", "accuracy")
+    )
     rows = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
     rows |= {f"model, {basis}": one for basis, one in gold["model"].items()}
     for what, one in rows.items():
