@@ -15,6 +15,7 @@ import argparse
 import json
 import multiprocessing
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,11 @@ def main() -> None:
     with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(run, *what, options.minilm, 300 if options.quick else None) for what in todo]
         for future in as_completed(futures):
-            rows.append(future.result())
+            try:
+                rows.append(future.result())
+            except Exception:  # the other runs are worth having
+                traceback.print_exc()
+                continue
             print(rows[-1], flush=True)
             if not options.quick:
                 store.parent.mkdir(exist_ok=True)

@@ -357,7 +357,7 @@ def _groups(metadata: Any, table: Annotations, missing_as_group: bool) -> dict[s
 def _cut(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
     """Names of the groups in these rows of a column, and the group of each; −1 missing."""
     missing = naming.missing_rows(column)[rows]
-    values: Any = (column if isinstance(column, np.ndarray) else naming.to_names(column))[rows]
+    values: Any = naming.to_names(column)[rows]
     group = np.full(rows.size, -1, np.int32)
     present = values[~missing]
     try:

@@ -151,7 +151,9 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
 
 
 def to_names(column: Any) -> Names:
-    """An Arrow array as names: object holding `str` for text, the natural dtype otherwise."""
+    """What `to_column` gives as names: object holding `str` for text, the natural dtype otherwise."""
+    if isinstance(column, np.ndarray):
+        return column
     if _is_text(column.type):
         names = np.empty(len(column), object)
         names[:] = column.to_pylist()

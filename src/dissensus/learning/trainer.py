@@ -15,10 +15,12 @@ from __future__ import annotations
 import copy
 import hashlib
 import importlib
+import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -121,25 +123,29 @@ class Trainer:
                 f"parameter groups; got {self.optimizer!r}."
             )
 
+    def place(self) -> torch.device:
+        """The device asked for, or the best that there is."""
+        kind, _, index = self.device.partition(":")
+        if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
+            raise BadParameter(f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps', got {self.device!r}.")
+        there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+        if kind == "auto":
+            kind = next(name for name, found in there.items() if found)
+        if not there[kind] or (index and int(index) >= torch.cuda.device_count()):
+            raise BadParameter(f"this machine has no device {self.device!r}; take 'auto' or 'cpu'.")
+        return torch.device(kind, int(index)) if index else torch.device(kind)
+
     def fabric(self) -> Any:
         """A fabric for the device, precision and processes asked for."""
-        kind, _, index = self.device.partition(":")
-        accelerator = {"auto": "auto", "cpu": "cpu", "cuda": "cuda", "gpu": "gpu", "mps": "mps"}.get(kind)
-        if accelerator is None or (index and not index.isdecimal()):
-            raise BadParameter(f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps', got {self.device!r}.")
-        if accelerator == "cuda" and not torch.cuda.is_available():
-            raise BadParameter("device is 'cuda' and this machine has no CUDA device; take 'auto' or 'cpu'.")
-        precision = self.precision
+        device, precision = self.place(), self.precision
         if precision == "auto":
-            gpu = accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available()
-            precision = "bf16-mixed" if gpu and torch.cuda.is_bf16_supported() else "32-true"
-        devices = [int(index)] if index else self.processes
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
+            precision = "bf16-mixed" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+        make = fabric_class()
+        with _quiet():
             try:
-                return fabric_class()(
-                    accelerator=accelerator,
-                    devices=devices,
+                return make(
+                    accelerator=device.type,
+                    devices=self.processes if device.index is None else [device.index],
                     precision=precision,
                     strategy="ddp_spawn" if self.processes > 1 else "auto",
                 )
@@ -390,6 +396,22 @@ def _judge(how: Trainer, trace: Trace, entry: dict[str, float], model: nn.Module
     if how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
         trace.stopped = True
     return best
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without lightning's advice on devices and precision, which was asked for by nobody."""
+    logs = [logging.getLogger(f"{name}.utilities.rank_zero") for name in ("lightning_fabric", "lightning.fabric")]
+    levels = [log.level for log in logs]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
+        for log in logs:
+            log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for log, level in zip(logs, levels, strict=True):
+                log.setLevel(level)
 
 
 def _sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class CharacterConvolutions(nn.Module):
         for window, first, second in zip(self.windows, self.first, self.second, strict=True):
             sides = ((window - 1) // 2, window // 2)
             a = first(pad(x, sides)).relu() * there  # (B, 64, L)
-            a = max_pool1d(pad(a, (0, 1)), 2, stride=1) * there
+            a = max_pool1d(pad(a, (0, 1)), 2, stride=1)
             b = second(pad(a, sides)).relu() * there  # (B, 128, L)
             z.append(b.amax(dim=2))
         return torch.cat(z, dim=1)

@@ -85,8 +85,8 @@ class Transformer(Encoder):
 
     @property
     def learning_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
-        """Small for pretrained weights; frozen, the problem is convex."""
-        return 5e-5 if self.tune else 1e-2
+        """Small for pretrained weights; as for other encoders where they are left alone."""
+        return 5e-5 if self.tune else 1e-3
 
     def fit(self, X: Any) -> Self:
         """Read the model; whether inputs are texts or pairs is as the first of them is."""

@@ -206,8 +206,9 @@ def moved(x: Tensor) -> Tensor:
         """(B, length) where the pixels of a row or column come from."""
         most = min(SHIFT, length - 1)
         by = torch.randint(-most, most + 1, (items, 1), device=x.device)
-        at = (torch.arange(length, device=x.device) + by).abs()
-        return length - 1 - (length - 1 - at).abs()
+        at = torch.arange(length, device=x.device) + by
+        at = torch.where(at < 0, -at, at)  # not abs: torch.compile (2.13) cannot index by it
+        return torch.where(at >= length, 2 * (length - 1) - at, at)
 
     row, column = places(height), places(width)
     flip = torch.rand(items, 1, device=x.device) < 0.5

@@ -53,7 +53,9 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> FloatArray:
     """(I, K) float32 distributions: a kind of soft label, or the posterior of a method; uniform without votes."""
     if isinstance(labels, str) and labels in KINDS:
-        return table.soft_labels(labels).astype(np.float32)  # type: ignore[arg-type]
+        shares = table.soft_labels(labels)  # type: ignore[arg-type]
+        least = 0 if labels == "normalized" else np.finfo(np.float32).tiny  # softmax of a hundred votes: e^-100
+        return np.maximum(shares, least).astype(np.float32)
     target = np.full((table.n_items, table.n_classes), 1 / table.n_classes, np.float32)
     voted = vote_weight(table) > 0
     if voted.any():
