@@ -167,6 +167,18 @@ def test_pairs_and_positions_are_read(texts):
         places.read(texts)
 
 
+def test_images_are_read_and_remembered(cli, labels):
+    names = np.array([f"i{i:03}" for i in range(40)])
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    np.savez(labels.parent / "images.npz", item=names, x=pixels)
+    small = ("--set", "encoder.depth=10", "--set", "encoder.widen=1", "--epochs", "1", "--device", "cpu")
+    result = cli("train", labels, "--images", "images.npz", *small, "-o", "model")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert cli("predict", "model", "images.npz", "-o", "out.csv").exit_code == 0
+    assert len(frame(labels.parent / "out.csv")) == 40
+    assert "images are read from an .npz file" in cli("predict", "model", "labels.csv").stderr
+
+
 def test_what_encodes_each_kind_of_input_by_default():
     def made(kind, *settings):
         return new_model(kind, None, "crowd-layer", list(settings)).encoder

@@ -41,7 +41,9 @@ CURVES = {  # picture → lines
 }
 
 
-@sections.enter("model", title="Model", summary="What did the model learn, and where does it contradict?", place=57)
+@sections.enter(
+    "model", title="Model", summary="What did the model learn, and where does it contradict the crowd?", place=57
+)
 class ModelSection(Section):
     """Learning curves, confusion, calibration, the items on which model and crowd are furthest apart."""
 
@@ -278,7 +280,7 @@ def _curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
         "value:Q",
         title=None if len(there) > 1 else next(iter(there.values())),
         scale=alt.Scale(zero=False),
-        axis=charts.axis(charts.SHARE if share else "~g"),
+        axis=charts.axis(charts.SHARE if share else ""),
     )
     color = charts.color("what", list(there.values()), legend=len(there) > 1)
     tips = charts.tips(("epoch:Q", "epoch"), ("what:N", "of"), ("value:Q", "is", ".1%" if share else ".4f"))
