@@ -83,7 +83,7 @@ def test_gradients_are_those_of_finite_differences(kind, link):
     row, annotator = torch.tensor([1, 0, 1, 1]), torch.tensor([2, 0, 0, 2])
     mixed = torch.randn(4, K, generator=torch.Generator().manual_seed(2)).double()
     logits = torch.randn(2, K, generator=torch.Generator().manual_seed(3)).double()
-    names = [name for name, _ in layer.named_parameters()]
+    names = [name for name in ("weight", "bias") if getattr(layer, name) is not None]
 
     def loss(x, *values):
         log_p = torch.log_softmax(x, dim=1)
@@ -180,6 +180,14 @@ def test_zeros_of_the_identity_grow_and_entries_stay_positive():
     assert (out[torch.arange(K), torch.tensor([1, 1, 2, 3])] > 0.97).all()
     assert layer.weight[1].min() >= FLOOR
     assert torch.equal(layer.weight[[0, 2]], torch.eye(K).reshape(1, -1).repeat(2, 1))
+
+
+def test_under_softmax_entries_may_be_negative():
+    layer = CrowdLayer(1, K)
+    layer(torch.zeros(1, K), torch.tensor([0]), torch.tensor([0])).sum().backward()
+    layer.weight.data.fill_(-0.5)
+    layer.after_step()
+    assert (layer.weight == -0.5).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -41,6 +41,7 @@ def test_a_class_that_is_ruled_out_costs_nothing_where_the_target_has_none_of_it
     logits, target = np.array([[0.3, -np.inf, 1.1]]), np.array([[0.25, 0.0, 0.75]])
     q = softmax(logits, axis=1)
     np.testing.assert_allclose(call(kl, target, logits), rel_entr(target, q).sum(axis=1))
+    np.testing.assert_allclose(call(cross_entropy, target, logits), -0.25 * np.log(q[:, 0]) - 0.75 * np.log(q[:, 2]))
     np.testing.assert_allclose(call(inverse_kl, np.array([[0.25, 0.5, 0.25]]), logits),
                                rel_entr(q, [[0.25, 0.5, 0.25]]).sum(axis=1))  # fmt: skip
     x = torch.tensor(logits, requires_grad=True)

@@ -78,3 +78,4 @@ def test_bad_keywords_and_zeros_are_said():
         SoftTask(weight=-1).fit(TABLE, None, 0)
     with pytest.raises(DataError, match="infinite where a class has probability 0"):
         SoftTask(soft="normalized").fit(TABLE, None, 0)
+    SoftTask(soft="normalized", weight=0).fit(TABLE, None, 0)  # no second task, no soft label to object to

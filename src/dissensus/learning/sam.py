@@ -72,7 +72,8 @@ class SAM(Optimizer):
         loss = closure()
         undo = self._ascend()
         if undo:
-            with drawing_again(before, devices), unchanged(self.statistics):
+            set_random_state(before, devices)
+            with unchanged(self.statistics):
                 closure()
             for restore in undo:
                 restore()
@@ -145,17 +146,6 @@ def set_random_state(states: list[Tensor], devices: list[torch.device]) -> None:
     torch.set_rng_state(states[0])
     for state, device in zip(states[1:], devices, strict=True):
         torch.get_device_module(device).set_rng_state(state, device)
-
-
-@contextmanager
-def drawing_again(states: list[Tensor], devices: list[torch.device]) -> Iterator[None]:
-    """Draw from `states` on inside, and go on afterwards as if nothing had been drawn."""
-    after = random_state(devices)
-    set_random_state(states, devices)
-    try:
-        yield
-    finally:
-        set_random_state(after, devices)
 
 
 @contextmanager

@@ -75,10 +75,27 @@ class CrowdLayer(nn.Module):
                 raise BadParameter(f"{keyword} must be one of {', '.join(map(repr, known))}, got {value!r}.")
         self.n_classes, self.matrix, self.link = n_classes, kind.startswith("matrix"), link
         start = torch.eye(n_classes).reshape(1, -1) if self.matrix else torch.ones(1, n_classes)
-        weight = None if kind == "bias" else nn.Parameter(start.repeat(n_annotators, 1), trainable)
-        self.weight = weight  # (A, K·K) [given, true], or (A, K)
-        self.bias = nn.Parameter(torch.zeros(n_annotators, n_classes), trainable) if kind.endswith("bias") else None
+        tables = {"weight": start, "bias": torch.zeros(1, n_classes)}
+        self.tables = nn.ModuleDict()  # embeddings, because DDP takes no other layer's gradients to be of few rows
+        for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
+            rows = tables[name].repeat(n_annotators, 1)
+            self.tables[name] = nn.Embedding(
+                n_annotators, rows.shape[1], sparse=True, _weight=rows, _freeze=not trainable
+            )
         self._mark()
+
+    @property
+    def weight(self) -> nn.Parameter | None:
+        """(A, K·K) [given, true], or (A, K); None where there is only a bias."""
+        return self._table("weight")
+
+    @property
+    def bias(self) -> nn.Parameter | None:
+        """(A, K), or None."""
+        return self._table("bias")
+
+    def _table(self, name: str) -> nn.Parameter | None:
+        return self.tables[name].weight if name in self.tables else None  # type: ignore[return-value]
 
     def _mark(self) -> None:
         for param in self.parameters():
@@ -90,10 +107,7 @@ class CrowdLayer(nn.Module):
 
     def forward(self, log_p: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         """(n, K) log P(label) of n annotations: by `annotator` (n,), of the item in row `row` (n,) of log_p (B, K)."""
-        weight, bias = (
-            None if table is None else functional.embedding(annotator, table, sparse=True)
-            for table in (self.weight, self.bias)
-        )
+        weight, bias = (self.tables[name](annotator) if name in self.tables else None for name in ("weight", "bias"))
         return self.given(log_p.index_select(0, row), weight, bias)
 
     def given(self, log_p: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
