@@ -202,13 +202,13 @@ def test_validation_metrics_are_those_of_scikit_learn():
     table, X, truth = blobs(50, seed=3)
     model = quick(epochs=1).fit(table, X)
     columns = model.encoder_.prepare(X)
-    found = Validation(columns, np.arange(50), np.eye(3)[truth])(model.network_)
+    found = Validation(columns, np.arange(50), np.eye(3)[truth], 16)(model.network_)
     proba = model.predict_proba(X)
     assert found["accuracy"] == pytest.approx((proba.argmax(axis=1) == truth).mean())
     assert found["macro-f1"] == pytest.approx(f1_score(truth, proba.argmax(axis=1), average="macro"))
     assert found["cross-entropy"] == pytest.approx(-np.log(proba[np.arange(50), truth]).mean(), rel=1e-5)
     votes = rng.dirichlet(np.ones(3), size=50)
-    soft = Validation(columns, np.arange(50), votes)(model.network_)
+    soft = Validation(columns, np.arange(50), votes, 16)(model.network_)
     assert soft["cross-entropy"] == pytest.approx(-(votes * np.log(proba)).sum(axis=1).mean(), rel=1e-5)
 
 
@@ -247,6 +247,13 @@ def test_items_without_annotations_are_predicted_not_trained_on(objective):
     np.testing.assert_array_equal(model.proba_[~bare], again.proba_[~bare])
     np.testing.assert_allclose(model.posterior_[bare], model.proba_[bare])
     assert names.size == model.items_.size
+
+
+def test_an_input_that_cannot_be_used_is_named_by_its_own_row():
+    table, X, _ = blobs(60)
+    X[40, 1] = np.inf
+    with pytest.raises(DataError, match="row 40, column 1"):
+        quick().fit(table.select(rows=table.item >= 30), X)
 
 
 def test_a_table_with_nothing_to_learn_from():

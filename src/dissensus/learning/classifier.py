@@ -39,7 +39,7 @@ from dissensus.parameters import Parameters
 from dissensus.registry import Registry
 
 FILE = "model.safetensors"
-AT_ONCE = 1024  # items that are predicted at a time
+AT_ONCE = 4  # batches that are predicted at a time: without gradients they need less memory than one does in training
 HEAD_RATE = 1e-3  # the last layers and the annotators start from nothing: they learn at least so fast
 
 
@@ -213,7 +213,11 @@ class CrowdClassifier(Parameters):
         taught = np.flatnonzero(teaches & ~held_out)
         if not taught.size:
             raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
-        encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
+        try:
+            encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
+        except DataError:
+            _part(self.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
+            raise
         columns = encoder.prepare(X)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -223,7 +227,8 @@ class CrowdClassifier(Parameters):
         if validating is not None:
             inside = isinstance(validation, float | int)
             at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
-            evaluate = Validation(columns if inside else encoder.prepare(validating.X), at, validating.truth)
+            prepared = columns if inside else encoder.prepare(validating.X)
+            evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
         trace = trainer.fit(
             network,
             lessons,
@@ -247,7 +252,7 @@ class CrowdClassifier(Parameters):
         self.best_epoch_ = trace.best
         self.converged_ = trace.stopped or self.patience is None
         self.proba_ = softmax(self._logits(columns), axis=1)
-        combined = combine(table, self.proba_, gold, self.objective_.confusion(self.network_.head))
+        combined = combine(table, self.proba_, gold)
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
@@ -430,7 +435,7 @@ class CrowdClassifier(Parameters):
         self.network_.to(device).eval()
         found = []
         with torch.inference_mode():
-            for rows in torch.split(torch.arange(len(columns)), AT_ONCE):
+            for rows in torch.split(torch.arange(len(columns)), AT_ONCE * self.batch_size):
                 batch = {name: value.to(device) for name, value in columns.take(rows).items()}
                 found.append(ask(batch).double().cpu())
         K = self.objective_.n_classes_
@@ -460,6 +465,7 @@ class Validation:
     columns: Columns
     rows: IntArray  # (V,) into the columns
     truth: FloatArray  # (V, K)
+    at_once: int  # items at a time
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
         """Cross entropy, accuracy and macro F1 against gold or votes (of tied votes, any)."""
@@ -468,7 +474,7 @@ class Validation:
         with torch.inference_mode():
             parts = [
                 network.logits({name: value.to(device) for name, value in self.columns.take(rows).items()})
-                for rows in torch.split(torch.as_tensor(self.rows), AT_ONCE)
+                for rows in torch.split(torch.as_tensor(self.rows), self.at_once)
             ]
         proba = softmax(torch.cat(parts).double().cpu().numpy(), axis=1)
         best = proba.argmax(axis=1)

@@ -59,6 +59,8 @@ class CrowdLayer(nn.Module):
         See the module.
     trainable : bool
         False: the layer stays as it starts.
+    start : float
+        W_j starts at so many times the identity, w_j at so many times one.
     """
 
     def __init__(
@@ -68,14 +70,17 @@ class CrowdLayer(nn.Module):
         kind: Kind = "matrix",
         link: Link = "softmax",
         trainable: bool = True,
+        start: float = 1.0,
     ):
         super().__init__()
+        if not 0 < start < math.inf:
+            raise BadParameter(f"start must be above 0, got {start}.")
         for keyword, value, known in (("kind", kind, KINDS), ("link", link, LINKS)):
             if value not in known:
                 raise BadParameter(f"{keyword} must be one of {', '.join(map(repr, known))}, got {value!r}.")
         self.n_classes, self.matrix, self.link = n_classes, kind.startswith("matrix"), link
-        start = torch.eye(n_classes).reshape(1, -1) if self.matrix else torch.ones(1, n_classes)
-        tables = {"weight": start, "bias": torch.zeros(1, n_classes)}
+        first = torch.eye(n_classes).reshape(1, -1) if self.matrix else torch.ones(1, n_classes)
+        tables = {"weight": start * first, "bias": torch.zeros(1, n_classes)}
         self.tables = nn.ModuleDict()  # embeddings, because DDP takes no other layer's gradients to be of few rows
         for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
             rows = tables[name].repeat(n_annotators, 1)
@@ -188,18 +193,21 @@ class CrowdLayerObjective(Objective):
         How scores become probabilities of labels.
     trainable : bool
         False: annotators stay as they start, all alike.
+    start : float
+        How many times the identity (or one) an annotator's parameters are at first.
     """
 
     models_annotators = True
 
-    def __init__(self, *, kind: Kind = "matrix", link: Link = "softmax", trainable: bool = True):
+    def __init__(self, *, kind: Kind = "matrix", link: Link = "softmax", trainable: bool = True, start: float = 1.0):
         self.kind: Kind = kind
         self.link: Link = link
         self.trainable = trainable
+        self.start = start
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator; the labels themselves are the targets."""
-        CrowdLayer(0, 1, self.kind, self.link)  # keywords are checked there
+        CrowdLayer(0, 1, self.kind, self.link, self.trainable, self.start)  # keywords are checked there
         self.n_classes_ = table.n_classes
         voted = vote_weight(table) > 0
         if not voted.any():
@@ -228,7 +236,7 @@ class CrowdLayerObjective(Objective):
         """The classes first, so that they start as they would alone; then the annotators."""
         main = super().head(branch, width)
         return CrowdHead(
-            main, CrowdLayer(len(self.labels_given_), self.n_classes_, self.kind, self.link, self.trainable)
+            main, CrowdLayer(len(self.labels_given_), self.n_classes_, self.kind, self.link, self.trainable, self.start)
         )
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
