@@ -34,9 +34,7 @@ def test_each_item_is_predicted_by_a_network_taught_by_the_others(objective):
         others = table.select(rows=~here[table.item])
         network = quick(objective=objective).fit(others, X)
         np.testing.assert_array_equal(found.proba[here], network.proba_[here])
-        known = network.confusion_ if objective == "crowd-layer" else None
-        expected = combine(table, found.proba, None, known).posterior[here]
-        np.testing.assert_array_equal(found.posterior[here], expected)
+    np.testing.assert_array_equal(found.posterior, combine(table, found.proba, None).posterior)
 
 
 def test_an_item_s_own_labels_and_gold_do_not_reach_its_network():
@@ -79,7 +77,7 @@ def test_items_without_annotations_get_the_mean_of_all_networks():
         here = found.fold == number
         each.append(quick().fit(part.select(rows=~here[part.item]), X).proba_[:5])
     np.testing.assert_allclose(found.proba[:5], np.mean(each, axis=0))
-    np.testing.assert_array_equal(found.posterior[:5], found.proba[:5])
+    np.testing.assert_allclose(found.posterior[:5], found.proba[:5])
     np.testing.assert_allclose(found.posterior.sum(axis=1), 1)
 
 

@@ -2,9 +2,8 @@
 
     p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c) Π_{j∈M_i} Θ_j[c, y_ij]
 
-Where a network learnt its items by heart, what it says of them is no second opinion; this is. Θ is also that of the
-other folds where the objective models annotators, else it is learnt with p as in `posterior.py`. An item's own gold is
-hidden from both, so that either can be held against it.
+Where a network learnt its items by heart, what it says of them is no second opinion; this is. Θ is learnt with p as in
+`posterior.py`. An item's own gold is hidden from both, so that either can be held against it.
 """
 
 from __future__ import annotations
@@ -115,7 +114,6 @@ def out_of_fold(
     fold[teaching[np.argsort(draw, kind="stable")]] = np.arange(teaching.size) % folds
 
     proba = np.zeros((table.n_items, table.n_classes))
-    confusions: list[FloatArray | None] = []
     done = 0
     for number in range(folds):
         here = fold == number
@@ -136,12 +134,13 @@ def out_of_fold(
         done += network.n_iter_
         proba[here] = network.proba_[here]
         proba[fold < 0] += network.proba_[fold < 0] / folds
-        confusions.append(network.confusion_ if network.objective_.models_annotators else None)
 
-    posterior = proba.copy()
-    for number, confusion in enumerate(confusions):
-        here = fold == number
-        hidden = None if gold is None else np.where(here, -1, gold)
-        posterior[here] = combine(table, proba, hidden, confusion).posterior[here]
+    if not known.any():
+        posterior = combine(table, proba, None).posterior
+    else:
+        posterior = proba.copy()
+        for number in range(folds):
+            here = fold == number
+            posterior[here] = combine(table, proba, np.where(here, -1, gold)).posterior[here]
     tie_seed = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint64)[0])
     return OutOfFold(table.items, table.classes, proba, posterior, fold, tie_seed)
