@@ -15,6 +15,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,13 @@ KEYWORDS = {  # the released runs'
     "epochs": 10, "batch_size": 1024, "learning_rate": 1e-3, "monitor": "macro-f1", "precision": "32-true",
 }  # fmt: skip
 VARIANTS = {
-    "pos": {"[F]": lambda: Tagger(vectors="transformer")},
+    "pos": {"[F]": lambda: Tagger(vectors="transformer"), "learnt vectors": lambda: Tagger()},
     "stemming": {"[F]": lambda: Stemmer(hidden=None), "hidden layer": lambda: Stemmer()},
 }
 FOLDS = {"pos": ["0"], "stemming": [*map(str, range(10)), "split"]}
 
 
+@lru_cache
 def load(task: str) -> tuple[Any, list[Any]]:
     """The data set with all its items, and X."""
     data = dz.load_dataset({"pos": "gimpel_pos", "stemming": "stemming"}[task]).whole
@@ -71,7 +73,7 @@ def parts(task: str, data: Any, fold: str, seed: int) -> Iterator[np.ndarray]:
     yield from (rest[: -(len(data.gold) // 5)], rest[-(len(data.gold) // 5) :], test)
 
 
-def run(task: str, variant: str, condition: str, fold: str, seed: int, options: Any) -> dict[str, Any]:
+def run(task: str, variant: str, condition: str, fold: str, seed: int, options: Any, made: Any) -> dict[str, Any]:
     """Train one network and test it."""
     data, X = load(task)
     train, dev, test = parts(task, data, fold, seed)
@@ -101,7 +103,7 @@ def run(task: str, variant: str, condition: str, fold: str, seed: int, options: 
     return {
         "task": task, "variant": variant, "condition": condition, "fold": fold, "seed": seed,
         "confusion": confusion.tolist(), "epoch": model.best_epoch_, "history": model.history_,
-        "seconds": time.perf_counter() - begin,
+        "seconds": time.perf_counter() - begin, "made": made, "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if next(model.network_.parameters()).is_cuda else "cpu",
     }  # fmt: skip
 
@@ -114,7 +116,7 @@ def scores(confusion: np.ndarray) -> tuple[float, float]:
     )
 
 
-def write_tables(made: dict[str, Any], done: list[dict[str, Any]]) -> None:
+def write_tables(done: list[dict[str, Any]]) -> None:
     rows = []
     for task, variants in VARIANTS.items():
         for kind, among in (("folds", lambda fold: fold != "split"), ("split", lambda fold: fold == "split")):
@@ -141,11 +143,20 @@ def write_tables(made: dict[str, Any], done: list[dict[str, Any]]) -> None:
                         f"{ours[0] - paper[0]:+.1f} / {ours[1] - paper[1]:+.1f}" if there else "",
                         f"{np.mean([part['seconds'] for part in mine]):.0f}",
                     ])  # fmt: skip
-    devices = sorted({part["device"] for part in done})
+    # a store may hold parts of several machines and commits: each says its own, never that of who writes the table
+    unknown = {"date": "at an unknown time", "commit": "unknown", "changed_since_commit": False}
+    where = {
+        (part.get("made", unknown)["commit"], part.get("made", unknown)["changed_since_commit"],
+         part.get("torch", "of an unknown version"), part["device"])
+        for part in done
+    }  # fmt: skip
     text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "torch": torch.__version__}}),
-        "Accuracy / macro-F1 in per cent, of all test items of the folds together; seconds of one run on "
-        f"{', '.join(devices)}.",
+        "; ".join(
+            f"commit {commit}{' with changes' if changed else ''}, torch {version}, {device}"
+            for commit, changed, version, device in sorted(where)
+        )
+        + ".",
+        "Accuracy / macro-F1 in per cent, of all test items of the folds together; seconds of one run.",
         record.table(
             ["task", "folds", "network", "condition", "seeds", "Table 1", "ours", "difference", "seconds"], rows, left=4
         ),
@@ -177,7 +188,7 @@ def main() -> None:
         if options.quick or (task, variant, condition, fold, seed) not in known
     ]
     for part in wanted:
-        result = run(*part, options)
+        result = run(*part, options, made)
         acc, f1 = scores(np.array(result["confusion"]))
         print(f"  {part}: {acc:.2f} / {f1:.2f}, epoch {result['epoch']}, {result['seconds']:.0f} s", flush=True)
         if not options.quick:
@@ -186,7 +197,7 @@ def main() -> None:
             done.append(result)
     if done and not options.quick:
         record.save(HERE, "fornaciari", made, {"parts": done}, indent=None)
-        write_tables(made, done)
+        write_tables(done)
 
 
 if __name__ == "__main__":

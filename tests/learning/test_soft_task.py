@@ -7,7 +7,9 @@ from scipy.special import rel_entr
 from torch import nn
 
 from aggregation.tables import some_gold
+from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning.losses import inverse_kl
 from dissensus.learning.objectives import Hard, SoftTask
 from learning.tables import fitted, log_q, sparse_table
 
@@ -79,3 +81,13 @@ def test_bad_keywords_and_zeros_are_said():
     with pytest.raises(DataError, match="infinite where a class has probability 0"):
         SoftTask(soft="normalized").fit(TABLE, None, 0)
     SoftTask(soft="normalized", weight=0).fit(TABLE, None, 0)  # no second task, no soft label to object to
+
+
+def test_softmax_of_many_votes_has_no_zeros():
+    """A control item of gimpel_pos has 144 votes, and e^−144 is no float32."""
+    table = Annotations.from_arrays(np.zeros(144, int), np.arange(144), np.zeros(144, int), classes=[0, 1, 2])
+    objective = SoftTask(divergence="inverse-kl").fit(table, None, 0)
+    soft = objective.targets().take(torch.tensor([0]))["soft"]
+    assert (soft > 0).all()
+    assert soft.sum().item() == pytest.approx(1)
+    assert inverse_kl(soft, torch.zeros(1, 3)).isfinite().all()

@@ -5,9 +5,9 @@
 p is what the network says, Θ_j the confusion matrix of annotator j, learnt here as in Dawid-Skene (its M step and
 pseudo-counts) with p in the place of the classes' shares: EM from q = p, a few passes. Also where the objective has a
 model of annotators: a crowd layer's matrices are made for its loss (on LabelMe, with `link="normalize"`, they are next
-to the identity and q far too sure: log loss 2.7 against 1.2 by those learnt here). p is the network's word on items that
-it was trained on: where it learnt them by heart, q is too sure of itself all the same. `out_of_fold` asks networks that
-have not seen the item.
+to the identity and q far too sure: log loss 2.7 against 1.2 by those learnt here). p is the network's word on items
+that it was trained on: where it learnt them by heart, q is too sure of itself all the same. `out_of_fold` asks networks
+that have not seen the item.
 """
 
 from __future__ import annotations
