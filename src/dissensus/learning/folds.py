@@ -135,7 +135,7 @@ def out_of_fold(
         proba[here] = network.proba_[here]
         proba[fold < 0] += network.proba_[fold < 0] / folds
 
-    if not known.any():
+    if gold is None:
         posterior = combine(table, proba, None).posterior
     else:
         posterior = proba.copy()
