@@ -37,8 +37,8 @@ $(VENV)/.report: $(VENV)/.core
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.report
-	@echo "Adding what the tests need, once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "Adding what learning and the tests need (torch among it), once …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,dev]'
 	@touch $@
 
 demo: $(VENV)/.report

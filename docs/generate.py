@@ -34,13 +34,39 @@ def formats_table(depth: str) -> str:
     return "\n".join(rows)
 
 
-BLOCKS: dict[str, Callable[[str], str]] = {"methods": methods_table, "formats": formats_table}
+def encoders_table(depth: str) -> str:
+    """One row per encoder."""
+    from dissensus.learning import encoders
+
+    rows = ["| encoder | X | in one line | source |", "|---|---|---|---|"]
+    for name, entry in encoders.entries():
+        rows.append(f"| `{name}` | {entry.value.takes} | {entry.summary} | {entry.cite or '—'} |")
+    return "\n".join(rows)
+
+
+def objectives_table(depth: str) -> str:
+    """One row per objective."""
+    from dissensus.learning import objectives
+
+    rows = ["| objective | in one line | source |", "|---|---|---|"]
+    rows += [f"| `{name}` | {entry.summary} | {entry.cite or '—'} |" for name, entry in objectives.entries()]
+    return "\n".join(rows)
+
+
+BLOCKS: dict[str, Callable[[str], str]] = {
+    "methods": methods_table,
+    "formats": formats_table,
+    "encoders": encoders_table,
+    "objectives": objectives_table,
+}
 
 
 def fill(text: str, depth: str) -> str:
     """`text` with every generated block made anew."""
     for name, make in BLOCKS.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
+        if f"<!-- {name} -->" not in text:  # what is not asked for need not be imported
+            continue
         text = re.sub(pattern, lambda found, make=make: f"{found[1]}{make(depth)}\n{found[2]}", text, flags=re.DOTALL)
     return text
 

@@ -25,10 +25,11 @@ def test_python_in_the_readme_prints_what_it_says():
     assert failed == 0
 
 
-def test_python_in_the_guide_to_features_prints_what_it_says():
-    pytest.importorskip("transformers", reason="needs the `text` extra")
+@pytest.mark.parametrize(("guide", "module"), [("features", "transformers"), ("learning", "torch")])
+def test_python_in_a_guide_prints_what_it_says(guide, module):
+    pytest.importorskip(module, reason="needs the `learning` and `text` extras")
     failed, tried = doctest.testfile(
-        str(ROOT / "docs" / "guides" / "features.md"), module_relative=False, encoding="utf-8"
+        str(ROOT / "docs" / "guides" / f"{guide}.md"), module_relative=False, encoding="utf-8"
     )
     assert tried >= 10
     assert failed == 0

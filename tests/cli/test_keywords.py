@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pytest
@@ -22,11 +23,13 @@ class Method:
         name: str = "x",
         seed: int | None = 0,
         untyped=2.5,
+        sizes: Sequence[int] = (1,),
+        file: str | None = None,
     ):
         self.params = dict(locals())
         del self.params["self"]
 
-    def get_params(self) -> dict[str, object]:
+    def get_params(self, deep: bool = True) -> dict[str, object]:
         return self.params
 
 
@@ -46,6 +49,10 @@ class Method:
         ("name=a=b", "a=b"),
         ("untyped=1.5", 1.5),
         (" count = 7", 7),
+        ("sizes=8,4", (8, 4)),
+        ("sizes=8", (8,)),
+        ("file=none", None),
+        ("file=a", "a"),
     ],
 )
 def test_text_becomes_the_type_of_the_keyword(setting, value):

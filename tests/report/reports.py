@@ -34,6 +34,26 @@ def things(table: Annotations) -> dict[str, Any]:
     return {"item": table.items, "text": texts, "source": ["web", "book"] * (table.n_items // 2)}
 
 
+def features(table: Annotations, truth: Any = None, seed: int = 0) -> Any:
+    """(I, 6) vectors that show the truth, or nothing."""
+    rng = np.random.default_rng(seed)
+    shown = 0 if truth is None else 2 * np.eye(6)[np.asarray(truth) % 6]
+    return rng.standard_normal((table.n_items, 6)) + shown
+
+
+def trained(table: Annotations | None = None, truth: Any = None, validation: Any = None, **keywords: Any) -> Any:
+    """A small model of the crowd, or of another table."""
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.encoders import MLP
+
+    if table is None:
+        table, truth = crowd().annotations, crowd().truth
+    model = CrowdClassifier(
+        **{"encoder": MLP(hidden=(8,)), "objective": "soft", "epochs": 5, "device": "cpu"} | keywords
+    )
+    return model.fit(table, features(table, truth), validation=validation)
+
+
 class Page(HTMLParser):
     """What a browser would make of a page: its elements with their attributes, and the text of its scripts."""
 

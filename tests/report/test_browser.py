@@ -14,7 +14,7 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.clustering import select_clusters
-from report.reports import crowd, people, report, things
+from report.reports import crowd, people, report, things, trained
 from report.test_page import evil_report
 
 CHROMIUM = next(
@@ -48,8 +48,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     search = select_clusters(table, "pgm-bp", K=(2, 3), L=(1, 2), criterion="likelihood")
     clusters = {"clustering": search.estimator().fit(table), "search": search}
     made = {
-        "crowd": report(gold=crowd().truth, items=things(table), annotators=people(table), title="A crowd", **clusters),
-        "evil": evil_report(names=True),
+        "crowd": report(
+            gold=crowd().truth,
+            items=things(table),
+            annotators=people(table),
+            title="A crowd",
+            **clusters,
+            model=trained(validation=0.3),
+        ),
+        "evil": evil_report(names=True, learnt=True),
         "long": report(long_names(), items=things(long_names())),
     }
     return {name: one.save(folder / f"{name}.html")[0] for name, one in made.items()}
@@ -102,7 +109,7 @@ def rows(page: Any, table: str, column: int) -> list[str]:
 def test_every_chart_draws(opened):
     page = opened()
     drawings = page.locator(".drawing")
-    assert drawings.count() >= 14
+    assert drawings.count() >= 19
     for number in range(drawings.count()):
         one = drawings.nth(number)
         marks = one.locator("svg .role-mark path, svg .role-mark rect, svg .role-mark line").count()
@@ -321,6 +328,7 @@ def test_charts_fit_their_place_and_their_labels_do_not_overlap(opened, options)
 
 def test_markup_in_the_data_does_nothing(opened):
     page = opened("evil")
+    assert "<evil-tag" in page.locator("figure[data-table=model-crowd]").inner_text()
     for table in ("annotators", "items", "items-first"):
         figure = page.locator(f"figure[data-table={table}]")
         for number in range(figure.locator("button.name").count()):
@@ -334,6 +342,15 @@ def test_markup_in_the_data_does_nothing(opened):
     assert page.locator("evil-tag").count() == 0
     assert "<evil-tag onclick=hack()>" in page.locator("figure[data-table=items]").inner_text()
     assert page.title().startswith("</script><script>")
+
+
+def test_items_on_which_model_and_crowd_disagree_are_sorted_and_found(opened):
+    page = opened()
+    apart = [float(text.split()[0]) for text in rows(page, "model-crowd", 8)]
+    assert apart == sorted(apart, reverse=True)
+    assert set(rows(page, "model-crowd", 9)) <= {"held out", "trained on"}
+    page.locator("figure[data-table=model-crowd] input").fill("held out")
+    assert page.locator("figure[data-table=model-crowd] output").inner_text() == "30 of 100 rows"
 
 
 def test_a_tooltip_shows_names_as_text(opened):

@@ -13,7 +13,7 @@ import pytest
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import BadParameter, MissingExtra
 from dissensus.report.page import render
-from report.reports import FEW, Page, crowd, people, report, things
+from report.reports import FEW, Page, crowd, people, report, things, trained
 
 EVIL = (
     "<evil-tag onclick=hack()>",
@@ -28,7 +28,7 @@ EVIL = (
 """What somebody might call an item, an annotator, a class, or write into a text."""
 
 
-def evil_report(number: int = 0, **options) -> Report:
+def evil_report(number: int = 0, learnt: bool = False, **options) -> Report:
     """A report in which everything that can hold text holds something evil."""
     rng = np.random.default_rng(number)
     n = 12
@@ -47,13 +47,14 @@ def evil_report(number: int = 0, **options) -> Report:
         annotators={"annotator": annotators, EVIL[2]: np.array([EVIL[3], EVIL[4]] * 3, object)},
         title=EVIL[1] + EVIL[0],
         methods=FEW,
+        model=trained(table) if learnt else None,
         **options,
     )
 
 
 @pytest.mark.parametrize("names", [True, False])
 def test_nothing_from_the_data_becomes_markup(names):
-    page = Page(evil_report(names=names).html())
+    page = Page(evil_report(names=names, learnt=True).html())
     harmless = Page(report(items=things(crowd().annotations), annotators=people(crowd().annotations)).html())
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in harmless.elements} | {"p"}
     assert "evil-tag" not in {tag for tag, _ in page.elements}

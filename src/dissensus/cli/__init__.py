@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dissensus.cli import aggregate, agreement, cluster, compare, datasets, describe, methods, report
+from dissensus.cli import aggregate, agreement, cluster, compare, datasets, describe, methods, predict, report, train
 from dissensus.cli.errors import reported, say
 
 COMMANDS = (
@@ -23,6 +23,8 @@ COMMANDS = (
     report.report,
     agreement.agreement,
     cluster.cluster,
+    train.train,
+    predict.predict,
     methods.methods,
     datasets.datasets,
 )

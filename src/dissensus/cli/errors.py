@@ -23,6 +23,7 @@ SPOKEN = (
     (re.compile(r"say which:? format="), "say which: --input-format"),
     (re.compile(r"classes=\[…\]"), "--classes A,B,…"),
     (re.compile(r" or give folder="), ""),
+    (re.compile(r"\(other data or keywords\); remove it,"), "(other data or keywords); start anew with --fresh,"),
     (re.compile(r"abstain=\[None\]"), '--abstain ""'),
 )
 """How the library's advice to a programmer is said to somebody at a command line."""

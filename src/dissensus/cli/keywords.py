@@ -1,22 +1,22 @@
-"""`--set key=value`: keywords of a method from text, checked against its signature."""
+"""`--set key=value`: keywords of a method, or of a part of a model, from text, checked against its signature."""
 
 from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dissensus.exceptions import BadParameter, UnknownName
 
 if TYPE_CHECKING:
-    from dissensus.base import Aggregator
+    from dissensus.parameters import Parameters
 
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def parse(settings: Iterable[str], method: type[Aggregator], called: str) -> dict[str, Any]:
+def parse(settings: Iterable[str], method: type[Parameters], called: str) -> dict[str, Any]:
     """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such."""
     defaults, hints = method().get_params(deep=False), get_type_hints(method.__init__)
     found: dict[str, Any] = {}
@@ -43,9 +43,9 @@ def check(key: str, keywords: Iterable[str], called: str) -> None:
 
 def _value(text: str, hint: Any, setting: str) -> Any:
     kinds = list(_kinds(hint))
+    if type(None) in kinds and text.lower() == "none":  # first: any text would do as a str
+        return None
     for kind in kinds:
-        if kind is type(None) and text.lower() == "none":
-            return None
         if kind is bool and text.lower() in YES_NO:
             return YES_NO[text.lower()]
         if kind is str or (isinstance(kind, str) and kind == text):
@@ -53,8 +53,13 @@ def _value(text: str, hint: Any, setting: str) -> Any:
         if kind in (int, float):
             with suppress(ValueError):
                 return kind(text)
+        if get_origin(kind) in (Sequence, tuple, list):
+            with suppress(ValueError):
+                return tuple(get_args(kind)[0](part) for part in text.split(","))
     words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
-    expected = " or ".join(words.get(kind, repr(kind)) for kind in kinds)
+    expected = " or ".join(
+        "values with commas between them" if get_origin(kind) else words.get(kind, repr(kind)) for kind in kinds
+    )
     raise BadParameter(f"--set {setting}: expected {expected}, got {text!r}.")
 
 

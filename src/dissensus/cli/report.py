@@ -71,6 +71,10 @@ def report(
             "--clusters", metavar="FOLDER", help="What `dissensus cluster FILE -o FOLDER` wrote; a section more."
         ),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", metavar="FOLDER", help="What `dissensus train FILE -o FOLDER` wrote; a section more."),
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Left out, the file's name.", show_default=False)] = None,
     pseudonyms: Annotated[
         bool, typer.Option("--pseudonyms/--names", help="How annotators are called; the key is a file of its own.")
@@ -104,6 +108,13 @@ def report(
     tables = source.read()
     frames = {key: _frame(path) for key, path in (("items", items), ("annotators", annotators))}
     found = {} if clusters is None else _clusters(clusters)
+    if model is not None:
+        if isinstance(tables, Questions):
+            raise BadParameter("--model is for a file of one question; report on each question by itself.")
+        from dissensus.learning.folds import load_trained
+
+        with show.waiting(f"reading {model}"):
+            found["model"], found["out_of_fold"] = load_trained(model)
 
     def write(table: Annotations, path: Path, name: str) -> dict[str, Any]:
         from dissensus.report import Report, contest

@@ -85,9 +85,13 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         default = "without gold= it reads gold.csv" if _find(path, "gold") else "there is no gold.csv either"
         raise UnknownName(f"'{path.name}' has no gold '{gold}': it {others}, and {default}.")
     frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
-    features = None if (file := _archive(path, "features")) is None else (_array(file, "item"), _array(file, "x"))
+    features = (
+        None if (file := _archive(path, "features")) is None else (read_array(file, "item"), read_array(file, "x"))
+    )
     images = (
-        None if (file := _archive(path, "images")) is None else Images(_array(file, "item"), partial(_array, file, "x"))
+        None
+        if (file := _archive(path, "images")) is None
+        else Images(read_array(file, "item"), partial(read_array, file, "x"))
     )
 
     named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
@@ -169,7 +173,7 @@ def _archive(path: Path, stem: str) -> Path | None:
     return file if (file := path / f"{stem}.npz").is_file() else None
 
 
-def _array(file: Path, name: str) -> Any:
+def read_array(file: Path, name: str) -> Any:
     """One array of an archive; names as text objects."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:

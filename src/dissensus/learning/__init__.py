@@ -13,6 +13,7 @@ except ImportError as error:
 
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import encoders
+from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.objectives import objectives
 
-__all__ = ["CrowdClassifier", "encoders", "objectives"]
+__all__ = ["CrowdClassifier", "OutOfFold", "encoders", "objectives", "out_of_fold"]

@@ -50,6 +50,10 @@ class Report:
         The comparison, where `dissensus.report.contest` has made it already.
     clustering, search : optional
         A fitted clustering, and the search that chose its numbers of clusters: a section shows them.
+    model : CrowdClassifier or folder, optional
+        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it.
+    out_of_fold : OutOfFold, optional
+        What `dissensus.learning.out_of_fold` found; left out, a folder's own where it has one.
     only : names of sections, optional
         Left out, all that have something to say.
     seed : int
@@ -74,6 +78,8 @@ class Report:
         contest: Contest | None = None,
         clustering: Clustering | None = None,
         search: Selection | Mapping[str, Any] | None = None,
+        model: Any = None,
+        out_of_fold: Any = None,
         only: Iterable[str] | None = None,
         seed: int = 0,
         on_step: Callable[[str], None] | None = None,
@@ -82,6 +88,11 @@ class Report:
         self.only = None if only is None else set(only)
         for name in self.only or ():
             registry.entry(name)
+        if isinstance(model, str | Path):
+            from dissensus.learning.folds import load_trained
+
+            model, found = load_trained(model)
+            out_of_fold = found if out_of_fold is None else out_of_fold
         self.study = Study.make(
             table,
             fitted,
@@ -94,6 +105,8 @@ class Report:
             judged=contest,
             clustering=clustering,
             search=_as_facts(search),
+            model=model,
+            out_of_fold=out_of_fold,
             seed=seed,
             on_step=on_step or (lambda what: None),
         )

@@ -60,6 +60,8 @@ class Study:
     judged: Contest | None = None  # where they have been compared already
     clustering: Clustering | None = None
     search: dict[str, Any] | None = None  # how its numbers of clusters were chosen: criterion, points, best
+    model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
+    out_of_fold: Any = None  # OutOfFold: what networks that have not seen an item say of it
     seed: int = 0
     hide_names: bool = True
     salt: str = ""

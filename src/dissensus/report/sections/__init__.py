@@ -1,5 +1,5 @@
 """The sections of the report, one file each; importing them registers them."""
 
-from dissensus.report.sections import annotators, clusters, items, labels, methods, overview, redundancy
+from dissensus.report.sections import annotators, clusters, items, labels, methods, model, overview, redundancy
 
-__all__ = ["annotators", "clusters", "items", "labels", "methods", "overview", "redundancy"]
+__all__ = ["annotators", "clusters", "items", "labels", "methods", "model", "overview", "redundancy"]

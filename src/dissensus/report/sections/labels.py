@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.evaluation import bootstrap, log_loss, reliability_curve
+from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
-from dissensus.evaluation.pairs import wilson
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
+from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import Study, plain, spread
 from dissensus.words import percent
@@ -129,7 +129,7 @@ class Labels(Section):
             ]
         blocks: list[Block] = [Numbers(numbers), _confidence(facts), _by_class(facts)]
         if gold is not None:
-            blocks.append(_calibration(gold))
+            blocks.append(calibration_chart(gold["bins"], who="the method", right="right, by gold"))
         return blocks
 
 
@@ -137,32 +137,13 @@ def _against_gold(study: Study) -> dict[str, Any]:
     gold, posterior = study.gold, study.fitted.posterior_
     assert gold is not None
     known = gold >= 0
-    curve = reliability_curve(gold[known], posterior[known], bins=10)
     right = hits(gold[known], posterior[known])
-    bins = []
-    at = np.searchsorted(curve.edges[1:-1], posterior[known].max(axis=1))
-    for b in range(curve.count.size):
-        if curve.count[b]:
-            share, n = right[at == b].mean(), np.array(float(curve.count[b]))
-            interval = wilson(share, share * (1 - share), n)
-            bins.append(
-                plain(
-                    {
-                        "items": int(curve.count[b]),
-                        "confidence": curve.confidence[b],
-                        "accuracy": curve.accuracy[b],
-                        "low": interval[0],
-                        "high": interval[1],
-                    }
-                )
-            )
     return {
         "items": int(known.sum()),
         "accuracy": spread(bootstrap(right, seed=study.seed)),
         "expected": plain(study.confidence[known].mean()),
-        "calibration_error": plain(curve.error),
         "log_loss": plain(log_loss(gold[known], np.maximum(posterior[known], 1e-15))),
-        "bins": bins,
+        **calibration(gold[known], posterior[known]),
     }
 
 
@@ -241,36 +222,6 @@ def _by_class(facts: Facts) -> Chart:
         "Bars of items by label and state: "
         + "; ".join(f"{one['class']} {one['settled']:,} settled, {one['unsure']:,} unsure" for one in classes[:8])
         + ".",
-    )
-
-
-def _calibration(gold: dict[str, Any]) -> Chart:
-    alt = charts.altair()
-    base = alt.Chart(charts.data(gold["bins"]))
-    scale = alt.Scale(domain=[0, 1])
-    x = alt.X("confidence:Q", title="confidence", scale=scale, axis=alt.Axis(format="%", tickCount=5))
-    tooltip = [
-        alt.Tooltip("confidence:Q", title="confidence", format=".1%"),
-        alt.Tooltip("accuracy:Q", title="right", format=".1%"),
-        alt.Tooltip("items:Q", title="items", format=charts.COUNT),
-    ]
-    line = (
-        alt.Chart(charts.data([{"a": 0}, {"a": 1}]))
-        .mark_line(strokeDash=[4, 4], strokeWidth=1)
-        .encode(x="a:Q", y="a:Q")
-    )
-    bars = base.mark_rule().encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    y = alt.Y("accuracy:Q", title="right, by gold", scale=scale, axis=alt.Axis(format="%", tickCount=5))
-    dots = base.mark_point(filled=True, opacity=1).encode(
-        x=x, y=y, size=alt.Size("items:Q", legend=None, scale=alt.Scale(range=[40, 400])), tooltip=tooltip
-    )
-    words = "; ".join(f"at {percent(one['confidence'])} {percent(one['accuracy'])} right" for one in gold["bins"])
-    return Chart(
-        charts.spec(line + bars + dots, 260),
-        "Can the confidence be believed?",
-        "Dots on the dashed line: of labels with 80 % confidence, 80 % are right. Below it, the method is too sure of "
-        "itself. Size: items; lines: 95 % intervals.",
-        f"Confidence against share right: {words}.",
     )
 
 

@@ -1,0 +1,380 @@
+"""`dissensus train`: a model of new items, taught by disagreeing labels."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissensus.cli import folder, keywords, results, show
+from dissensus.cli import gold as golds
+from dissensus.cli.errors import say
+from dissensus.cli.inputs import Inputs, aligned
+from dissensus.cli.source import Source, takes_table
+from dissensus.exceptions import BadParameter
+
+if TYPE_CHECKING:
+    from dissensus._types import BoolArray, FloatArray, IntArray
+    from dissensus.learning import CrowdClassifier, OutOfFold
+
+ENCODERS = {
+    "texts": "transformer",
+    "pairs": "transformer",
+    "positions": "tagger",
+    "features": "mlp",
+    "images": "wide-resnet",
+}
+"""What encodes each kind of input where nobody names an encoder."""
+OBJECTIVE = "crowd-layer"
+CHECKPOINT = "checkpoint"
+MODEL = "model.safetensors"
+FILES = tuple(
+    Path(f"{stem}.{suffix}") for stem in ("items", "annotators", "history", "out_of_fold") for suffix in results.Output
+)
+"""The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
+PANEL = "Learning"
+MOST = 20  # classes that are shown
+
+
+class Monitor(StrEnum):
+    """What the best epoch is chosen by."""
+
+    cross_entropy = "cross-entropy"
+    accuracy = "accuracy"
+    macro_f1 = "macro-f1"
+
+
+def _learning(*names: str, help_: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_, rich_help_panel=PANEL, show_default=False, **more)
+
+
+def registered(what: str) -> dict[str, str]:
+    """Name → summary of all encoders or objectives, read from the sources: importing them takes torch, and seconds."""
+    found: dict[str, str] = {}
+    for file in sorted(resources.files("dissensus").joinpath("learning", what).iterdir(), key=lambda one: one.name):
+        if file.name.endswith(".py"):
+            pattern = rf'@{what}\.register\(\s*"([^"]+)",\s*summary="([^"]+)"'
+            found |= dict(re.findall(pattern, file.read_text(encoding="utf-8")))
+    return dict(sorted(found.items()))
+
+
+@takes_table()
+def train(
+    source: Source,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Write model and results here.")],
+    items: Annotated[
+        Path | None, typer.Option("--items", metavar="ITEMS", help="A table about the items: column item, texts.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="COLUMN", help="ITEMS' column of texts (text, sentence, …).")
+    ] = None,
+    pair: Annotated[
+        str | None, typer.Option("--pair", metavar="COLUMN", help="ITEMS' column of a second text, such as a target.")
+    ] = None,
+    position: Annotated[
+        str | None, typer.Option("--position", metavar="COLUMN", help="ITEMS' column of a token's place in its text.")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option("--features", metavar="FILE", help=".npz with arrays item and x, or a table: item and numbers."),
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option("--images", metavar="FILE", help=".npz with arrays item and x (n, H, W[, C]).")
+    ] = None,
+    format_: Annotated[results.Output, typer.Option("--format", help="Of the result tables.")] = results.Output.csv,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            "--encoder",
+            "-e",
+            metavar="NAME",
+            help="Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
+            "tagger, images wide-resnet.",
+        ),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option("--objective", metavar="NAME", help="How labels teach; see above.")
+    ] = OBJECTIVE,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
+        ),
+    ] = None,
+    epochs: Annotated[int | None, _learning("--epochs", help_="Passes over the items; 50 where left out.")] = None,
+    batch_size: Annotated[int | None, _learning("--batch-size", help_="Items per step; 64 where left out.")] = None,
+    learning_rate: Annotated[
+        float | None, _learning("--learning-rate", help_="Left out, what suits the encoder.")
+    ] = None,
+    validation: Annotated[
+        float | None, _learning("--validation", metavar="SHARE", help_="Of the labelled items, to choose the epoch by.")
+    ] = None,
+    patience: Annotated[
+        int | None, _learning("--patience", metavar="EPOCHS", help_="Stop after so many without a better one.")
+    ] = None,
+    monitor: Annotated[
+        Monitor | None,
+        _learning("--monitor", help_="What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy."),
+    ] = None,
+    sam: Annotated[
+        float | None, _learning("--sam", metavar="RHO", help_="Sharpness-aware training, often 0.05.")
+    ] = None,
+    mixup: Annotated[
+        float | None, _learning("--mixup", metavar="ALPHA", help_="Train on mixtures of two items, often 0.2 to 1.")
+    ] = None,
+    device: Annotated[str | None, _learning("--device", help_="auto, cpu, cuda, cuda:1, mps.")] = None,
+    precision: Annotated[str | None, _learning("--precision", help_="auto, 32-true, bf16-mixed, ….")] = None,
+    seed: Annotated[int | None, _learning("--seed", min=0, help_="Of everything random; 0 where left out.")] = None,
+    folds: Annotated[
+        int | None,
+        _learning("--folds", min=2, help_="Also predict each item by one of so many networks that did not see it."),
+    ] = None,
+    fresh: Annotated[
+        bool, _learning("--fresh", help_="Start anew where a run that was stopped left a checkpoint.")
+    ] = False,
+    known: Annotated[
+        Path | None, typer.Option("--known", metavar="GOLD", help="Known labels of some items, which teach too.")
+    ] = None,
+    gold: golds.GoldFile = None,
+    gold_item: golds.GoldItem = None,
+    gold_label: golds.GoldLabel = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object instead.")] = False,
+) -> None:
+    """Train a model that predicts new items, from labels that disagree and what the items are.
+
+    FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
+    confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv,
+    history.csv, summary.json and, with --folds, out_of_fold.csv. Items without labels are predicted, not trained on. A
+    run that was stopped goes on where it was when the same command is given again.
+
+    Encoders: ENCODERS
+
+    Objectives: OBJECTIVES
+
+    Example: dissensus train labels.csv --items items.csv --text text -o model
+
+    Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
+    """
+    from dissensus.questions import Questions
+
+    folder.check(output)
+    _check(output, [source.file, items, features, images, gold, known])
+    file, inputs = Inputs.choose(items, text, pair, position, features, images)
+    shortcuts = {
+        "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "patience": patience,
+        "monitor": monitor and monitor.value, "sam": sam, "mixup": mixup, "device": device, "precision": precision,
+        "seed": seed,
+    }  # fmt: skip
+    settings = [*(f"{key}={value}" for key, value in shortcuts.items() if value is not None), *(setting or [])]
+    model = new_model(inputs.kind, encoder, objective, settings)
+    table = source.read()
+    if isinstance(table, Questions):
+        raise BadParameter("a model is trained on one question; take each question by itself.")
+    table, X = aligned(table, *inputs.read(file), source.file, file)
+    sure, truth = (None if one is None else golds.read(one, table, gold_item, gold_label) for one in (known, gold))
+
+    store = output / CHECKPOINT
+    if fresh and store.exists():
+        shutil.rmtree(store)
+    if store.exists():
+        say(f"going on from {store}, where an earlier run was stopped; --fresh starts anew.")
+    model.set_params(checkpoint=store)
+    began = time.perf_counter()
+    apart: OutOfFold | None = None
+    passes = model.epochs * (1 + (folds or 0))
+    with show.waiting(f"training on {source.file}", passes) as on_step:
+        model.fit(table, X, gold=sure, validation=validation, on_step=on_step)
+        if folds is not None:
+            from dissensus.learning import out_of_fold
+
+            def step(epoch: int, loss: float) -> None:
+                on_step(model.n_iter_ + epoch, loss)
+
+            apart = out_of_fold(
+                model, table, X, gold=sure, validation=validation, folds=folds, seed=model.seed or 0, on_step=step
+            )
+    files = {"input": source.file, "inputs_file": file, "gold_file": gold, "known_file": known}
+    summary = _summary(model, inputs, table.n_annotations, apart, time.perf_counter() - began)
+    summary = {key: show.path(path) for key, path in files.items() if path is not None} | summary
+    if truth is not None:
+        import numpy as np
+
+        summary["gold"] = _against_gold(model, truth if sure is None else np.where(sure >= 0, -1, truth), apart)
+    with show.waiting(f"writing {output}"), folder.whole(output, FILES) as part:
+        _write(model, apart, summary, part, format_.value)
+    shutil.rmtree(store, ignore_errors=True)
+    if json:
+        show.json(summary | {"folder": show.path(output)})
+        return
+    _show(summary)
+    show.console().print(f"Results are in {show.clean(output)}", soft_wrap=True)
+
+
+for _what in ("encoders", "objectives"):
+    _listed = "; ".join(f"{name} ({summary})" for name, summary in registered(_what).items())
+    train.__doc__ = (train.__doc__ or "").replace(_what.upper(), _listed)
+
+
+def new_model(kind: str, encoder: str | None, objective: str, settings: list[str]) -> CrowdClassifier:
+    """A classifier for a kind of input, with KEY=VALUE settings of it and its parts; a wrong one is an error."""
+    from dissensus.learning import CrowdClassifier, encoders, objectives
+
+    own: dict[str, list[str]] = {"": [], "encoder": [], "objective": []}
+    for one in settings:
+        part, dot, _ = one.partition("=")[0].partition(".")
+        if dot and part not in own:
+            raise BadParameter(f"--set {one}: keywords are those of encoder., of objective., or the classifier's own.")
+        own[part if dot else ""].append(one.removeprefix(f"{part}.") if dot else one)
+    name = ENCODERS[kind] if encoder is None else encoder
+    given = keywords.parse(own["encoder"], encoders[name], name)
+    if encoder is None and name == "transformer":
+        given = {"tune": False} | given  # a last layer over fixed vectors: minutes become seconds
+    teaching = keywords.parse(own["objective"], objectives[objective], objective)
+    found = keywords.parse(own[""], CrowdClassifier, "train")
+    if objectives[objective].models_annotators:
+        # its classes are to be right, not to copy the votes: by cross entropy to those, hardly trained is best
+        found = {"monitor": Monitor.accuracy.value} | found
+    for key in ("encoder", "objective", "checkpoint"):
+        if key in found:
+            raise BadParameter(f"--set {key}: there is an option for it; see `dissensus train --help`.")
+    model = CrowdClassifier(**found, encoder=encoders[name](**given), objective=objectives[objective](**teaching))
+    model._trainer(0).check()
+    return model
+
+
+def _check(output: Path, read: list[Path | None]) -> None:
+    """An error where writing would destroy what no earlier run wrote, or what is being read."""
+    there = [output / file for file in (*FILES, Path(MODEL)) if (output / file).is_file()]
+    inputs = {path.resolve() for path in read if path is not None}
+    for file in there:
+        if file.resolve() in inputs:
+            raise BadParameter(f"-o {output} would overwrite {file}, which is being read; name another folder.")
+    if there and not (output / folder.SUMMARY).is_file():
+        raise BadParameter(
+            f"{there[0]} is there, and no {folder.SUMMARY} of an earlier run; name another folder, or remove it."
+        )
+
+
+def _summary(
+    model: CrowdClassifier, inputs: Inputs, annotations: int, apart: OutOfFold | None, seconds: float
+) -> dict[str, Any]:
+    import numpy as np
+
+    from dissensus import __version__
+    from dissensus.base import arg_max
+    from dissensus.learning import encoders, objectives
+
+    label = arg_max(model.posterior_, model.items_, model.classes_, model.tie_seed_)
+    counts = np.bincount(label, minlength=model.classes_.size)
+    kept = {} if model.best_epoch_ is None else dict(model.history_[model.best_epoch_ - 1])
+    parameters = model.get_params(deep=False)
+    return {
+        "version": __version__,
+        "inputs": inputs.as_facts(),
+        "encoder": encoders.name_of(type(model.encoder_)),
+        "objective": objectives.name_of(type(model.objective_)),
+        "parameters": {key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint")}
+        | {"encoder": model.encoder_.get_params(), "objective": model.objective_.get_params()},
+        "annotations": annotations,
+        "annotators": int(model.annotators_.size),
+        "classes": model.classes_.tolist(),
+        "items": int(model.items_.size),
+        "taught": int((model.teaches_ & ~model.held_out_).sum()),
+        "held_out": int(model.held_out_.sum()),
+        "without_labels": int((~model.teaches_).sum()),
+        "epochs": model.n_iter_,
+        "best_epoch": model.best_epoch_,
+        "loss": float(model.trace_[-1]) if model.trace_.size else None,
+        "validation": {key: kept[key] for key in kept if key not in ("epoch", "loss", "seconds")},
+        "folds": None if apart is None else int(apart.fold.max()) + 1,
+        "seconds": seconds,
+        "labels": dict(zip(map(str, model.classes_), counts.tolist(), strict=True)),
+    }
+
+
+def _against_gold(model: CrowdClassifier, gold: IntArray, apart: OutOfFold | None) -> dict[str, Any]:
+    """Labels of annotated items, and the model by itself: by how it came to know the items."""
+    annotated = model.teaches_
+    taught = model.teaches_ & ~model.held_out_
+    result: dict[str, Any] = {"labels": _scores(gold, model.posterior_, annotated), "model": {}}
+    if apart is not None:
+        result["model"]["out of fold"] = _scores(gold, apart.proba, apart.fold >= 0)
+        result["labels out of fold"] = _scores(gold, apart.posterior, annotated)
+    for basis, rows in (("held out", model.held_out_), ("without labels", ~annotated), ("trained on", taught)):
+        result["model"][basis] = _scores(gold, model.proba_, rows)
+    result["model"] = {basis: scores for basis, scores in result["model"].items() if scores["items"]}
+    if not (gold >= 0).any():
+        say("warning: none of the items has a known label; accuracy cannot be measured.")
+    return result
+
+
+def _scores(gold: IntArray, proba: FloatArray, rows: BoolArray) -> dict[str, Any]:
+    import numpy as np
+
+    from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
+
+    known = np.flatnonzero((gold >= 0) & rows)
+    if not known.size:
+        return {"items": 0, "accuracy": None}
+    accuracy = bootstrap(proba[known].argmax(axis=1) == gold[known])
+    return {
+        "items": int(known.size),
+        "accuracy": accuracy.value,
+        "accuracy_low": accuracy.low,
+        "accuracy_high": accuracy.high,
+        "calibration_error": expected_calibration_error(gold[known], proba[known]),
+        "log_loss": log_loss(gold[known], proba[known]),
+    }
+
+
+def _write(model: CrowdClassifier, apart: OutOfFold | None, summary: dict[str, Any], part: Path, suffix: str) -> None:
+    from dissensus.io import write_frame, write_json
+
+    for kind in ("items", "annotators", "history"):
+        write_frame(model.to_frame(kind), part / f"{kind}.{suffix}")
+    if apart is not None:
+        write_frame(apart.to_frame(), part / f"out_of_fold.{suffix}")
+    model.save(part)
+    write_json(summary, part / folder.SUMMARY)
+
+
+def _show(about: dict[str, Any]) -> None:
+    out = show.console()
+    out.print(
+        f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations']:,} annotations of "
+        f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s",
+        soft_wrap=True,
+    )
+    if about["best_epoch"]:
+        said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
+        out.print(
+            f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.", soft_wrap=True
+        )
+    table = show.grid(None, "label", "items", "", numbers=("items",))
+    labels = sorted(about["labels"].items(), key=lambda pair: -pair[1])
+    for label, count in labels[:MOST]:
+        table.add_row(show.name(label), f"{count:,}", show.bar(count / max(about["items"], 1)))
+    if len(labels) > MOST:
+        table.add_row(f"… {len(labels) - MOST:,} more", f"{sum(count for _, count in labels[MOST:]):,}")
+    out.print(table)
+    if (gold := about.get("gold")) is None:
+        return
+    scores = show.grid(
+        "By gold", "what", "items", "accuracy", "95 % interval", "log loss", numbers=("items", "accuracy")
+    )
+    rows = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
+    rows |= {f"model, {basis}": one for basis, one in gold["model"].items()}
+    for what, one in rows.items():
+        if one is not None and one["items"]:
+            bounds = f"{one['accuracy_low']:.4f} to {one['accuracy_high']:.4f}"
+            scores.add_row(what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}")
+    out.print(scores)

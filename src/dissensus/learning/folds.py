@@ -1,0 +1,146 @@
+"""What networks say of items they have not seen: each item is predicted by the one that was taught by the other folds.
+
+    p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c) Π_{j∈M_i} Θ_j[c, y_ij]
+
+Where a network learnt its items by heart, what it says of them is no second opinion; this is. Θ is learnt with p as in
+`posterior.py`. An item's own gold is hidden from both, so that either can be held against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus.annotations import Annotations
+from dissensus.base import arg_max, check_gold
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.frames import to_arrow
+from dissensus.io import read_frame
+from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.posterior import combine
+
+STEM = "out_of_fold"  # of the file in a trained model's folder
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """Answers about items by networks that have not seen them; I items, K classes."""
+
+    items: Names  # (I,)
+    classes: Names  # (K,)
+    proba: FloatArray  # (I, K) what the network says
+    posterior: FloatArray  # (I, K) that and the item's annotations together
+    fold: IntArray  # (I,) from 0; −1 for items that teach nothing, whose `proba` is the mean over all networks
+    tie_seed: int = 0
+
+    def to_frame(self) -> Any:
+        """One row per item, as an Arrow table.
+
+        item, fold, label and confidence by the posterior, the class that the network says (model), p_<class> … of the
+        posterior, model_<class> … of the network.
+        """
+        import pyarrow as pa
+
+        label = self.classes[arg_max(self.posterior, self.items, self.classes, self.tie_seed)]
+        columns: dict[str, Any] = {
+            "item": self.items, "fold": self.fold, "label": label, "confidence": self.posterior.max(axis=1),
+            "model": self.classes[self.proba.argmax(axis=1)],
+        }  # fmt: skip
+        for prefix, values in (("p", self.posterior), ("model", self.proba)):
+            columns |= {f"{prefix}_{name}": values[:, k] for k, name in enumerate(self.classes)}
+        return pa.table(columns)
+
+    @classmethod
+    def from_frame(cls, frame: Any, model: CrowdClassifier) -> OutOfFold:
+        """What `to_frame` gave (also as text, as CSV holds it), of a model fitted to the same items."""
+        columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
+        names = [str(name) for name in columns["item"].to_pylist()]
+        if names != [str(name) for name in model.items_]:
+            raise DataError("these out-of-fold predictions are of other items than the model's.")
+        proba, posterior = (
+            np.array([[float(p) for p in columns[f"{prefix}_{name}"].to_pylist()] for name in model.classes_]).T
+            for prefix in ("model", "p")
+        )
+        fold = np.array([int(number) for number in columns["fold"].to_pylist()])
+        return cls(model.items_, model.classes_, proba, posterior, fold, model.tie_seed_)
+
+
+def load_trained(folder: str | Path) -> tuple[CrowdClassifier, OutOfFold | None]:
+    """The model in a folder that `dissensus train` wrote, and its out-of-fold predictions where it has any."""
+    model = CrowdClassifier.load(folder, device="cpu")
+    found = [path for path in sorted(Path(folder).glob(f"{STEM}.*")) if path.is_file()]
+    try:
+        return model, OutOfFold.from_frame(read_frame(found[0]), model) if found else None
+    except (ValueError, KeyError) as error:
+        raise UnreadableFile(f"{found[0]}: {error}") from error
+
+
+def out_of_fold(
+    model: CrowdClassifier,
+    table: Annotations,
+    X: Any,
+    *,
+    gold: IntArray | None = None,
+    validation: float | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    on_step: OnStep | None = None,
+) -> OutOfFold:
+    """Predict every item by a network that has not seen its annotations.
+
+    Parameters
+    ----------
+    model : CrowdClassifier
+        Whose keywords to train with; it is not changed. Its checkpoints go to one sub-folder per fold.
+    table, X, gold, validation
+        As in `CrowdClassifier.fit`; validation is a share of the items that teach each network.
+    folds : int
+        Networks that are trained. Folds are equally large; names and `seed` decide who is in which, not the order.
+    on_step : callable, optional
+        Called after every epoch with (epochs of all networks so far, mean loss).
+    """
+    gold = check_gold(gold, table)
+    known = np.zeros(table.n_items, np.bool_) if gold is None else gold >= 0
+    teaching = np.flatnonzero((np.diff(table.item_ptr) > 0) | known)
+    if not 2 <= folds <= teaching.size:
+        raise BadParameter(f"folds must be from 2 to {teaching.size:,}, the items that teach, got {folds}.")
+    draw = naming.mix(naming.hashes(table.items[teaching]) ^ np.uint64(seed))
+    fold = np.full(table.n_items, -1)
+    fold[teaching[np.argsort(draw, kind="stable")]] = np.arange(teaching.size) % folds
+
+    proba = np.zeros((table.n_items, table.n_classes))
+    done = 0
+    for number in range(folds):
+        here = fold == number
+        part = table.select(rows=~here[table.item])
+        network = CrowdClassifier(**model.get_params(deep=False))
+        if model.checkpoint is not None:
+            network.set_params(checkpoint=Path(model.checkpoint) / f"fold-{number}")
+        try:
+            network.fit(
+                part,
+                X,
+                gold=None if gold is None else np.where(here, -1, gold),
+                validation=validation,
+                on_step=None if on_step is None else lambda epoch, loss, done=done: on_step(done + epoch, loss),  # type: ignore[misc]
+            )
+        except DataError as error:
+            raise type(error)(f"without fold {number + 1} of {folds}: {error}") from error
+        done += network.n_iter_
+        proba[here] = network.proba_[here]
+        proba[fold < 0] += network.proba_[fold < 0] / folds
+
+    if gold is None:
+        posterior = combine(table, proba, None).posterior
+    else:
+        posterior = proba.copy()
+        for number in range(folds):
+            here = fold == number
+            posterior[here] = combine(table, proba, np.where(here, -1, gold)).posterior[here]
+    tie_seed = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint64)[0])
+    return OutOfFold(table.items, table.classes, proba, posterior, fold, tie_seed)

@@ -1,0 +1,77 @@
+"""Figures as files, drawn as the report draws its own: the numbers are those of `dissensus.learning.analysis`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dissensus._types import IntArray
+from dissensus.annotations import Annotations
+from dissensus.exceptions import BadParameter
+from dissensus.io import atomic
+from dissensus.report import charts
+from dissensus.report.extra import need
+from dissensus.report.study import distinct
+
+WIDTH, HEIGHT = 480, 300  # pixels
+SCALE = 2  # of pixels in a PNG
+
+
+def plot_label_density(table: Annotations, path: str | Path) -> Path:
+    """Draw how many labels annotators gave, as a kernel density with a mark per annotator; .svg, .png or .html."""
+    from dissensus.learning.analysis import label_density
+
+    alt, found = charts.altair(), label_density(table)
+    line = alt.Chart(
+        charts.data({"x": x, "density": y} for x, y in zip(found.x.tolist(), found.density.tolist(), strict=True))
+    ).mark_area(line=True, opacity=0.3)
+    ticks = alt.Chart(charts.data({"x": n} for n in found.labels.tolist())).mark_tick(opacity=0.4, thickness=1)
+    x = alt.X("x:Q", title="labels given by an annotator", axis=charts.axis("~s"))
+    curve = line.encode(x=x, y=alt.Y("density:Q", title="density of annotators", axis=charts.axis("~g", tickCount=4)))
+    return _save(curve + ticks.encode(x=x, y=alt.value(HEIGHT - 4)), path)
+
+
+def plot_class_distributions(table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
+    """Draw how often each class is given and, where `gold` (I,) is known, is true; .svg, .png or .html."""
+    from dissensus.learning.analysis import class_distributions
+
+    alt, found = charts.altair(), class_distributions(table, gold)
+    classes = distinct(found.classes.tolist(), 60)
+    parts = {"labels": found.labels, "gold": found.gold}
+    rows = [
+        {"class": name, "of": what, "share": share}
+        for what, shares in parts.items()
+        if shares is not None
+        for name, share in zip(classes, shares.tolist(), strict=True)
+    ]
+    there = list(dict.fromkeys(row["of"] for row in rows))
+    bars = (
+        alt.Chart(charts.data(rows))
+        .mark_bar()
+        .encode(
+            x=alt.X("class:N", title=None, sort=classes, axis=alt.Axis(labelAngle=-40, labelLimit=120)),
+            xOffset=alt.XOffset("of:N", sort=there),
+            y=alt.Y("share:Q", title="share", axis=charts.axis(charts.SHARE)),
+            color=charts.color("of", there),
+        )
+    )
+    return _save(bars, path)
+
+
+def _save(chart: Any, path: str | Path) -> Path:
+    path = Path(path)
+    chart = chart.properties(width=WIDTH, height=HEIGHT)
+    spec = chart.to_dict()
+    convert = need("vl_convert")
+    kind = path.suffix.lower()
+    if kind == ".svg":
+        drawn = convert.vegalite_to_svg(spec).encode()
+    elif kind == ".png":
+        drawn = convert.vegalite_to_png(spec, scale=SCALE)
+    elif kind in (".html", ".htm"):
+        drawn = convert.vegalite_to_html(spec, bundle=True).encode()
+    else:
+        raise BadParameter(f"a figure is an .svg, .png or .html file, not {path.name}.")
+    with atomic(path) as file:
+        file.write(drawn)
+    return path

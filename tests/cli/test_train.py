@@ -1,0 +1,390 @@
+"""`dissensus train` and `dissensus predict`: what they write, remember, go on with, and refuse."""
+
+import csv
+import importlib
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from cli.tables import CLASSES, rows, write_csv
+from dissensus.cli import show
+from dissensus.cli.train import new_model, registered
+from dissensus.io import read_frame
+
+torch = pytest.importorskip("torch", reason="needs the `learning` extra")
+
+SMALL = ("--set", "encoder.hidden=8", "--epochs", "4", "--device", "cpu", "--set", "checkpoint_every=0")
+
+
+def frame(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def features(labels):
+    """features.npz of the items of labels.csv and five more, in no order; the truth shows in them."""
+    truth = dict(rows()[1]) | {f"i{i:03}": CLASSES[i % 3] for i in range(40, 45)}
+    rng = np.random.default_rng(0)
+    names = rng.permutation(sorted(truth))
+    x = np.array([3.0 * np.eye(3)[CLASSES.index(truth[name])] for name in names]) + rng.standard_normal((45, 3))
+    np.savez(labels.parent / "features.npz", item=names, x=x.astype(np.float32))
+    return labels.parent / "features.npz"
+
+
+@pytest.fixture
+def texts(labels):
+    """items.csv with a column of texts, one of them empty, targets and positions."""
+    truth = dict(rows()[1])
+    lines = [(name, "" if name == "i007" else f"this one is a {kind} here", kind, 4) for name, kind in truth.items()]
+    return write_csv(labels.parent / "items.csv", ["item", "text", "target", "place"], lines)
+
+
+def test_everything_is_written_and_is_what_the_library_says(cli, labels, features):
+    result = cli("train", labels, "--features", features, *SMALL, "-o", "model", "--gold", "gold.csv")
+    assert (result.exit_code, result.stderr) == (0, "")
+    out = labels.parent / "model"
+    names = {"model.safetensors", "items.csv", "annotators.csv", "history.csv", "summary.json"}
+    assert {path.name for path in out.iterdir()} == names
+
+    from dissensus import read
+    from dissensus.learning import CrowdClassifier
+
+    model = CrowdClassifier.load(out)
+    items, about = frame(out / "items.csv"), summary(out)
+    assert [row["item"] for row in items] == model.items_.tolist() == [f"i{i:03}" for i in range(45)]
+    assert [row["taught"] for row in items] == ["true"] * 40 + ["false"] * 5
+    assert list(items[0]) == ["item", "label", "confidence", "model", "taught", "p_cat", "p_dog", "p_owl"]
+    with np.load(features) as stored:
+        x = stored["x"][np.argsort(stored["item"])]
+    again = new_model("features", None, "crowd-layer", ["encoder.hidden=8", "epochs=4", "device=cpu"])
+    again.fit(read(labels), x[:40])
+    np.testing.assert_allclose(again.predict_proba(x), model.predict_proba(x), atol=1e-6)
+    assert float(items[3]["p_dog"]) == model.posterior_[3, 1]
+    assert len(frame(out / "annotators.csv")) == 7
+    assert [row["epoch"] for row in frame(out / "history.csv")] == ["1", "2", "3", "4"]
+    assert (about["encoder"], about["objective"], about["taught"], about["without_labels"]) == (
+        "mlp",
+        "crowd-layer",
+        40,
+        5,
+    )
+    assert about["inputs"] == {"kind": "features", "columns": []}
+    assert about["gold"]["model"]["trained on"]["items"] == 40
+    assert about["gold"]["labels"]["accuracy"] == pytest.approx(
+        np.mean([row["label"] == kind for row, (_, kind) in zip(items, rows()[1], strict=False)])
+    )
+    assert "mlp taught by 280 annotations of 40 items" in result.stdout
+    assert "model, trained on" in result.stdout
+
+
+def test_predict_needs_no_options_and_says_what_the_model_says(cli, labels, features):
+    cli("train", labels, "--features", features, *SMALL, "-o", "model")
+    result = cli("predict", "model", features, "-o", "out.csv")
+    assert (result.exit_code, result.stderr) == (0, "")
+    from dissensus.learning import CrowdClassifier
+
+    model = CrowdClassifier.load("model")
+    with np.load(features) as stored:
+        names, proba = stored["item"].tolist(), model.predict_proba(stored["x"])
+    found = frame(labels.parent / "out.csv")
+    assert list(found[0]) == ["item", "label", "confidence", "p_cat", "p_dog", "p_owl"]
+    assert [row["item"] for row in found] == names
+    assert [row["label"] for row in found] == model.classes_[proba.argmax(axis=1)].tolist()
+    assert [float(row["p_owl"]) for row in found] == proba[:, 2].tolist()
+    cli("predict", "model", features, "-o", "out.parquet")
+    assert read_frame("out.parquet")["label"].to_pylist() == [row["label"] for row in found]
+    shown = cli("predict", "model", features)
+    assert "Nothing was written" in shown.stdout
+    assert names[0] in shown.stdout
+    said = json.loads(cli("predict", "model", features, "--json").stdout)
+    assert sum(said["labels"].values()) == said["items"] == 45
+
+
+def test_what_each_annotator_would_say(cli, labels, features):
+    cli("train", labels, "--features", features, *SMALL, "-o", "model")
+    result = cli("predict", "model", features, "--annotators", "w6,nobody", "-o", "out.csv")
+    assert "has not met 'nobody'; taken for an average annotator" in result.stderr
+    from dissensus.learning import CrowdClassifier
+
+    with np.load(features) as stored:
+        expected = CrowdClassifier.load("model").predict_annotator_proba(stored["x"], ["w6", "nobody"])
+    found = frame(labels.parent / "out.csv")
+    assert [row["annotator"] for row in found[:4]] == ["w6", "nobody", "w6", "nobody"]
+    np.testing.assert_allclose([float(row["p_cat"]) for row in found], expected[:, :, 0].reshape(-1))
+
+
+def test_features_may_be_a_table_and_names_numbers(cli, here):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=30)
+    write_csv(here / "f.csv", ["id", "a", "b"], [(i, 4 * truth[i] + rng.normal(), i % 7) for i in range(30)])
+    labels = write_csv(
+        here / "l.csv", ["item", "annotator", "label"], [(i, a, truth[i]) for i in range(25) for a in range(3)]
+    )
+    result = cli("train", labels, "--features", "f.csv", *SMALL, "--objective", "soft", "-o", "model")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert summary(here / "model")["inputs"] == {"kind": "features", "columns": ["a", "b"]}
+    write_csv(here / "new.csv", ["b", "id", "a"], [(1, "x", 4), (1, "y", 0)])
+    assert cli("predict", "model", "new.csv", "-o", "out.csv").exit_code == 0
+    assert [row["item"] for row in frame(here / "out.csv")] == ["x", "y"]
+    write_csv(here / "bad.csv", ["id", "a", "b"], [(1, "four", 2)])
+    assert "column 'a', row 0 (from 0) is 'four', not a number" in cli("predict", "model", "bad.csv").stderr
+    write_csv(here / "bad.csv", ["id", "a"], [(1, 2)])
+    assert "no column 'b' for inputs; the columns are 'id', 'a'" in cli("predict", "model", "bad.csv").stderr
+    write_csv(here / "bad.csv", ["id", "a", "b"], [(1, 2, 3), (1, 2, 3)])
+    assert "item 1 has 2 rows; keep one" in cli("predict", "model", "bad.csv").stderr.replace("'", "")
+    write_csv(here / "bad.csv", ["id", "a", "b"], [(1, "", 3)])
+    assert "X has nan in row 0, column 0" in cli("predict", "model", "bad.csv").stderr
+
+
+def test_texts_are_found_and_remembered(cli, labels, texts):
+    plain = ("--encoder", "text-cnn", "--set", "encoder.vectors=none", "--epochs", "1", "--device", "cpu")
+    result = cli("train", labels, "--items", texts, *plain, "-o", "model")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert summary(labels.parent / "model")["inputs"] == {"kind": "texts", "columns": ["text"]}
+    write_csv(labels.parent / "new.csv", ["text", "task"], [("a dog", "n1"), ("", "n2")])
+    assert cli("predict", "model", "new.csv", "-o", "out.csv").exit_code == 0
+    assert [row["item"] for row in frame(labels.parent / "out.csv")] == ["n1", "n2"]
+
+
+def test_pairs_and_positions_are_read(texts):
+    from dissensus.cli.inputs import Inputs
+
+    path, pairs = Inputs.choose(texts, None, "target", None, None, None)
+    assert (path, pairs) == (texts, Inputs("pairs", ("text", "target")))
+    names, X = pairs.read(path)
+    assert X[0] == (f"this one is a {X[0][1]} here", dict(rows()[1])[names[0]])
+    places = Inputs.choose(texts, "text", None, "place", None, None)[1]
+    assert places.read(texts)[1][7] == ("", 4)
+    write_csv(texts, ["item", "text", "place"], [("a", "b c", "x")])
+    with pytest.raises(ValueError, match="column 'place', row 0 \\(from 0\\) is 'x', not a whole number"):
+        places.read(texts)
+
+
+def test_images_are_read_and_remembered(cli, labels):
+    names = np.array([f"i{i:03}" for i in range(40)])
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    np.savez(labels.parent / "images.npz", item=names, x=pixels)
+    small = ("--set", "encoder.depth=10", "--set", "encoder.widen=1", "--epochs", "1", "--device", "cpu")
+    result = cli("train", labels, "--images", "images.npz", *small, "-o", "model")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert cli("predict", "model", "images.npz", "-o", "out.csv").exit_code == 0
+    assert len(frame(labels.parent / "out.csv")) == 40
+    assert "images are read from an .npz file" in cli("predict", "model", "labels.csv").stderr
+
+
+def test_what_encodes_each_kind_of_input_by_default():
+    def made(kind, *settings):
+        return new_model(kind, None, "crowd-layer", list(settings)).encoder
+
+    assert [type(made(kind)).__name__ for kind in ("texts", "pairs", "positions", "features", "images")] == [
+        "Transformer",
+        "Transformer",
+        "Tagger",
+        "MLP",
+        "WideResNet",
+    ]
+    assert made("texts").tune is False
+    assert made("texts", "encoder.tune=true").tune is True
+    assert new_model("texts", "transformer", "hard", []).encoder.tune is True
+    assert new_model("features", None, "crowd-layer", []).monitor == "accuracy"
+    assert new_model("features", None, "crowd-layer", ["monitor=macro-f1"]).monitor == "macro-f1"
+    assert new_model("features", None, "soft", []).monitor == "cross-entropy"
+
+
+def test_items_without_inputs_are_left_out_and_counted(cli, labels, features):
+    with np.load(features) as stored:
+        keep = stored["item"] != "i003"
+        np.savez(features, item=stored["item"][keep], x=stored["x"][keep])
+    result = cli("train", labels, "--features", features, *SMALL, "-o", "model")
+    assert result.exit_code == 0
+    assert "1 of 40 items are not in" in result.stderr
+    assert "such as 'i003'; they are left out" in result.stderr
+    assert summary(labels.parent / "model")["taught"] == 39
+
+
+def interrupted(monkeypatch, epoch):
+    """The next run is interrupted after so many epochs."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def waiting(text, total=None):
+        def on_step(step, objective):
+            if step == epoch and "training" in text:
+                raise KeyboardInterrupt
+
+        yield on_step
+
+    monkeypatch.setattr(show, "waiting", waiting)
+
+
+@pytest.mark.parametrize("epoch", [3, 6])  # while learning, and in the first fold
+def test_a_run_that_was_stopped_goes_on_and_says_so(cli, labels, features, monkeypatch, epoch):
+    command = ("train", labels, "--features", features, *SMALL, "--folds", "2", "--set", "mixup=0.4")
+    assert cli(*command, "-o", "whole").exit_code == 0
+    with monkeypatch.context() as patch:
+        interrupted(patch, epoch)
+        assert cli(*command, "-o", "part").exit_code == 130
+    part, whole = labels.parent / "part", labels.parent / "whole"
+    assert [path.name for path in part.iterdir()] == ["checkpoint"]
+    result = cli(*command, "-o", "part")
+    assert result.exit_code == 0
+    assert "going on from part/checkpoint" in result.stderr
+    for name in ("items.csv", "out_of_fold.csv", "annotators.csv"):
+        assert (part / name).read_bytes() == (whole / name).read_bytes()
+    assert not (part / "checkpoint").exists()
+
+
+def test_a_checkpoint_of_another_run_is_refused_unless_started_anew(cli, labels, features, monkeypatch):
+    command = ("train", labels, "--features", features, *SMALL, "-o", "model")
+    with monkeypatch.context() as patch:
+        interrupted(patch, 2)
+        cli(*command)
+    result = cli(*command, "--seed", "5")
+    assert result.exit_code == 1
+    assert "is the checkpoint of another run (other data or keywords); start anew with --fresh" in result.stderr
+    assert not (labels.parent / "model" / "summary.json").exists()
+    assert cli(*command, "--seed", "5", "--fresh").exit_code == 0
+
+
+def test_folds_are_written_and_the_report_rests_on_them(cli, labels, features):
+    command = ("train", labels, "--features", features, *SMALL, "--gold", "gold.csv", "-o", "model")
+    about = json.loads(cli(*command, "--folds", "2", "--json").stdout)
+    assert about["folds"] == 2
+    assert about["gold"]["model"]["out of fold"]["items"] == 40
+    found = frame(labels.parent / "model" / "out_of_fold.csv")
+    assert sorted({row["fold"] for row in found}) == ["-1", "0", "1"]
+    report = ("report", labels, "--method", "dawid-skene", "--model", "model", "--gold", "gold.csv")
+    result = cli(*report)
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = json.loads((labels.parent / "report.json").read_text(encoding="utf-8"))["sections"]["model"]
+    assert (shown["basis"], shown["judged"]) == ("out of fold", 40)
+    cli(*command)  # without folds: their file of the earlier run is gone
+    assert not (labels.parent / "model" / "out_of_fold.csv").exists()
+    cli(*report)
+    shown = json.loads((labels.parent / "report.json").read_text(encoding="utf-8"))["sections"]["model"]
+    assert shown["basis"] == "trained on"
+
+
+def test_known_labels_teach_and_are_not_measured_by(cli, labels, features):
+    known = write_csv(labels.parent / "known.csv", ["item", "label"], [*rows()[1][:10], ("i044", "owl")])
+    about = json.loads(
+        cli(
+            "train", labels, "--features", features, *SMALL, "--known", known, "--gold", "gold.csv", "-o", "model",
+            "--objective", "hard", "--set", "objective.labels=gold", "--json",
+        ).stdout
+    )  # fmt: skip
+    assert (about["taught"], about["without_labels"]) == (11, 34)
+    assert about["gold"]["model"] == {"without labels": about["gold"]["model"]["without labels"]}
+    assert about["gold"]["model"]["without labels"]["items"] == 30
+
+
+def test_help_lists_every_encoder_and_objective(cli):
+    from dissensus.learning import encoders, objectives
+
+    text = " ".join(cli("train", "--help").stdout.split())
+    for what, registry in (("encoders", encoders), ("objectives", objectives)):
+        assert registered(what) == {name: entry.summary for name, entry in registry.entries()}
+        for name, entry in registry.entries():
+            assert f"{name} ({entry.summary})" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "a model needs something to learn from besides labels: --items FILE with texts, --features FILE"),
+        (["--features", "features.npz", "--items", "items.csv"], 2, "--features and --items are two kinds of input"),
+        (["--features", "features.npz", "--text", "text"], 2, "--text names a column of --items"),
+        (["--items", "items.csv", "--pair", "a", "--position", "b"], 2, "both name the second part of an input"),
+        (
+            ["--items", "gold.csv"],
+            1,
+            "no column 'text' (nor sentence, question, prompt); the columns are 'item', 'label'",
+        ),
+        (["--items", "items.csv", "--text", "txt", "--encoder", "text-cnn"], 1, "no column 'txt' for inputs"),
+        (["--features", "missing.npz"], 1, "missing.npz"),
+        (["--features", "features.npz", "--encoder", "mpl"], 2, "no encoder 'mpl'; did you mean 'mlp'"),
+        (["--features", "features.npz", "--objective", "crowd"], 2, "no objective 'crowd'; did you mean 'crowd-layer'"),
+        (["--features", "features.npz", "--set", "encoder.droput=1"], 2, "'mlp' has no keyword 'droput'; did you mean"),
+        (["--features", "features.npz", "--set", "decoder.x=1"], 2, "keywords are those of encoder., of objective."),
+        (["--features", "features.npz", "--set", "encoder.hidden=a,b"], 2, "values with commas between them"),
+        (["--features", "features.npz", "--set", "checkpoint=x"], 2, "there is an option for it"),
+        (["--features", "features.npz", "--epochs", "-1"], 2, "epochs must be at least 0"),
+        (["--features", "features.npz", "--patience", "3"], 2, "patience needs validation"),
+        (["--features", "features.npz", "--validation", "2"], 2, "validation must be a share between 0 and 1"),
+        (["--features", "features.npz", "--folds", "41"], 2, "folds must be from 2 to 40"),
+        (
+            ["--features", "other.npz"],
+            1,
+            "none of the 40 items of labels.csv is in other.npz, such as 'i000' (there, 'x')",
+        ),
+        (["--images", "items.csv"], 2, "images are read from an .npz file"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_leaves_nothing(cli, labels, features, texts, arguments, code, message):
+    np.savez(labels.parent / "other.npz", item=np.array(["x", "y"]), x=np.ones((2, 3)))
+    more = ("--epochs", "1", "--device", "cpu") if "--epochs" not in arguments else ()
+    result = cli("train", "labels.csv", *more, *arguments, "-o", "model")
+    assert message in result.stderr
+    assert (result.exit_code, result.stderr.count("\n")) == (code, 1)
+    folder = labels.parent / "model"
+    assert not folder.exists() or [path.name for path in folder.iterdir()] == ["checkpoint"]
+
+
+def test_questions_are_taken_one_by_one(cli, questions, here):
+    np.savez(here / "x.npz", item=np.array([f"i{i:03}" for i in range(20)]), x=np.ones((20, 2)))
+    result = cli("train", questions, "--features", "x.npz", "-o", "model")
+    assert (result.exit_code, "one question" in result.stderr) == (2, True)
+
+
+def test_what_no_earlier_run_wrote_is_not_overwritten(cli, labels, features):
+    (labels.parent / "model").mkdir()
+    (labels.parent / "model" / "items.csv").write_text("mine", encoding="utf-8")
+    result = cli("train", labels, "--features", features, *SMALL, "-o", "model")
+    assert result.exit_code == 2
+    assert "no summary.json of an earlier run" in result.stderr
+    assert (labels.parent / "model" / "items.csv").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nowhere", "features.npz"], 1, "there is no folder nowhere; give the one that `dissensus train` wrote"),
+        (["empty", "features.npz"], 1, "does not say what the model takes"),
+        (["model", "missing.npz"], 1, "missing.npz"),
+        (["model", "gold.csv", "-o", "out.pdf"], 2, "predictions are written as"),
+        (["model", "features.npz", "-o", "no/out.csv"], 2, "there is no folder no; make it first"),
+        (["model", "gold.csv", "-o", "gold.csv"], 2, "would overwrite what is being read"),
+        (["model", "narrow.npz"], 1, "X has 2 features, the model was fitted to 3"),
+    ],
+)
+def test_bad_usage_of_predict_is_one_sentence(cli, labels, features, arguments, code, message):
+    cli("train", labels, "--features", features, *SMALL, "-o", "model")
+    (labels.parent / "empty").mkdir()
+    np.savez(labels.parent / "narrow.npz", item=np.array(["x"]), x=np.ones((1, 2)))
+    result = cli("predict", *arguments)
+    assert message in result.stderr
+    assert (result.exit_code, result.stderr.count("\n")) == (code, 1)
+
+
+@pytest.mark.parametrize("command", ["train", "predict"])
+def test_without_torch_the_extra_is_named(cli, labels, features, monkeypatch, command):
+    arguments = {
+        "train": ("train", labels, "--features", features, *SMALL, "-o", "other"),
+        "predict": ("predict", "model", features),
+    }
+    cli("train", labels, "--features", features, *SMALL, "-o", "model")
+    for name in [name for name in sys.modules if name.startswith("dissensus.learning")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError):
+        importlib.import_module("dissensus.learning")
+    result = cli(*arguments[command])
+    assert result.exit_code == 1
+    assert "pip install 'dissensus[learning]'" in result.stderr

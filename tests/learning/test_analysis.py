@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+from scipy.stats import gaussian_kde, mannwhitneyu
+from scipy.stats import kurtosis as scipy_kurtosis
+
+import dissensus as dz
+from dissensus import Annotations
+from dissensus.exceptions import BadParameter, DataError, DataWarning
+from dissensus.learning.analysis import class_distributions, error_cells, kurtosis, label_density
+from dissensus.report.figures import plot_class_distributions, plot_label_density
+
+
+def test_kurtosis_is_scipy_s_default():
+    soft = np.random.default_rng(0).dirichlet(np.ones(7), size=50)
+    np.testing.assert_allclose(kurtosis(soft), scipy_kurtosis(soft, axis=1))
+    assert np.isnan(kurtosis(np.full((1, 4), 0.25))).all()
+    assert kurtosis(np.eye(12)) == pytest.approx(np.full(12, 78 / 11))
+
+
+def test_error_cells_are_the_literal_loop():
+    rng = np.random.default_rng(1)
+    truth, stl, mtl = rng.integers(0, 3, (3, 200))
+    truth[:20] = -1
+    soft = rng.dirichlet(np.ones(5), size=200)
+    soft[30] = 0.2  # an even split has no kurtosis
+    found = error_cells(stl, mtl, truth, soft)
+    cells = {(a, b): [] for a in (0, 1) for b in (0, 1)}
+    count = dict.fromkeys(cells, 0)
+    for i in range(20, 200):
+        cell = int(stl[i] != truth[i]), int(mtl[i] != truth[i])
+        count[cell] += 1
+        if i != 30:
+            cells[cell].append(scipy_kurtosis(soft[i]))
+    for cell, values in cells.items():
+        assert found.count[cell] == count[cell]
+        assert found.kurtosis[cell] == pytest.approx(np.mean(values))
+    expected = mannwhitneyu(cells[1, 0], cells[0, 1])
+    assert found.test.p_value == pytest.approx(expected.pvalue)
+    assert found.test.statistic == expected.statistic
+    rows = found.to_frame().to_pylist()
+    assert rows[2] == {"stl": "wrong", "mtl": "right", "items": count[1, 0], "kurtosis": found.kurtosis[1, 0]}
+    assert found.to_dict()["mann_whitney"]["p_value"] == found.test.p_value
+
+
+def test_names_are_compared_too_and_an_empty_cell_has_no_test():
+    soft = np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])
+    found = error_cells(["a", "c"], ["a", "b"], ["a", "c"], soft)
+    assert found.count.tolist() == [[1, 1], [0, 0]]
+    assert found.test is None
+    assert found.to_dict()["mann_whitney"] is None
+    with pytest.raises(DataError, match="all be names or all be codes"):
+        error_cells([0, 1], [0, 1], ["a", "b"], soft)
+    with pytest.raises(DataError, match="soft"):
+        error_cells([0, 1], [0, 1], [0, 1], soft[:1])
+
+
+def test_two_classes_have_no_kurtosis_to_speak_of():
+    with pytest.warns(DataWarning, match="two classes"):
+        found = error_cells([0, 0], [0, 0], [0, 0], [[0.9, 0.1], [0.4, 0.6]])
+    assert found.kurtosis[0, 0] == pytest.approx(-2)
+
+
+@pytest.mark.realdata
+def test_the_kurtosis_of_the_paper_s_labels_lies_where_the_paper_has_it(data_folder):
+    table = dz.load_dataset("gimpel_pos", folder=data_folder).annotations
+    assert np.nanmean(kurtosis(table.soft_labels("softmax"))) == pytest.approx(
+        6.43, abs=0.01
+    )  # Table 3: 5.727 to 6.614
+
+
+def uneven() -> Annotations:
+    counts = [1, 2, 2, 7, 20]
+    annotator = np.repeat([f"w{a}" for a in range(5)], counts)
+    rng = np.random.default_rng(0)
+    return Annotations.from_arrays(
+        rng.integers(0, 9, annotator.size), annotator, np.array(list("abc"))[rng.integers(0, 3, annotator.size)]
+    )
+
+
+def test_label_density_is_scipy_s():
+    found = label_density(uneven())
+    assert found.labels.tolist() == [20, 7, 2, 2, 1]
+    np.testing.assert_allclose(found.density, gaussian_kde([1, 2, 2, 7, 20])(found.x))
+    assert np.trapezoid(found.density, found.x) == pytest.approx(1, abs=0.01)
+    one = Annotations.from_arrays(["i", "i"], ["a", "b"], ["x", "y"])
+    with pytest.raises(DataError, match="here all gave 1"):
+        label_density(one)
+
+
+def test_class_distributions_are_shares():
+    table = uneven()
+    gold = np.full(table.n_items, -1)
+    gold[:4] = [0, 1, 1, 1]
+    found = class_distributions(table, gold)
+    np.testing.assert_allclose(found.labels, np.bincount(table.label, minlength=3) / 32)
+    np.testing.assert_allclose(found.gold, [0.25, 0.75, 0])
+    assert found.to_frame().column_names == ["class", "labels", "gold"]
+    assert class_distributions(table).gold is None
+    assert class_distributions(table).to_frame().column_names == ["class", "labels"]
+
+
+def test_figures_are_files(tmp_path):
+    table = uneven()
+    svg = plot_label_density(table, tmp_path / "density.svg").read_text(encoding="utf-8")
+    assert svg.startswith("<svg")
+    assert "labels given by an annotator" in svg
+    both = plot_class_distributions(table, tmp_path / "classes.svg", np.zeros(table.n_items, np.int64))
+    text = both.read_text(encoding="utf-8")
+    assert all(f">{word}</text>" in text for word in ("a", "b", "c", "labels", "gold"))
+    alone = plot_class_distributions(table, tmp_path / "alone.svg").read_text(encoding="utf-8")
+    assert ">gold</text>" not in alone
+    assert plot_label_density(table, tmp_path / "density.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(BadParameter, match=r"\.svg, \.png or \.html"):
+        plot_label_density(table, tmp_path / "density.pdf")

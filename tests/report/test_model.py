@@ -1,0 +1,184 @@
+"""The section on a trained model: its numbers are the library's, and it says what they rest on."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dissensus import Annotations, evaluation, methods
+from dissensus.exceptions import DataError, UnreadableFile
+from dissensus.io import write_frame
+from dissensus.io.jsonl import dumps
+from dissensus.report.blocks import Chart, Table, Text
+from dissensus.report.section import sections
+from dissensus.report.sections import model as section
+from report.reports import Page, crowd, features, report, things, trained
+from report.test_sections import SMALL
+
+pytest.importorskip("torch", reason="needs the `learning` extra")
+
+
+def about(model, table=None, **options):
+    made = report(table, model=model, only=["model"], **options)
+    assert list(made.facts["sections"]) == ["model"]
+    return made.facts["sections"]["model"]
+
+
+def blocks(facts, kind):
+    return [block for block in sections["model"]().draw(facts) if isinstance(block, kind)]
+
+
+@pytest.mark.parametrize("table", SMALL.values(), ids=SMALL)
+@pytest.mark.parametrize("gold", [True, False])
+def test_there_is_something_to_say_of_every_table(table, gold):
+    facts = about(trained(table, epochs=1), table, gold=np.zeros(table.n_items, np.int32) if gold else None)
+    assert json.loads(dumps(facts)) == facts
+    drawn = sections["model"]().draw(facts)
+    for block in drawn:
+        if isinstance(block, Chart):
+            assert block.caption
+            assert "nan" not in block.caption + block.alt
+            assert "None" not in block.caption + block.alt
+        if isinstance(block, Table):
+            assert all(len(row) == len(block.columns) for row in block.rows)
+    for finding in sections["model"]().findings(facts):
+        assert "nan" not in finding.text
+    Page(report(table, model=trained(table, epochs=1), only=["model"]).html())
+
+
+def test_without_a_model_there_is_no_section_and_no_torch():
+    assert "model" not in report().facts["sections"]
+    code = "import sys, dissensus.report; print('torch' in sys.modules, 'dissensus.learning' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False False"
+
+
+def test_numbers_are_those_of_the_evaluation_on_items_held_out():
+    model, truth = trained(validation=0.3), crowd().truth
+    facts = about(model, gold=truth)
+    hidden = model.held_out_
+    assert (facts["basis"], facts["reference"], facts["judged"]) == ("not seen", "gold", 30)
+    said = model.proba_.argmax(axis=1)
+    assert facts["accuracy"]["value"] == pytest.approx((said == truth)[hidden].mean(), rel=1e-4)
+    crowd_says = methods["dawid-skene"]().fit(crowd().annotations).posterior_.argmax(axis=1)
+    assert facts["crowd_accuracy"]["value"] == pytest.approx((crowd_says == truth)[hidden].mean(), rel=1e-4)
+    assert facts["ahead"]["value"] == pytest.approx(facts["accuracy"]["value"] - facts["crowd_accuracy"]["value"])
+    expected = evaluation.expected_calibration_error(truth[hidden], model.proba_[hidden], bins=10)
+    assert facts["calibration_error"] == pytest.approx(expected, rel=1e-4)
+    assert facts["confusion"]["counts"] == evaluation.confusion_matrix(truth[hidden], said[hidden], 3).tolist()
+    assert sum(one["items"] for one in facts["bins"]) == 30
+    assert [entry["loss"] for entry in facts["history"]] == pytest.approx(model.trace_.tolist(), rel=1e-4)
+    assert (facts["best_epoch"], facts["taught"], facts["held_out"]) == (model.best_epoch_, 70, 30)
+    said = blocks(facts, Text)[0].text
+    assert "on items that it was not trained on (30 items)" in said
+    assert "Which epoch to keep was decided by some of them" in said
+    titles = [chart.title for chart in blocks(facts, Chart)]
+    curves = ["Training", "Validation", "Validation: right"]
+    assert titles == [*curves, "Model against gold", "Can the confidence be believed?"]
+    assert f"Dashed: epoch {model.best_epoch_}" in blocks(facts, Chart)[1].caption
+
+
+def test_without_gold_the_crowd_s_posterior_is_what_it_is_held_against():
+    model = trained(validation=0.3)
+    facts = about(model)
+    fitted = methods["dawid-skene"]().fit(crowd().annotations)
+    hidden = model.held_out_
+    agree = model.proba_.argmax(axis=1) == fitted.posterior_.argmax(axis=1)
+    assert facts["reference"] == "crowd"
+    assert facts["accuracy"]["value"] == pytest.approx(agree[hidden].mean(), rel=1e-4)
+    assert facts["crowd_accuracy"] is None
+    expected = evaluation.expected_calibration_error(fitted.posterior_[hidden], model.proba_[hidden], bins=10)
+    assert facts["calibration_error"] == pytest.approx(expected, rel=1e-4)
+    assert "the labels by dawid-skene, as there is no gold" in blocks(facts, Text)[0].text
+
+
+def test_a_model_judged_on_what_it_was_trained_on_is_said_to_be_flattered():
+    facts = about(trained(), gold=crowd().truth)
+    assert facts["basis"] == "trained on"
+    assert facts["judged"] == 100
+    assert "all of this flatters it" in blocks(facts, Text)[0].text
+    finding = sections["model"]().findings(facts)[0]
+    assert "on the items that it was trained on" in finding.text
+    assert "--folds 5" in finding.advice
+    assert {one["seen"] for one in facts["items_apart"]} == {"trained on"}
+    few = about(trained(validation=0.1), gold=crowd().truth)  # too few held out to judge by
+    assert (few["basis"], few["judged"]) == ("trained on", 90)
+
+
+def test_out_of_fold_predictions_are_preferred_and_a_folder_s_are_found(tmp_path):
+    from dissensus.learning import out_of_fold
+
+    table, model = crowd().annotations, trained()
+    X = features(table, crowd().truth)
+    found = out_of_fold(model, table, X, folds=2)
+    facts = about(model, gold=crowd().truth, out_of_fold=found)
+    assert (facts["basis"], facts["judged"]) == ("out of fold", 100)
+    assert facts["accuracy"]["value"] == pytest.approx((found.proba.argmax(axis=1) == crowd().truth).mean(), rel=1e-4)
+    assert {one["seen"] for one in facts["items_apart"]} == {"out of fold"}
+    assert "by networks that were trained without the item" in blocks(facts, Text)[0].text
+    model.save(tmp_path)
+    assert about(str(tmp_path), gold=crowd().truth)["basis"] == "trained on"
+    write_frame(found.to_frame(), tmp_path / "out_of_fold.csv")
+    assert about(tmp_path, gold=crowd().truth) == facts
+    with pytest.raises(UnreadableFile, match="no trained model at"):
+        about(tmp_path / "nowhere")
+
+
+def test_items_are_sorted_by_how_far_apart_model_and_crowd_are():
+    table, model = crowd().annotations, trained()
+    facts = about(model, gold=crowd().truth, items=things(table))
+    posterior = methods["dawid-skene"]().fit(table).posterior_
+    distance = evaluation.jensen_shannon(posterior, model.proba_) / np.log(2)
+    order = np.argsort(-distance, kind="stable")
+    assert [one["item"] for one in facts["items_apart"]] == [str(table.items[i]) for i in order]
+    assert [one["distance"] for one in facts["items_apart"]] == pytest.approx(distance[order], rel=1e-2)
+    first, i = facts["items_apart"][0], order[0]
+    assert first["model"][0][0] == str(table.classes[model.proba_[i].argmax()])
+    assert first["model"][0][1] == pytest.approx(model.proba_[i].max(), rel=1e-2)
+    assert first["crowd"][0][0] == str(table.classes[posterior[i].argmax()])
+    assert first["texts"][0].startswith("This is the text")
+    assert first["gold"] == str(table.classes[crowd().truth[i]])
+    differ = int((model.proba_.argmax(axis=1) != posterior.argmax(axis=1)).sum())
+    assert facts["apart"] == differ
+    assert f"{differ} of 100 items" in sections["model"]().findings(facts)[1].text
+    assert len(blocks(facts, Table)[0].rows) == 100
+
+
+def test_a_model_of_more_items_or_in_another_order_of_classes_is_aligned_by_name():
+    table = crowd().annotations
+    turned = table.to_classes(table.classes[::-1].copy())
+    model = trained(turned, 2 - crowd().truth)
+    part = table.select(items=table.items[:60])
+    facts = about(model, part)
+    assert (facts["items"], facts["of"]) == (60, 60)
+    one = facts["items_apart"][0]
+    i = [str(name) for name in table.items].index(one["item"])
+    assert one["model"][0][0] == str(model.classes_[model.proba_[i].argmax()])
+    fewer = about(trained(part, crowd().truth[:60]), table)
+    assert (fewer["items"], fewer["compared"]) == (60, 60)
+    assert "Of the 100 items here, the model knows 60" in blocks(fewer, Text)[0].text
+
+
+def test_a_model_of_something_else_is_an_error():
+    table = crowd().annotations
+    other = dataclasses.replace(table, items=table.items + 1000)
+    with pytest.raises(DataError, match="the model was trained on other items, such as 0"):
+        about(trained(), other)
+    wider = Annotations.from_codes(
+        table.item, table.annotator, table.label, table.items, table.annotators, np.array([0, 1, 7])
+    )
+    with pytest.raises(DataError, match="trained on other classes: 7 is none of the 3 here"):
+        about(trained(wider))
+
+
+def test_many_classes_and_items_are_cut_and_said_to_be(monkeypatch):
+    monkeypatch.setattr(section, "MOST", 10)
+    monkeypatch.setattr(section, "CLASSES", 2)
+    facts = about(trained())
+    assert len(facts["items_apart"]) == 10
+    assert "10 of 100 are here" in blocks(facts, Table)[0].caption
+    assert np.shape(facts["confusion"]["counts"]) == (2, 2)
+    assert "the 2 most frequent of 3 classes" in blocks(facts, Chart)[1].caption
