@@ -36,7 +36,7 @@ def formats_table(depth: str) -> str:
 
 def encoders_table(depth: str) -> str:
     """One row per encoder."""
-    from dissensus.learning import encoders
+    from dissensus.learning.encoders import encoders
 
     rows = ["| encoder | X | in one line | source |", "|---|---|---|---|"]
     for name, entry in encoders.entries():
@@ -46,7 +46,7 @@ def encoders_table(depth: str) -> str:
 
 def objectives_table(depth: str) -> str:
     """One row per objective."""
-    from dissensus.learning import objectives
+    from dissensus.learning.objectives import objectives
 
     rows = ["| objective | in one line | source |", "|---|---|---|"]
     rows += [f"| `{name}` | {entry.summary} | {entry.cite or '—'} |" for name, entry in objectives.entries()]

@@ -286,7 +286,8 @@ def test_known_labels_teach_and_are_not_measured_by(cli, labels, features):
 
 
 def test_help_lists_every_encoder_and_objective(cli):
-    from dissensus.learning import encoders, objectives
+    from dissensus.learning.encoders import encoders
+    from dissensus.learning.objectives import objectives
 
     text = " ".join(cli("train", "--help").stdout.split())
     for what, registry in (("encoders", encoders), ("objectives", objectives)):

@@ -12,8 +12,8 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.features import embed_texts, hub
 from dissensus.features.text import pool
-from dissensus.learning import CrowdClassifier, encoders
-from dissensus.learning.encoders import Transformer
+from dissensus.learning import CrowdClassifier
+from dissensus.learning.encoders import Transformer, encoders
 from dissensus.learning.encoders import transformer as module
 from dissensus.learning.encoders.transformer import TransformerModule
 from features.tiny import tiny_bert

@@ -226,7 +226,9 @@ for _what in ("encoders", "objectives"):
 
 def new_model(kind: str, encoder: str | None, objective: str, settings: list[str]) -> CrowdClassifier:
     """A classifier for a kind of input, with KEY=VALUE settings of it and its parts; a wrong one is an error."""
-    from dissensus.learning import CrowdClassifier, encoders, objectives
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.encoders import encoders
+    from dissensus.learning.objectives import objectives
 
     own: dict[str, list[str]] = {"": [], "encoder": [], "objective": []}
     for one in settings:
@@ -240,14 +242,11 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
         given = {"tune": False} | given  # a last layer over fixed vectors: minutes become seconds
     teaching = keywords.parse(own["objective"], objectives[objective], objective)
     found = keywords.parse(own[""], CrowdClassifier, "train")
-    if objectives[objective].models_annotators:
-        # its classes are to be right, not to copy the votes: by cross entropy to those, hardly trained is best
-        found = {"monitor": Monitor.accuracy.value} | found
     for key in ("encoder", "objective", "checkpoint"):
         if key in found:
             raise BadParameter(f"--set {key}: there is an option for it; see `dissensus train --help`.")
     model = CrowdClassifier(**found, encoder=encoders[name](**given), objective=objectives[objective](**teaching))
-    model._trainer(0).check()
+    model.check()
     return model
 
 
@@ -271,7 +270,8 @@ def _summary(
 
     from dissensus import __version__
     from dissensus.base import arg_max
-    from dissensus.learning import encoders, objectives
+    from dissensus.learning.encoders import encoders
+    from dissensus.learning.objectives import objectives
 
     label = arg_max(model.posterior_, model.items_, model.classes_, model.tie_seed_)
     counts = np.bincount(label, minlength=model.classes_.size)

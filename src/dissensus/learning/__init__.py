@@ -11,9 +11,8 @@ except ImportError as error:
         f"dissensus.learning needs {error.name}, which is not installed: pip install 'dissensus[learning]'."
     ) from error
 
+from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.encoders import encoders
 from dissensus.learning.folds import OutOfFold, out_of_fold
-from dissensus.learning.objectives import objectives
 
 __all__ = ["CrowdClassifier", "OutOfFold", "encoders", "objectives", "out_of_fold"]

@@ -49,9 +49,10 @@ class CrowdClassifier(Parameters):
     Parameters
     ----------
     encoder : str or Encoder
-        How an input becomes a vector: a name in `dissensus.learning.encoders`, or an encoder with keywords of its own.
+        How an input becomes a vector: a name (`dissensus train --help` lists them), or an encoder of
+        `dissensus.learning.encoders` with keywords of its own.
     objective : str or Objective
-        How annotations supervise it: a name in `dissensus.learning.objectives`, or an objective.
+        How annotations supervise it: a name, or an objective of `dissensus.learning.objectives`.
     optimizer : str, mapping or callable
         "adam", "adamw", "amsgrad" or "sgd"; `{"name": "sgd", "momentum": 0.8}`; or a function of parameter groups.
     learning_rate : float, optional
@@ -75,8 +76,9 @@ class CrowdClassifier(Parameters):
     patience : int, optional
         Stop after so many epochs without a better `monitor` on the validation items, and keep the best epoch's weights
         (which are kept without patience too, wherever there is validation).
-    monitor : "cross-entropy", "accuracy" or "macro-f1"
-        On the validation items: against their gold or, where it is not known, their votes.
+    monitor : "cross-entropy", "accuracy" or "macro-f1", optional
+        On the validation items: against their gold or, where it is not known, their votes. None for what suits the
+        objective: accuracy with a crowd layer, whose network is to be surer than the votes are; else cross entropy.
     device, precision, processes
         "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
         lightning-fabric's; processes that train together (DDP).
@@ -129,7 +131,7 @@ class CrowdClassifier(Parameters):
         batch_size: int = 64,
         accumulate: int = 1,
         patience: int | None = None,
-        monitor: str = "cross-entropy",
+        monitor: str | None = None,
         device: str = "auto",
         precision: str = "auto",
         processes: int = 1,
@@ -161,6 +163,14 @@ class CrowdClassifier(Parameters):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.seed = seed
+
+    def check(self) -> None:
+        """BadParameter where a keyword is out of range; `fit` begins with it."""
+        if self.seed is not None and self.seed < 0:
+            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
+        if self.mixup is not None and not self.mixup > 0:
+            raise BadParameter(f"mixup must be above 0, or None, got {self.mixup}.")
+        self._trainer(0).check()
 
     # Learning ---------------------------------------------------------------------------------------------------------
 
@@ -196,15 +206,10 @@ class CrowdClassifier(Parameters):
             raise DataError(
                 f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
             )
-        if self.seed is not None and self.seed < 0:
-            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
-        if self.mixup is not None and not self.mixup > 0:
-            raise BadParameter(f"mixup must be above 0, or None, got {self.mixup}.")
         gold = check_gold(gold, table)
         seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
-        trainer = self._trainer(seed)
-        trainer.check()
-        encoder = _part(self.encoder, encoders, Encoder)
+        self.check()
+        encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
         objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
         teaches = objective.teaches_
         if not teaches.any():
@@ -371,8 +376,9 @@ class CrowdClassifier(Parameters):
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _trainer(self, seed: int) -> Trainer:
-        keywords = set(Trainer.__dataclass_fields__) - {"seed"}
-        return Trainer(**{name: getattr(self, name) for name in keywords}, seed=seed)
+        keywords = set(Trainer.__dataclass_fields__) - {"seed", "monitor"}
+        monitor = self.monitor or _part(self.objective, objectives, Objective).monitor
+        return Trainer(**{name: getattr(self, name) for name in keywords}, seed=seed, monitor=monitor)
 
     def _groups(self, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
         rate = encoder.learning_rate if self.learning_rate is None else self.learning_rate

@@ -29,6 +29,7 @@ class Objective(Parameters, ABC):
     """Annotations → a loss, and what the network then says of classes and annotators."""
 
     models_annotators: ClassVar[bool] = False
+    monitor: ClassVar[str] = "cross-entropy"  # what tells on validation items when to stop
 
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only

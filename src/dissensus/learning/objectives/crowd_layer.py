@@ -198,6 +198,7 @@ class CrowdLayerObjective(Objective):
     """
 
     models_annotators = True
+    monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
 
     def __init__(self, *, kind: Kind = "matrix", link: Link = "softmax", trainable: bool = True, start: float = 1.0):
         self.kind: Kind = kind

@@ -53,7 +53,8 @@ class ModelSection(Section):
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
-        from dissensus.learning import encoders, objectives
+        from dissensus.learning.encoders import encoders
+        from dissensus.learning.objectives import objectives
 
         study.on_step("looking at the model")
         model, learnt = study.model, _aligned(study)
