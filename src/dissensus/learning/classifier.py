@@ -32,14 +32,13 @@ from dissensus.learning.batches import Bag, Columns, Padded
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
-from dissensus.learning.posterior import combine
+from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.storage import read_tree, write_tree
-from dissensus.learning.trainer import Trace, Trainer
+from dissensus.learning.trainer import AT_ONCE, Trace, Trainer
 from dissensus.parameters import Parameters
 from dissensus.registry import Registry
 
 FILE = "model.safetensors"
-AT_ONCE = 4  # batches that are predicted at a time: without gradients they need less memory than one does in training
 HEAD_RATE = 1e-3  # the last layers and the annotators start from nothing: they learn at least so fast
 
 
@@ -207,8 +206,8 @@ class CrowdClassifier(Parameters):
                 f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
             )
         gold = check_gold(gold, table)
-        seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
         self.check()
+        seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
         encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
         objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
         teaches = objective.teaches_
@@ -247,17 +246,21 @@ class CrowdClassifier(Parameters):
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         self.encoder_, self.objective_, self.network_ = encoder, objective, network
         self.teaches_, self.held_out_ = teaches, held_out
-        self._conclude(table, columns, gold, trace)
+        self._conclude(table, lessons, gold, trace)
         return self
 
-    def _conclude(self, table: Annotations, columns: Columns, gold: IntArray | None, trace: Trace) -> None:
+    def _conclude(self, table: Annotations, lessons: Lessons, gold: IntArray | None, trace: Trace) -> None:
         self.history_ = trace.epochs
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.n_iter_ = len(trace.epochs)
         self.best_epoch_ = trace.best
         self.converged_ = trace.stopped or self.patience is None
-        self.proba_ = softmax(self._logits(columns), axis=1)
-        combined = combine(table, self.proba_, gold)
+        self.proba_ = softmax(self._logits(lessons.inputs), axis=1)
+        if self.objective_.has_posterior:
+            log_q = self._run(lessons.inputs, self.network_.log_posterior, lessons.targets)
+            combined = annotators_by(table, softmax(log_q, axis=1), gold)
+        else:
+            combined = combine(table, self.proba_, gold)
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
@@ -435,15 +438,17 @@ class CrowdClassifier(Parameters):
             raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
         return self._run(columns, self.network_.logits)
 
-    def _run(self, columns: Columns, ask: Callable[[dict[str, Tensor]], Tensor]) -> FloatArray:
-        """An answer (rows, …) for all rows, some at a time, where the model is wanted."""
+    def _run(self, columns: Columns, ask: Callable[..., Tensor], *more: Columns) -> FloatArray:
+        """An answer (rows, …) for all rows, some at a time, where the model is wanted; `ask` takes a batch of each."""
         device = self._trainer(0).place()
         self.network_.to(device).eval()
         found = []
         with torch.inference_mode():
             for rows in torch.split(torch.arange(len(columns)), AT_ONCE * self.batch_size):
-                batch = {name: value.to(device) for name, value in columns.take(rows).items()}
-                found.append(ask(batch).double().cpu())
+                batches = [
+                    {name: value.to(device) for name, value in part.take(rows).items()} for part in (columns, *more)
+                ]
+                found.append(ask(*batches).double().cpu())
         K = self.objective_.n_classes_
         return torch.cat(found).numpy() if found else np.empty((0, K))
 

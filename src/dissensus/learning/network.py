@@ -7,6 +7,7 @@ that cannot be averaged (texts) are mixed as vectors instead.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,18 @@ class Network(nn.Module):
         own, other = (self.objective.loss(self.head, z, part) for part in (targets, mix.targets))
         return mix.weight * own + (1 - mix.weight) * other
 
+    @torch.no_grad()
+    def begin_epoch(self, epoch: int, epochs: int, walk: Callable[[], Iterator[tuple[Any, ...]]]) -> None:
+        """Let the objective do what it has to; `walk()` gives what `forward` takes, for all items that teach."""
+
+        def encoded() -> Iterator[tuple[Tensor, Batch]]:
+            for inputs, targets, _ in walk():
+                yield self.encoder(**inputs), targets
+
+        self.eval()
+        self.objective.begin_epoch(self.head, epoch, epochs, encoded)
+        self.train()
+
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile the encoder, nearly all of the work; sizes of targets change with every batch."""
         self.encoder.compile(*args, **kwargs)
@@ -86,3 +99,7 @@ class Network(nn.Module):
     def label_proba(self, inputs: Batch, annotators: Tensor) -> Tensor:
         """(B, len(annotators), K) P(label | x, annotator)."""
         return self.objective.label_proba(self.head, self.encoder(**inputs), annotators)
+
+    def log_posterior(self, inputs: Batch, targets: Batch) -> Tensor:
+        """(B, K) unnormalised log P(class | x, annotations)."""
+        return self.objective.log_posterior(self.head, self.encoder(**inputs), targets)

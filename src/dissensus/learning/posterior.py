@@ -37,9 +37,7 @@ class Combined:
 
 def combine(table: Annotations, proba: FloatArray, gold: IntArray | None) -> Combined:
     """The posterior q from the network's `proba` (I, K) and the table."""
-    method = DawidSkene()
-    counts = start_counts(table, gold, None)[0]
-    pseudo = crowd_pseudo(counts, method.crowd_labels, method.smoothing, method.least_labels)  # [given, true]
+    method, pseudo = DawidSkene(), _pseudo(table, gold)
     log_p = np.log(np.maximum(proba, LEAST))
 
     def expect(given_true: FloatArray) -> FloatArray:
@@ -51,16 +49,34 @@ def combine(table: Annotations, proba: FloatArray, gold: IntArray | None) -> Com
             q[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
         return np.asarray(q)
 
-    def maximise(q: FloatArray) -> FloatArray:
-        theta = soft_counts(table, q) + pseudo
-        return np.asarray(theta / theta.sum(axis=1, keepdims=True))
-
     q = proba
     for _ in range(PASSES):
-        before, theta = q, maximise(q)
+        before, theta = q, _maximise(table, q, pseudo)
         q = expect(theta)
         if np.abs(q - before).max(initial=0) < TOL:
             break
+    return _combined(table, q, theta, pseudo)
+
+
+def annotators_by(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> Combined:
+    """That posterior (I, K), and the annotators by it: one M step."""
+    pseudo = _pseudo(table, gold)
+    return _combined(table, posterior, _maximise(table, posterior, pseudo), pseudo)
+
+
+def _pseudo(table: Annotations, gold: IntArray | None) -> FloatArray:
+    """(K, K) [given, true] those of Dawid-Skene."""
+    method, counts = DawidSkene(), start_counts(table, gold, None)[0]
+    return crowd_pseudo(counts, method.crowd_labels, method.smoothing, method.least_labels)
+
+
+def _maximise(table: Annotations, q: FloatArray, pseudo: FloatArray) -> FloatArray:
+    """(A, K, K) [annotator, given, true]."""
+    theta = soft_counts(table, q) + pseudo
+    return np.asarray(theta / theta.sum(axis=1, keepdims=True))
+
+
+def _combined(table: Annotations, q: FloatArray, theta: FloatArray, pseudo: FloatArray) -> Combined:
     everyone = soft_counts(table, q).sum(axis=0) + pseudo
     population = (everyone / everyone.sum(axis=0)).T
     return Combined(q, np.ascontiguousarray(theta.transpose(0, 2, 1)), population)

@@ -47,6 +47,7 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 }
 HIGHER_IS_BETTER = {"accuracy": True, "macro-f1": True, "cross-entropy": False}
 """The metrics that a run may be stopped by."""
+AT_ONCE = 4  # batches that are looked at together: without gradients they need less memory than one does in training
 RESIDENT = 0.5  # share of a device's free memory that the data may take
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -168,7 +169,8 @@ class Trainer:
         Parameters
         ----------
         model : Module
-            `model(*data.take(rows))` is the sum of these rows' losses.
+            `model(*data.take(rows))` is the sum of these rows' losses. `model.begin_epoch(epoch, epochs, walk)`, where
+            there is one, is called before every epoch; `walk()` gives what forward takes, of all rows that teach.
         rows : (n,) int
             The rows that teach.
         groups : list of dict
@@ -277,6 +279,7 @@ def _train(
     optimizer = fabric.setup_optimizers(base)
     rates = [group["lr"] for group in base.param_groups]
     constrained: list[Any] = [part for part in model.modules() if hasattr(part, "after_step")]
+    begin_epoch = getattr(model, "begin_epoch", None)
     resident = device.type == "cpu"
     if not resident and data.nbytes < RESIDENT * _free(device):
         data, resident = data.to(device), True
@@ -324,6 +327,11 @@ def _train(
                 "checkpoint",
             )  # fmt: skip
 
+        def walk() -> Iterator[Any]:
+            """All rows that teach, in their order."""
+            for part in torch.split(torch.as_tensor(rows), AT_ONCE * how.batch_size):
+                yield data.take(part.to(device)) if resident else _moved(data.take(part), device)
+
         def passed(rows: Tensor) -> Tensor:
             """Gradients of the step's mean loss; the sum of this process's losses."""
             optimizer.zero_grad()
@@ -343,6 +351,8 @@ def _train(
         while epoch < how.epochs and not trace.stopped:
             batches = how.batches(rows, epoch)
             began = time.monotonic()
+            if begin_epoch is not None and place == 0:  # in the middle of an epoch, what it did is in the checkpoint
+                begin_epoch(epoch, how.epochs, walk)
             sums: list[Tensor] = []
             while place < len(batches):
                 factor = how.factor(step, steps_in_all, epoch)

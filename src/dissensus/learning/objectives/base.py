@@ -9,7 +9,7 @@ batch once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
 import numpy as np
@@ -23,12 +23,15 @@ from dissensus.parameters import Parameters
 from dissensus.registry import Registry
 
 Branch = Callable[[], nn.Module]
+Walk = Callable[[], Iterator[tuple[Tensor, Batch]]]
+"""→ the encoder's output and the targets of all items that teach, some at a time."""
 
 
 class Objective(Parameters, ABC):
     """Annotations → a loss, and what the network then says of classes and annotators."""
 
     models_annotators: ClassVar[bool] = False
+    has_posterior: ClassVar[bool] = False
     monitor: ClassVar[str] = "cross-entropy"  # what tells on validation items when to stop
 
     n_classes_: int
@@ -54,6 +57,19 @@ class Objective(Parameters, ABC):
     @abstractmethod
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
+
+    def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
+        """What is to be done before epoch `epoch` (from 0) of `epochs`, without gradients: an E step, for instance.
+
+        What it finds belongs into the head's state dict: a run that goes on within an epoch does not ask again.
+        """
+
+    def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """(B, K) unnormalised log P(class | x, annotations).
+
+        By an objective that `has_posterior`; for the others `learning.posterior` finds it.
+        """
+        raise NotImplementedError
 
     def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
         """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there."""

@@ -32,10 +32,10 @@ from torch.nn import functional
 from dissensus._types import FloatArray, IntArray
 from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
-from dissensus.learning.objectives.labels import vote_weight
+from dissensus.learning.objectives.labels import annotation_rows, vote_weight
 from dissensus.learning.rows import touched_rows
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
@@ -222,16 +222,8 @@ class CrowdLayerObjective(Objective):
 
     def targets(self) -> Columns:
         """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
-        table = self._table
-        rows = {"annotator": as_tensor(table.annotator, torch.int64)}
-        if table.proba is None:
-            rows["label"] = as_tensor(table.label, torch.int64)
-        else:
-            rows["proba"] = as_tensor(table.proba, torch.float32)
-        if table.weight is not None:
-            rows["weight"] = as_tensor(table.weight, torch.float32)
         known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
-        return Columns(annotations=Bag(rows, as_tensor(table.item_ptr, torch.int64)), **known)
+        return Columns(annotations=annotation_rows(self._table), **known)
 
     def head(self, branch: Branch, width: int) -> CrowdHead:
         """The classes first, so that they start as they would alone; then the annotators."""

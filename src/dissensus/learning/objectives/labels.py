@@ -9,11 +9,14 @@ import copy
 from typing import Any
 
 import numpy as np
+import torch
 
 from dissensus._types import BoolArray, FloatArray, IntArray
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, arg_max, methods
 from dissensus.exceptions import DataError
+from dissensus.learning.batches import Bag
+from dissensus.learning.objectives.base import as_tensor
 from dissensus.names import shown
 
 GOLD = "gold"
@@ -24,6 +27,18 @@ KINDS = ("normalized", "softmax", "smoothed")
 def vote_weight(table: Annotations) -> FloatArray:
     """(I,) what the votes of each item weigh together."""
     return np.asarray(table.votes().sum(axis=1))
+
+
+def annotation_rows(table: Annotations) -> Bag:
+    """The rows of a table as a column: `annotator`, `label` or `proba`, and `weight` where they have any."""
+    rows = {"annotator": as_tensor(table.annotator, torch.int64)}
+    if table.proba is None:
+        rows["label"] = as_tensor(table.label, torch.int64)
+    else:
+        rows["proba"] = as_tensor(table.proba, torch.float32)
+    if table.weight is not None:
+        rows["weight"] = as_tensor(table.weight, torch.float32)
+    return Bag(rows, as_tensor(table.item_ptr, torch.int64))
 
 
 def aggregate(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:

@@ -1,0 +1,357 @@
+"""LIA (Platanios et al. 2020): the truth, how hard an item is and who is good at what, learnt together.
+
+    h(x_i) the classes        D_i = d(x_i) difficulty        C_j = c(j) competence, both K × K × L
+    Q_ij[k, l] = softmax_l log Σ_m exp(D_i[k, l, m] + C_j[k, l, m])          P(j says l of i | its class is k)
+
+h and d are layers on the same encoder. c is linear in an embedding of the annotator (`annotator_size`), or has K·K·L
+numbers of its own for each (None: the one-hot form). Eq. 1 has an inner product and leaves it to a footnote to make
+its rows distributions. They are, so Eqs. 4, 7 and 9 must not divide by Σ_k Q[k, y], a sum over a *column*: a misprint,
+which would cancel in the E step and change the M step; it is not implemented.
+
+    E step   q_i(k) ∝ h_k(x_i) Π_j Q_ij[k, y_ij]                                    (Eq. 4; the first: the votes, Eq. 8)
+    M step   raises Σ_i Σ_k q_i(k) [log h_k(x_i) + Σ_j log Q_ij[k, y_ij]] − penalty                              (Eq. 7)
+    tuning   raises Σ_i log Σ_k h_k(x_i) Π_j Q_ij[k, y_ij] − penalty                       (Eq. 2, its sum over classes)
+         or  raises Σ_ij log Σ_k h_k(x_i) Q_ij[k, y_ij] − penalty                          (Eq. 9, one label at a time)
+    penalty  (γ / annotations per item) Σ_ij 4/K² Σ_kl (log Q_ij[k, l])²
+
+A probabilistic annotation has the mean of log Q under it, a weight multiplies it, and where the class is known q is.
+The penalty draws every row of Q to 1/K: of an annotator with few labels little is believed. It is that of the authors'
+program, which has two classes; 4/K² keeps it of one size where there are more. γ = 0.25.
+
+The epochs are shared out evenly among the rounds (an E step, then M steps from where the last ones ended), but for the
+last `tuning` of them, which raise the marginal likelihood; with `rounds=0` all do. Where the authors' program differs
+from their equations: `entropy=0.01`, `truth_counts="annotations"`, `truth_in_posterior=False`.
+
+| symbol | name | shape |
+|---|---|---|
+| q | `LIAHead.q` | (I, K) |
+| log h | log_h | (B, K) |
+| log Q | log_q | (n, K, K) [annotation, true, given] |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dissensus._types import IntArray
+from dissensus.aggregation.mmce import expected_effect
+from dissensus.annotations import Annotations
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.losses import log_softmax
+from dissensus.learning.objectives.base import Branch, Objective, Walk, as_tensor, objectives
+from dissensus.learning.objectives.labels import annotation_rows, vote_weight
+
+TUNINGS = ("joint", "per-annotation", None)
+COUNTS = ("items", "annotations")
+LEAST = 1e-30  # what stands for 0 in the logarithm of votes
+SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all of them are nearly alike
+
+
+class Competence(nn.Module):
+    """Annotators → C (…, K, K, L); a step's gradient holds only the rows of its annotators."""
+
+    def __init__(self, n_annotators: int, n_classes: int, latent: int, size: int | None):
+        super().__init__()
+        self.shape = (n_classes, n_classes, latent)
+        first = as_tensor(expected_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
+        width = math.prod(self.shape) if size is None else size
+        rows = torch.randn(n_annotators, width) * SPREAD
+        self.table = nn.Embedding(n_annotators, width, sparse=True, _weight=first + rows if size is None else rows)
+        self.linear: nn.Linear | None = None
+        if size is not None:
+            self.linear = nn.Linear(size, math.prod(self.shape))
+            with torch.no_grad():
+                self.linear.bias.copy_(first)
+        self._mark()
+
+    def _mark(self) -> None:
+        self.table.weight.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
+        self._mark()  # a copy of a parameter has lost it
+
+    def forward(self, annotator: Tensor) -> Tensor:
+        """(n, K, K, L) of codes (n,)."""
+        return self.of(self.table(annotator))
+
+    def of(self, rows: Tensor) -> Tensor:
+        """(n, K, K, L) of embeddings (n, E)."""
+        return (rows if self.linear is None else self.linear(rows)).reshape(-1, *self.shape)
+
+    def rows_of(self, annotators: Tensor, totals: Tensor) -> Tensor:
+        """(n, E) embeddings; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels."""
+        known = (annotators >= 0) & (totals[annotators] > 0)
+        mean = ((totals / totals.sum()).unsqueeze(1) * self.table.weight).sum(dim=0)
+        return torch.where(known[:, None], self.table.weight[annotators], mean)
+
+
+class LIAHead(nn.Module):
+    """h, d and c, and what the last E step said."""
+
+    q: Tensor
+
+    def __init__(self, truth: nn.Module, difficulty: nn.Module | None, competence: Competence, n_items: int):
+        super().__init__()
+        self.truth, self.difficulty, self.competence = truth, difficulty, competence
+        self.register_buffer("q", torch.zeros(n_items, competence.shape[0]))
+        self.marginal = False  # whether the rounds are over
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(B, K) logits of the classes."""
+        out: Tensor = self.truth(z)
+        return out
+
+    def hardness(self, z: Tensor) -> Tensor | None:
+        """(B, K, K, L) D of the items."""
+        return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
+
+    def get_extra_state(self) -> Tensor:
+        """For the state dict: a plain attribute, because a tensor on a device is slow to ask."""
+        return torch.tensor(self.marginal)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """From the state dict."""
+        self.marginal = bool(state)
+
+
+def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
+    """(…, K, K) log Q of D and C (…, K, K, L)."""
+    both = competence if difficulty is None else difficulty + competence
+    both = both if both.dtype == torch.float64 else both.float()
+    return log_softmax(both[..., 0] if both.shape[-1] == 1 else torch.logsumexp(both, dim=-1))
+
+
+@objectives.register(
+    "lia", summary="truth, difficulty of items and competence of annotators, by EM", cite="Platanios et al. 2020"
+)
+class LIAObjective(Objective):
+    """Learning truth, difficulty and competence end to end.
+
+    Parameters
+    ----------
+    rounds : int
+        Of EM; 0 for the marginal likelihood from the start.
+    finetune : "joint", "per-annotation" or None
+        The marginal likelihood that is raised after the rounds: of an item's labels together, or of each alone.
+    tuning : float
+        Share of the epochs that it is raised in; the others are the rounds'.
+    penalty : float
+        γ, on (log Q)².
+    entropy : float
+        Weight of a bonus on the entropy of h(x_i).
+    latent : int
+        L. More than 1 fits small data too well.
+    annotator_size : int or None
+        Of an annotator's embedding; None: a matrix of its own for everyone, with nothing in common.
+    difficulty : bool
+        False: labels depend on the annotator and the class alone.
+    truth_counts : "items" or "annotations"
+        Whether log h_k(x_i) counts once in the M step, or once for each of the item's annotations.
+    truth_in_posterior : bool
+        False: h is left out of the E step.
+    """
+
+    models_annotators = True
+    has_posterior = True
+    monitor = "accuracy"  # as for the crowd layer: h is to see through noisy votes, not to copy them
+
+    def __init__(
+        self,
+        *,
+        rounds: int = 10,
+        finetune: Literal["joint", "per-annotation"] | None = "joint",
+        tuning: float = 0.5,
+        penalty: float = 0.25,
+        entropy: float = 0.0,
+        latent: int = 1,
+        annotator_size: int | None = 16,
+        difficulty: bool = True,
+        truth_counts: Literal["items", "annotations"] = "items",
+        truth_in_posterior: bool = True,
+    ):
+        self.rounds = rounds
+        self.finetune: Literal["joint", "per-annotation"] | None = finetune
+        self.tuning = tuning
+        self.penalty = penalty
+        self.entropy = entropy
+        self.latent = latent
+        self.annotator_size = annotator_size
+        self.difficulty = difficulty
+        self.truth_counts: Literal["items", "annotations"] = truth_counts
+        self.truth_in_posterior = truth_in_posterior
+
+    def _check(self) -> None:
+        for name, least in (("rounds", 0), ("latent", 1), ("annotator_size", 1)):
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise BadParameter(f"{name} must be at least {least}, got {value}.")
+        for name in ("penalty", "entropy"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadParameter(f"{name} must be 0 or more, got {getattr(self, name)}.")
+        if not 0 <= self.tuning <= 1:
+            raise BadParameter(f"tuning must be a share of the epochs, 0 to 1, got {self.tuning}.")
+        for name, known in (("finetune", TUNINGS), ("truth_counts", COUNTS)):
+            if getattr(self, name) not in known:
+                raise BadParameter(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}.")
+        if self.rounds == 0 and self.finetune is None:
+            raise BadParameter("rounds=0 and finetune=None leave nothing to learn by; set one of them.")
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Count labels; the votes are the first posterior."""
+        self._check()
+        self.n_classes_, self.n_items_ = table.n_classes, table.n_items
+        weight = vote_weight(table)
+        voted = weight > 0
+        if not voted.any():
+            raise DataError("lia learns from annotations, and there are none; take objective 'hard' for gold alone.")
+        self.teaches_ = voted if gold is None else voted | (gold >= 0)
+        self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)  # (A,)
+        self.per_item_ = float(weight[voted].mean())
+        self.shares_ = (table.votes().sum(axis=0) + 1) / (weight.sum() + table.n_classes)  # (K,) of the votes
+        self._table, self._gold = table, gold
+        return self
+
+    def targets(self) -> Columns:
+        """The rows of the table; `item` (I,), its place in q; `votes` (I, K) shares; `gold` (I,) where any is known."""
+        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
+        return Columns(
+            annotations=annotation_rows(self._table),
+            item=torch.arange(self.n_items_),
+            votes=as_tensor(self._table.soft_labels(), torch.float32),
+            **known,
+        )
+
+    def head(self, branch: Branch, width: int) -> LIAHead:
+        """The classes first, then difficulty, then the annotators.
+
+        h starts near the shares of the votes: a class without any would else take the items that are hard to explain.
+        """
+        K, L = self.n_classes_, self.latent
+        truth, last = branch(), nn.Linear(width, K)
+        with torch.no_grad():
+            last.bias.copy_(as_tensor(np.log(self.shares_), torch.float32))
+        truth = nn.Sequential(truth, last)
+        hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
+        return LIAHead(truth, hard, Competence(len(self.labels_given_), K, L, self.annotator_size), self.n_items_)
+
+    # Rounds -----------------------------------------------------------------------------------------------------------
+
+    def stage(self, epoch: int, epochs: int) -> int:
+        """The round that an epoch belongs to, from 0; `rounds` is the tuning."""
+        if self.rounds == 0:
+            return 0
+        em = epochs - round(self.tuning * epochs) if self.finetune is not None else epochs
+        return self.rounds if epoch >= em else epoch * self.rounds // em
+
+    def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
+        """An E step, where a round begins."""
+        assert isinstance(head, LIAHead)
+        now = self.stage(epoch, epochs)
+        head.marginal = now == self.rounds
+        if head.marginal or (epoch > 0 and now == self.stage(epoch - 1, epochs)):
+            return
+        for z, targets in walk():
+            if epoch == 0:
+                q = self._known(targets["votes"].clamp(min=LEAST).log(), targets)  # Eq. 8, Platanios et al. 2020
+            else:
+                q = self.log_posterior(head, z, targets)
+            head.q[targets["item"]] = q.softmax(dim=1)
+
+    def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
+        logits, votes, _ = self._parts(head, z, targets)
+        if not self.truth_in_posterior:
+            voted = logits.new_zeros(len(logits)).index_add(0, targets["row"], logits.new_ones(len(votes)))
+            logits = torch.where(voted[:, None] > 0, 0, logits)
+        return self._known(logits + self._by_item(votes, targets), targets)
+
+    # Losses -----------------------------------------------------------------------------------------------------------
+
+    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """Minus what is raised, see the module."""
+        assert isinstance(head, LIAHead)
+        logits, votes, log_q = self._parts(head, z, targets)
+        log_h = log_softmax(logits)
+        summed = self._by_item(votes, targets)  # (B, K)
+        if not head.marginal:
+            log_p = log_h
+            if self.truth_counts == "annotations":
+                log_p = log_h * self._by_item(torch.ones_like(votes) * _weight(targets, votes), targets)
+            loss = -(head.q[targets["item"]] * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
+        elif self.finetune == "joint":
+            loss = -torch.logsumexp(self._known(log_h + summed, targets), dim=1).sum()
+        else:
+            loss = self._one_by_one(log_h, votes, summed, targets)
+        if self.penalty > 0:
+            each = _weight(targets, votes)[..., None] * log_q.square()
+            loss = loss + self.penalty / self.per_item_ * (4 / self.n_classes_**2) * each.sum()
+        if self.entropy > 0:
+            loss = loss + self.entropy * (log_h.exp() * log_h).sum()
+        return loss
+
+    def _one_by_one(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
+        """Eq. 9, Platanios et al. 2020, without the division; where the class is known, its log likelihood."""
+        weight = _weight(targets, votes)
+        plain = torch.where(weight > 0, votes / weight.clamp(min=torch.finfo(votes.dtype).tiny), 0)
+        each = weight[:, 0] * torch.logsumexp(log_h.index_select(0, targets["row"]) + plain, dim=1)
+        if "gold" not in targets:
+            return -each.sum()
+        known = targets["gold"] >= 0
+        joint = (log_h + summed).gather(1, targets["gold"].clamp(min=0)[:, None])[:, 0]
+        return -torch.where(known[targets["row"]], 0, each).sum() - torch.where(known, joint, 0).sum()
+
+    def _parts(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The logits of h (B, K); of every annotation v · log Q[·, y] (n, K), and log Q (n, K, K)."""
+        assert isinstance(head, LIAHead)
+        row = targets["row"]
+        hard = head.hardness(z)
+        log_q = log_confusion(
+            None if hard is None else hard.index_select(0, row), head.competence(targets["annotator"])
+        )
+        if "proba" in targets:
+            votes = (log_q * targets["proba"][:, None, :]).sum(dim=2)
+        else:
+            at = targets["label"][:, None, None].expand(-1, self.n_classes_, 1)
+            votes = log_q.gather(2, at)[..., 0]
+        return head(z), votes * _weight(targets, votes), log_q
+
+    def _by_item(self, values: Tensor, targets: Batch) -> Tensor:
+        """(n, K) of annotations → (B, K) their sums."""
+        return values.new_zeros(len(targets["item"]), self.n_classes_).index_add(0, targets["row"], values)
+
+    def _known(self, logs: Tensor, targets: Batch) -> Tensor:
+        """The same (B, K), but where the class is known, −∞ for all others."""
+        if "gold" not in targets:
+            return logs
+        gold = targets["gold"][:, None]
+        other = (gold >= 0) & (torch.arange(self.n_classes_, device=logs.device) != gold)
+        return torch.where(other, -math.inf, logs)
+
+    # Annotators -------------------------------------------------------------------------------------------------------
+
+    def pair_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
+        """(B, J, K, K) Q of all items with all annotators; −1 is the average one."""
+        assert isinstance(head, LIAHead)
+        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device))
+        able, hard = head.competence.of(rows), head.hardness(z)
+        both = log_confusion(None if hard is None else hard[:, None], able[None])
+        return both.exp().expand(len(z), -1, -1, -1)
+
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
+        """(B, J, K) Σ_k h_k(x) Q[k, ·]."""
+        h = log_softmax(head(z)).exp()
+        one_by_one = [self.pair_confusion(head, z, annotators[j : j + 1])[:, 0] for j in range(len(annotators))]
+        return torch.stack([(h[:, :, None] * q).sum(dim=1) for q in one_by_one], dim=1)
+
+
+def _weight(targets: Batch, like: Tensor) -> Tensor:
+    """(n, 1) of the annotations."""
+    weight = targets.get("weight")
+    return like.new_ones(len(like), 1) if weight is None else weight.to(like.dtype)[:, None]
