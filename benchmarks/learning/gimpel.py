@@ -46,6 +46,8 @@ def conditions() -> dict[str, Any]:
         "soft (votes)": Soft(),
         "soft-task (majority)": SoftTask(),
         "crowd layer, softmax": CrowdLayerObjective(),
+        "crowd layer, softmax, start 2": CrowdLayerObjective(start=2.0),
+        "crowd layer, softmax, start 4": CrowdLayerObjective(start=4.0),
         "crowd layer, normalize": CrowdLayerObjective(link="normalize"),
         "gold (no crowd)": Hard(labels="gold"),
     }
