@@ -113,6 +113,14 @@ def test_a_compiled_encoder_gives_the_same(monkeypatch):
     np.testing.assert_array_equal(model.proba_, quick().fit(table, X).proba_)
 
 
+@pytest.mark.parametrize(("objective", "metric"), [("soft", "cross-entropy"), ("crowd-layer", "accuracy")])
+def test_the_objective_says_what_the_best_epoch_is_chosen_by(objective, metric):
+    table, X, _ = blobs(100)
+    model = quick(objective=objective).fit(table, X, validation=0.3)
+    values = [entry[metric] * (1 if metric == "accuracy" else -1) for entry in model.history_]
+    assert model.best_epoch_ == 1 + int(np.argmax(values))
+
+
 def test_fit_leaves_its_parts_as_they_were():
     table, X, _ = blobs()
     encoder, objective = MLP(hidden=(8,)), Soft()

@@ -206,9 +206,9 @@ class CrowdClassifier(Parameters):
             raise DataError(
                 f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
             )
+        self.check()
         gold = check_gold(gold, table)
         seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
-        self.check()
         encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
         objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
         teaches = objective.teaches_
