@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report clean
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning clean
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-choice    how good the method is that is chosen without gold"
 	@echo "make bench-report    time and size of the report"
 	@echo "make bench-clusters  clusters: recovery, time, and jobs_q1..3 beside the paper"
+	@echo "make bench-learning  models taught by crowds: LabelMe, Gimpel-POS, tags and stems, the cost of a step (hours without a GPU)"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"dissensus needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
@@ -91,6 +92,12 @@ bench-clusters: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.clustering.recovery
 	$(BIN)/python -m benchmarks.clustering.speed
 	$(BIN)/python -m benchmarks.clustering.jobs
+
+bench-learning: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.learning.labelme
+	$(BIN)/python -m benchmarks.learning.crowd_step
+	$(BIN)/python -m benchmarks.learning.fornaciari
+	$(BIN)/python -m benchmarks.learning.gimpel
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis

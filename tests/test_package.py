@@ -15,9 +15,9 @@ SOURCE = Path(dissensus.__file__).parent
 
 # Imports point only to earlier lines. Kernels come first: they are functions of arrays and know nothing else of ours.
 ORDER = [
-    "_types", "words", "exceptions", "registry", "parameters", "kernels", "names", "columns", "frames", "annotations",
-    "questions", "io", "simulate", "datasets", "features", "evaluation", "engines", "earlier", "online", "base", "em",
-    "persistence", "aggregation", "comparison", "diagnostics", "disagreement", "redundancy",
+    "_types", "words", "progress", "exceptions", "registry", "parameters", "kernels", "names", "columns", "frames",
+    "annotations", "questions", "io", "simulate", "datasets", "features", "evaluation", "engines", "earlier", "online",
+    "base", "em", "persistence", "aggregation", "comparison", "diagnostics", "disagreement", "redundancy",
     "clustering", "learning", "papers", "report", "cli",
 ]  # fmt: skip
 

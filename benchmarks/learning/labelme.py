@@ -57,6 +57,8 @@ def conditions() -> dict[str, Callable[[], dict[str, Any]]]:
         "soft (votes)": lambda: {"objective": Soft()},
         "soft (Dawid-Skene)": lambda: {"objective": Soft(labels="dawid-skene")},
         "crowd layer, matrix, softmax": crowd(),
+        "crowd layer, matrix, softmax, start 2": crowd(start=2.0),
+        "crowd layer, matrix, softmax, start 4": crowd(start=4.0),
         "crowd layer, matrix, normalize": crowd(link="normalize"),
         "crowd layer, matrix, softmax-twice": crowd(link="softmax-twice"),
         "crowd layer, vector, softmax": crowd(kind="vector"),

@@ -6,6 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
+from dissensus import progress
 from dissensus.cli import show
 
 
@@ -21,7 +22,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What a terminal at stderr would have shown."""
     text = io.StringIO()
     terminal = Console(file=text, force_terminal=True, force_interactive=True, markup=False, width=120)
-    monkeypatch.setattr(show, "console", lambda **_: terminal)
+    monkeypatch.setattr(progress, "console", lambda **_: terminal)
     return text
 
 
@@ -29,7 +30,7 @@ def test_bar_waits_for_a_while(screen, monkeypatch):
     with show.waiting("quick", 10) as on_step:
         on_step(1, -2.0)
     assert screen.getvalue() == ""
-    monkeypatch.setattr(show, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
     with show.waiting("slow [red]", 10) as on_step:
         on_step(3, -2.5)
         time.sleep(0.3)
@@ -38,7 +39,7 @@ def test_bar_waits_for_a_while(screen, monkeypatch):
 
 
 def test_bar_stops_when_the_work_fails(screen, monkeypatch):
-    monkeypatch.setattr(show, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
 
     def work():
         with show.waiting("reading"):

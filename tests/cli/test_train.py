@@ -193,9 +193,7 @@ def test_what_encodes_each_kind_of_input_by_default():
     assert made("texts").tune is False
     assert made("texts", "encoder.tune=true").tune is True
     assert new_model("texts", "transformer", "hard", []).encoder.tune is True
-    assert new_model("features", None, "crowd-layer", []).monitor == "accuracy"
     assert new_model("features", None, "crowd-layer", ["monitor=macro-f1"]).monitor == "macro-f1"
-    assert new_model("features", None, "soft", []).monitor == "cross-entropy"
 
 
 def test_items_without_inputs_are_left_out_and_counted(cli, labels, features):

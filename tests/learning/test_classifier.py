@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,31 @@ def test_a_compiled_encoder_gives_the_same(monkeypatch):
     assert compiled[:2] == [model.network_.encoder, "called"]
     assert compiled.count("called") == 8 * 4 + 1  # steps, and what is concluded
     np.testing.assert_array_equal(model.proba_, quick().fit(table, X).proba_)
+
+
+@pytest.mark.parametrize(("objective", "metric"), [("soft", "cross-entropy"), ("crowd-layer", "accuracy")])
+def test_the_objective_says_what_the_best_epoch_is_chosen_by(objective, metric):
+    table, X, _ = blobs(100)
+    model = quick(objective=objective).fit(table, X, validation=0.3)
+    values = [entry[metric] * (1 if metric == "accuracy" else -1) for entry in model.history_]
+    assert model.best_epoch_ == 1 + int(np.argmax(values))
+
+
+def test_a_bar_follows_the_epochs_unless_the_caller_does(monkeypatch):
+    table, X, _ = blobs()
+    seen = []
+
+    @contextmanager
+    def fake(text, total):
+        seen.append((text, total))
+        yield lambda epoch, loss: seen.append(epoch)
+
+    monkeypatch.setattr("dissensus.learning.classifier.waiting", fake)
+    quick(epochs=3).fit(table, X)
+    assert seen == [("training", 3), 1, 2, 3]
+    own = []
+    quick(epochs=2).fit(table, X, on_step=lambda epoch, loss: own.append(epoch))
+    assert (len(seen), own) == (4, [1, 2])
 
 
 def test_fit_leaves_its_parts_as_they_were():

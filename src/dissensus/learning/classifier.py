@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -36,6 +37,7 @@ from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.trainer import AT_ONCE, Trace, Trainer
 from dissensus.parameters import Parameters
+from dissensus.progress import waiting
 from dissensus.registry import Registry
 
 FILE = "model.safetensors"
@@ -195,7 +197,8 @@ class CrowdClassifier(Parameters):
             A share of the teaching items to hold out; or inputs with their classes (names, or codes as in `gold`) or
             with an Annotations table of theirs.
         on_step : callable, optional
-            Called after every epoch with (epoch, mean loss).
+            Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
+            looking (a terminal, a notebook) and training takes longer than a second.
         """
         if not isinstance(table, Annotations):
             raise DataError(
@@ -205,8 +208,8 @@ class CrowdClassifier(Parameters):
             raise DataError(
                 f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
             )
-        gold = check_gold(gold, table)
         self.check()
+        gold = check_gold(gold, table)
         seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
         encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
         objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
@@ -233,15 +236,16 @@ class CrowdClassifier(Parameters):
             at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
             prepared = columns if inside else encoder.prepare(validating.X)
             evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
-        trace = trainer.fit(
-            network,
-            lessons,
-            taught,
-            self._groups(network, encoder),
-            evaluate=evaluate,
-            on_step=on_step,
-            key=_key(self, table, columns),
-        )
+        with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+            trace = trainer.fit(
+                network,
+                lessons,
+                taught,
+                self._groups(network, encoder),
+                evaluate=evaluate,
+                on_step=after_epoch,
+                key=_key(self, table, columns),
+            )
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         self.encoder_, self.objective_, self.network_ = encoder, objective, network
