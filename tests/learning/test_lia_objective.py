@@ -215,8 +215,8 @@ class Fixed(nn.Module):
 def test_additive_form_is_mmce():
     """L = 1, one-hot annotators σ_j, a D_i = τ_i of its own for every item, constant h = π.
 
-    MMCE's evidence is then the joint marginal likelihood, its posterior the E step, and its optimum that of the marginal
-    likelihood with −α/2 Σ|σ|² − β/2 Σ|τ|² in the place of the penalty on log Q.
+    MMCE's evidence is then the joint marginal likelihood, its posterior the E step, and its optimum that of the
+    marginal likelihood with −α/2 Σ|σ|² − β/2 Σ|τ|² in the place of the penalty on log Q.
     """
     table, _ = crowd(n=80)
     reference = MMCE(centre="zero", class_prior="uniform", max_iter=20000, tol=1e-14).fit(table)

@@ -19,10 +19,25 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
+
+
+class RowEmbedding(nn.Embedding):
+    """An embedding that starts at these rows (A, D); its gradients hold only the rows asked for."""
+
+    def __init__(self, rows: Tensor):
+        super().__init__(rows.shape[0], rows.shape[1], sparse=True, _weight=rows)
+        self._mark()
+
+    def _mark(self) -> None:
+        self.weight.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
+        self._mark()  # a copy of a parameter has lost it
 
 
 class RowAdam(Optimizer):

@@ -2,6 +2,7 @@
 
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.identity import Identity
+from dissensus.learning.encoders.item_embedding import ItemEmbedding
 from dissensus.learning.encoders.mlp import MLP
 from dissensus.learning.encoders.stemmer import Stemmer
 from dissensus.learning.encoders.tagger import Tagger
@@ -13,6 +14,7 @@ __all__ = [
     "MLP",
     "Encoder",
     "Identity",
+    "ItemEmbedding",
     "Stemmer",
     "Tagger",
     "TextCNN",

@@ -32,7 +32,7 @@ from their equations: `entropy=0.01`, `truth_counts="annotations"`, `truth_in_po
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -46,6 +46,7 @@ from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import Branch, Objective, Walk, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows, vote_weight
+from dissensus.learning.rows import RowEmbedding
 
 TUNINGS = ("joint", "per-annotation", None)
 COUNTS = ("items", "annotations")
@@ -62,20 +63,12 @@ class Competence(nn.Module):
         first = as_tensor(expected_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
         width = math.prod(self.shape) if size is None else size
         rows = torch.randn(n_annotators, width) * SPREAD
-        self.table = nn.Embedding(n_annotators, width, sparse=True, _weight=first + rows if size is None else rows)
+        self.table = RowEmbedding(first + rows if size is None else rows)
         self.linear: nn.Linear | None = None
         if size is not None:
             self.linear = nn.Linear(size, math.prod(self.shape))
             with torch.no_grad():
                 self.linear.bias.copy_(first)
-        self._mark()
-
-    def _mark(self) -> None:
-        self.table.weight.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
-        self._mark()  # a copy of a parameter has lost it
 
     def forward(self, annotator: Tensor) -> Tensor:
         """(n, K, K, L) of codes (n,)."""

@@ -1,0 +1,151 @@
+"""LIA's plain form: who is good at what, how hard an item is, with features and without."""
+
+import numpy as np
+import pytest
+import torch
+
+from crowds import blobs
+from dissensus import Annotations, load_dataset
+from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.learning import LIA, CrowdClassifier
+from dissensus.learning.encoders import ItemEmbedding
+
+
+def with_oracles(table: Annotations, truth: np.ndarray) -> Annotations:
+    """The same with two more annotators, one who is always right and one who never is, on items of known class."""
+    known = np.flatnonzero(truth >= 0)
+    K = table.n_classes
+    label = table.classes[np.concatenate([table.label, truth[known], (truth[known] + 1) % K])]
+    return Annotations.from_arrays(
+        table.items[np.concatenate([table.item, known, known])],
+        np.array([*map(str, table.annotators[table.annotator]), *["right"] * known.size, *["wrong"] * known.size]),
+        label, classes=table.classes, items=table.items,
+    )  # fmt: skip
+
+
+def assert_oracles_are_found(model: LIA):
+    by_annotator = model.competence().mean(axis=0)
+    assert model.annotators_[by_annotator.argmax()] == "right"
+    assert model.annotators_[by_annotator.argmin()] == "wrong"
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_the_annotator_who_is_always_right_comes_out_best_and_the_one_who_never_is_worst(features):
+    table, X, truth = blobs(150)
+    assert_oracles_are_found(LIA(steps=600).fit(with_oracles(table, truth), X if features else None))
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("name", ["bluebirds", "wordsim", "rte"])
+def test_oracles_are_found_on_real_sets(name):
+    data = load_dataset(name)
+    assert_oracles_are_found(LIA(steps=600).fit(with_oracles(data.annotations, data.gold)))
+
+
+@pytest.fixture(scope="module")
+def model():
+    table, X, truth = blobs(80)
+    return LIA(steps=200).fit(table, X), table, X, truth
+
+
+def test_competence_is_the_mean_diagonal_of_the_confusion_under_the_posterior(model):
+    model, table, _, _ = model
+    confusion = model.confusion(table.items[[4, 9]], ["w3", "nobody", "w0"])
+    assert confusion.shape == (2, 3, 3, 3)
+    np.testing.assert_allclose(confusion.sum(axis=3), 1, rtol=1e-6)
+    competence = model.competence(table.items[[4, 9]], ["w3", "nobody", "w0"])
+    for i, row in enumerate([4, 9]):
+        for j in range(3):
+            expected = sum(model.posterior_[row, k] * confusion[i, j, k, k] for k in range(3))
+            assert competence[i, j] == pytest.approx(expected, rel=1e-6)
+        assert model.difficulty_[row] == pytest.approx(1 - competence[i, 1], rel=1e-6)
+    assert model.competence().shape == (80, 7)
+    np.testing.assert_allclose(model.competence()[4, 3], competence[0, 0], rtol=1e-6)
+
+
+def test_pairs_in_parts_are_the_same(model, monkeypatch):
+    model = model[0]
+    whole = model.competence()
+    monkeypatch.setattr("dissensus.learning.lia.PAIRS", 20)
+    np.testing.assert_allclose(model.competence(), whole, rtol=1e-5)
+
+
+def test_it_is_a_crowd_classifier_with_the_objective(model):
+    model, table, X, truth = model
+    keywords = model.model_.get_params(deep=False)
+    assert keywords["batch_size"] == round(1024 * 80 / table.n_annotations)
+    assert keywords["epochs"] * np.ceil(80 / keywords["batch_size"]) >= 200
+    again = CrowdClassifier(**keywords).fit(table, X)
+    assert np.array_equal(again.posterior_, model.posterior_)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert model.embedding_.shape == (7, 16)
+    assert (model.predict() == table.classes[truth]).mean() > 0.9
+    assert (model.predict(X) == table.classes[truth]).mean() > 0.9
+    assert model.predict_proba() is model.posterior_
+
+
+def test_where_labels_are_wrong_more_often_items_are_harder():
+    """Items with x < 0 are labelled at random by everyone."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 200)
+    truth = rng.integers(0, 2, 200)
+    wrong = rng.random((200, 10)) < np.where(x < 0, 0.45, 0.05)[:, None]
+    table = Annotations.from_matrix(np.where(wrong, 1 - truth[:, None], truth[:, None]), classes=2)
+    X = np.column_stack([x, truth + rng.normal(0, 0.5, 200)])
+    model = LIA(steps=600, learning_rate=0.005).fit(table, X)
+    assert model.difficulty_[x < -0.2].mean() > model.difficulty_[x > 0.2].mean() + 0.15
+
+
+def test_without_features_items_have_vectors_of_their_own():
+    table, _, truth = blobs(80)
+    model = LIA(steps=200, item_size=5).fit(table)
+    assert isinstance(model.model_.encoder_, ItemEmbedding)
+    assert model.model_.network_.encoder.vectors.weight.shape == (80, 5)
+    assert (model.predict() == table.classes[truth]).mean() > 0.85
+    with pytest.raises(DataError, match="fitted without features"):
+        model.predict(np.zeros((2, 5)))
+
+
+def test_known_items_are_certain():
+    table, X, truth = blobs(60)
+    gold = np.where(np.arange(60) < 20, (truth + 1) % 3, -1)  # wrong, so that it can only come from there
+    model = LIA(steps=60).fit(table, X, gold=gold)
+    assert (model.posterior_.argmax(axis=1)[:20] == gold[:20]).all()
+    assert (model.posterior_.max(axis=1)[:20] == 1).all()
+
+
+def test_mistakes_are_named(model):
+    with pytest.raises(NotFitted, match="not fitted yet"):
+        LIA().predict()
+    with pytest.raises(BadParameter, match="steps must be at least 1"):
+        LIA(steps=0).fit(model[1])
+    with pytest.raises(DataError, match="items: 'zebra' is none of the 80 fitted items"):
+        model[0].competence(["zebra"], ["w0"])
+
+
+# Item embeddings ------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_that_was_not_there_has_the_mean_vector():
+    encoder = ItemEmbedding(size=3, hidden=()).fit(["b", "a", "c", "a"])
+    module = encoder.module().eval()
+    assert encoder.width == 3
+    z = module(**encoder.prepare(["c", "zebra", "a"]).take(torch.arange(3)))
+    torch.testing.assert_close(z[0], module.vectors.weight[2])
+    torch.testing.assert_close(z[1], module.vectors.weight.mean(dim=0))
+    torch.testing.assert_close(z[2], module.vectors.weight[0])
+
+
+def test_only_the_items_of_a_batch_have_gradients():
+    encoder = ItemEmbedding(size=3, hidden=(4, 5)).fit(np.arange(10))
+    module = encoder.module()
+    assert encoder.width == 5
+    module(**encoder.prepare(np.array([7, 2])).take(torch.arange(2))).sum().backward()
+    assert module.vectors.weight.row_sparse
+    assert module.vectors.weight.grad.coalesce().indices()[0].tolist() == [2, 7]
+
+
+@pytest.mark.parametrize("keywords", [{"size": 0}, {"hidden": (3, 0)}, {"dropout": 1.0}])
+def test_bad_keywords_of_the_embedding_are_named(keywords):
+    with pytest.raises(BadParameter, match="item-embedding: size and hidden"):
+        ItemEmbedding(**keywords).fit(["a"])
