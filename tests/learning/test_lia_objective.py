@@ -17,6 +17,7 @@ from dissensus.aggregation.mmce import MMCE
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity
+from dissensus.learning.network import Network
 from dissensus.learning.objectives import LIAObjective
 from learning.tables import fitted, sparse_table
 
@@ -413,3 +414,16 @@ def test_no_annotations_is_an_error():
     table = sparse_table().select(rows=np.zeros(41, bool))
     with pytest.raises(DataError, match="lia learns from annotations"):
         LIAObjective().fit(table, np.zeros(table.n_items, int), 0)
+
+
+def test_e_step_is_made_without_dropout():
+    table = sparse_table()
+    objective, head, z, targets = scrambled(LIAObjective(rounds=2, finetune=None), table)
+    network = Network(nn.Dropout(0.5), head, objective, mixes=False).train()
+
+    def walk():
+        yield {"input": z}, targets, None
+
+    network.begin_epoch(1, 2, walk)
+    assert network.training
+    torch.testing.assert_close(head.q, objective.log_posterior(head, z, targets).softmax(dim=1))

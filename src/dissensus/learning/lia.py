@@ -51,7 +51,10 @@ class LIA(Parameters):
         Steps in all, but at least 20 passes over the items.
     batch : int
         Annotations in a step, about.
-    learning_rate, weight_decay, dropout : float
+    learning_rate, head_learning_rate : float
+        Of the shared layers; of the last ones and of the annotators.
+    weight_decay, dropout : float
+        Of the layers.
     device, checkpoint
         As in `CrowdClassifier`.
     seed : int or None
@@ -88,7 +91,8 @@ class LIA(Parameters):
         truth_in_posterior: bool = True,
         steps: int = 1000,
         batch: int = 1024,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 0.003,
+        head_learning_rate: float = 0.01,
         weight_decay: float = 0.0,
         dropout: float = 0.0,
         device: str = "cpu",
@@ -110,6 +114,7 @@ class LIA(Parameters):
         self.steps = steps
         self.batch = batch
         self.learning_rate = learning_rate
+        self.head_learning_rate = head_learning_rate
         self.weight_decay = weight_decay
         self.dropout = dropout
         self.device = device
@@ -145,8 +150,8 @@ class LIA(Parameters):
         epochs = max(math.ceil(self.steps / math.ceil(items / size)), LEAST_EPOCHS)
         return CrowdClassifier(
             encoder=encoder, objective=objective, optimizer="amsgrad", learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay, epochs=epochs, batch_size=size, device=self.device,
-            checkpoint=self.checkpoint, seed=self.seed,
+            head_learning_rate=self.head_learning_rate, weight_decay=self.weight_decay, epochs=epochs, batch_size=size,
+            device=self.device, checkpoint=self.checkpoint, seed=self.seed,
         )  # fmt: skip
 
     # Answers ----------------------------------------------------------------------------------------------------------
