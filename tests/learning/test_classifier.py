@@ -120,6 +120,7 @@ def test_the_objective_says_what_the_best_epoch_is_chosen_by(objective, metric):
     model = quick(objective=objective).fit(table, X, validation=0.3)
     values = [entry[metric] * (1 if metric == "accuracy" else -1) for entry in model.history_]
     assert model.best_epoch_ == 1 + int(np.argmax(values))
+    assert model.monitor_ == metric
 
 
 def test_a_bar_follows_the_epochs_unless_the_caller_does(monkeypatch):

@@ -113,6 +113,8 @@ class CrowdClassifier(Parameters):
     history_: list[dict[str, float]]
     trace_: FloatArray
     n_iter_: int
+    best_epoch_: int | None  # whose weights were kept, where there was validation
+    monitor_: str  # what it was chosen by
     converged_: bool
 
     def __init__(
@@ -258,7 +260,7 @@ class CrowdClassifier(Parameters):
         self.history_ = trace.epochs
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.n_iter_ = len(trace.epochs)
-        self.best_epoch_ = trace.best
+        self.best_epoch_, self.monitor_ = trace.best, self._trainer(0).monitor
         self.converged_ = trace.stopped or self.patience is None
         self.proba_ = softmax(self._logits(columns), axis=1)
         combined = combine(table, self.proba_, gold)
