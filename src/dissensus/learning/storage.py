@@ -102,7 +102,7 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
         return tensors[inside].numpy()
     if kind == "names":
         text, ends = (_unpack(part, tensors) for part in inside)
-        blob, starts = text.tobytes(), np.concatenate([[0], ends[:-1]])
+        blob, starts = text.tobytes(), np.concatenate([[0], ends])[:-1]
         names = np.empty(ends.size, object)
         names[:] = [blob[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         return names
