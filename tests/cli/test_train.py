@@ -179,8 +179,10 @@ def test_images_are_read_and_remembered(cli, labels):
     assert "images are read from an .npz file" in cli("predict", "model", "labels.csv").stderr
 
 
-def test_a_model_of_npz_features_is_not_asked_about_a_table(cli, labels, features, small):
-    assert cli("train", labels, "--features", features, *small, "-o", "model").exit_code == 0
+def test_a_model_of_npz_features_is_not_asked_about_a_table(cli, labels, features):
+    assert (
+        cli("train", labels, "--features", features, "--epochs", "1", "--device", "cpu", "-o", "model").exit_code == 0
+    )
     result = cli("predict", "model", labels)
     assert result.exit_code == 2
     assert "was trained on features from an .npz file; give one with arrays `item` and `x`" in result.stderr
