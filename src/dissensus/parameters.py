@@ -7,9 +7,21 @@ it is installed, pandas) before a single label is read; `clone` and the search t
 from __future__ import annotations
 
 import inspect
+import math
+from numbers import Integral, Real
 from typing import Any, Self
 
 from dissensus.exceptions import BadParameter
+
+
+def is_number(value: Any) -> bool:
+    """A finite number, no bool."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_whole(value: Any) -> bool:
+    """An integer, no bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 class Parameters:

@@ -32,7 +32,10 @@ def test_one_set_becomes_files_that_read_back_the_same(cli, here):
     data = dz.load_dataset("digits-crowd")
     assert sorted(path.name for path in (here / "digits").iterdir()) == json.loads(result.stdout)["files"]
     assert dz.read("digits/annotations.csv").describe() == data.annotations.describe()
-    assert "annotations.csv" in cli("datasets", "digits-crowd", "-o", "digits").stdout
+    text = cli("datasets", "digits-crowd", "-o", "digits").stdout
+    assert "annotations.csv" in text
+    assert "Features and images go along with --features" in text
+    assert "go along" not in cli("datasets", "digits-crowd", "-o", "whole", "--features").stdout
 
 
 def test_failed_writing_leaves_nothing(cli, here, monkeypatch):

@@ -179,6 +179,15 @@ def test_images_are_read_and_remembered(cli, labels):
     assert "images are read from an .npz file" in cli("predict", "model", "labels.csv").stderr
 
 
+def test_a_model_of_npz_features_is_not_asked_about_a_table(cli, labels, features):
+    assert (
+        cli("train", labels, "--features", features, "--epochs", "1", "--device", "cpu", "-o", "model").exit_code == 0
+    )
+    result = cli("predict", "model", labels)
+    assert result.exit_code == 2
+    assert "was trained on features from an .npz file; give one with arrays `item` and `x`" in result.stderr
+
+
 def test_what_encodes_each_kind_of_input_by_default():
     def made(kind, *settings):
         return new_model(kind, None, "crowd-layer", list(settings)).encoder
@@ -314,7 +323,7 @@ def test_help_lists_every_encoder_and_objective(cli):
         (["--features", "features.npz", "--set", "decoder.x=1"], 2, "keywords are those of encoder., of objective."),
         (["--features", "features.npz", "--set", "encoder.hidden=a,b"], 2, "values with commas between them"),
         (["--features", "features.npz", "--set", "checkpoint=x"], 2, "there is an option for it"),
-        (["--features", "features.npz", "--epochs", "-1"], 2, "epochs must be at least 0"),
+        (["--features", "features.npz", "--epochs", "-1"], 2, "epochs must be a whole number, at least 0"),
         (["--features", "features.npz", "--patience", "3"], 2, "patience needs validation"),
         (["--features", "features.npz", "--validation", "2"], 2, "validation must be a share between 0 and 1"),
         (["--features", "features.npz", "--folds", "41"], 2, "folds must be from 2 to 40"),

@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -22,6 +24,7 @@ from dissensus.learning import CrowdClassifier
 from dissensus.learning.classifier import FILE, Validation
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.objectives import Hard, Soft, objectives
+from dissensus.learning.storage import read_tree, write_tree
 
 OBJECTIVES = sorted(objectives)
 
@@ -120,6 +123,7 @@ def test_the_objective_says_what_the_best_epoch_is_chosen_by(objective, metric):
     model = quick(objective=objective).fit(table, X, validation=0.3)
     values = [entry[metric] * (1 if metric == "accuracy" else -1) for entry in model.history_]
     assert model.best_epoch_ == 1 + int(np.argmax(values))
+    assert model.monitor_ == metric
 
 
 def test_a_bar_follows_the_epochs_unless_the_caller_does(monkeypatch):
@@ -170,8 +174,8 @@ def test_a_mixed_batch_is_the_literal_mixture():
     lessons = Lessons(encoder.prepare(X), objective.targets(), mixup=0.5)
     rows = torch.tensor([5, 0, 2])
     inputs, targets, mix = lessons.take(rows)
-    x, weight = inputs["x"], float(mix.weight)
-    other = rows[mix.partner]
+    x, weight = inputs["x"], float(mix[0])
+    other = rows[mix[1]]
     z = network.encoder(weight * x + (1 - weight) * lessons.inputs.columns["x"][other])
     target = lessons.targets.columns["target"]
     log_q = torch.log_softmax(network.head(z), dim=1)
@@ -180,6 +184,13 @@ def test_a_mixed_batch_is_the_literal_mixture():
         for P, share in ((target[rows[b]], weight), (target[other[b]], 1 - weight)):
             expected += share * float(torch.special.xlogy(P, P).sum() - (P * log_q[b].detach()).sum())
     assert float(network(inputs, targets, mix).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_mixup_under_mixed_precision(objective):
+    table, X, _ = blobs()
+    model = quick(objective=objective, mixup=0.5, precision="bf16-mixed", sam=0.05, clip=1.0, accumulate=2, epochs=2)
+    assert np.isfinite(model.fit(table, X, validation=0.2).proba_).all()
 
 
 def test_mixup_must_be_positive():
@@ -324,6 +335,29 @@ def test_a_single_item_can_teach_and_be_predicted():
     assert model.predict(X[:0]).shape == (0,)
 
 
+def test_questions_about_no_annotators_and_labels_that_do_not_match():
+    table, X, truth = blobs()
+    for objective in ("soft", "crowd-layer"):
+        model = quick(objective=objective, epochs=1).fit(table, X)
+        assert model.predict_annotator_proba(X[:2], []).shape == (2, 0, 3)
+        with pytest.raises(DataError, match=r"annotators must be a list of names, got the text 'w1'"):
+            model.predict_annotator_proba(X[:2], "w1")
+    with pytest.raises(DataError, match="60 rows of X for 59 labels"):
+        model.score(X, truth[:59])
+    with pytest.raises(DataError, match="no label is known"):
+        model.score(X, np.full(60, -1))
+
+
+@pytest.mark.parametrize("keywords", [{"optimizer": {"name": "sgd"}, "learning_rate": 0.1}, {}])
+def test_annotators_learn_at_a_rate_of_their_own(keywords):
+    table, X, _ = blobs()
+    model = quick(objective="crowd-layer", **keywords)
+    groups = model.fit(table, X)._groups(model.network_, model.encoder_)
+    assert [group["lr"] for group in groups] == [keywords.get("learning_rate", 1e-3)] * 2 + [1e-3]
+    model.set_params(head_learning_rate=0.02)
+    assert [group["lr"] for group in model._groups(model.network_, model.encoder_)][1:] == [0.02, 0.02]
+
+
 def test_frames_are_taken_as_features():
     table, X, _ = blobs()
     frame = pd.DataFrame(X, columns=list("vwxyz"))
@@ -344,7 +378,12 @@ def test_a_constant_feature_and_a_huge_one():
         ({"encoder": 3}, BadParameter, "encoder must be a name, such as"),
         ({"encoder": MLP(hidden=())}, BadParameter, "hidden must be widths"),
         ({"seed": -1}, BadParameter, "seed must be 0 or more"),
-        ({"learning_rate": -1.0}, BadParameter, "learning rates must be 0 or more"),
+        ({"learning_rate": -1.0}, BadParameter, "learning_rate must be 0 or more"),
+        ({"head_learning_rate": "x"}, BadParameter, "head_learning_rate must be 0 or more, or None, got 'x'"),
+        ({"seed": 1.5}, BadParameter, "seed must be 0 or more"),
+        ({"seed": None, "checkpoint": "c"}, BadParameter, "checkpoint needs a seed"),
+        ({"mixup": float("inf")}, BadParameter, "mixup must be above 0"),
+        ({"device": None}, BadParameter, "device must be"),
     ],
 )
 def test_bad_keywords_are_named(keywords, error, sentence):
@@ -445,7 +484,9 @@ def test_a_model_of_another_version_is_a_clear_error(tmp_path):
     table, X, _ = blobs()
     path = quick(objective="hard").fit(table, X).save(tmp_path)
     data = path.read_bytes()
-    path.write_bytes(data.replace(b"batch_size", b"match_size"))
+    tree = read_tree(path, "trained model")
+    tree["parameters"]["match_size"] = tree["parameters"].pop("batch_size")
+    write_tree(path, tree, "trained model")
     with pytest.raises(UnreadableFile, match="of another version of dissensus"):
         CrowdClassifier.load(tmp_path)
     path.write_bytes(data[: len(data) // 2])
@@ -474,7 +515,65 @@ def test_results_have_names():
         model.to_frame("confusion")
 
 
+@pytest.mark.parametrize("change", ["gold", "validation", "names", "none"])
+def test_a_checkpoint_is_taken_up_only_by_the_same_run(tmp_path, change):
+    table, X, truth = blobs()
+    model = quick(objective="hard", checkpoint=tmp_path, epochs=2)
+    model.fit(table, X, gold=truth, validation=(X, truth))
+    gold, validation = truth, (X, truth)
+    if change == "gold":
+        gold = (truth + 1) % 3
+    elif change == "validation":
+        validation = (X, (truth + 1) % 3)
+    elif change == "names":
+        table = dataclasses.replace(table, classes=np.array(["a", "b", "d"], object))
+    if change == "none":
+        model.fit(table, X, gold=gold, validation=validation)
+    else:
+        with pytest.raises(UnreadableFile, match="checkpoint of another run"):
+            model.fit(table, X, gold=gold, validation=validation)
+
+
+def test_held_out_labels_have_no_part_in_what_is_taught():
+    """Not even through a method that is fitted to all labels."""
+    table, X, truth = blobs(100)
+    hidden = quick(epochs=1).fit(table, X, validation=0.3).held_out_
+    label = np.where(hidden[table.item], (table.label + 1) % 3, table.label).astype(table.label.dtype)
+    other = dataclasses.replace(table, label=label)
+    first, second = (
+        quick(epochs=3, objective=Hard(labels="dawid-skene")).fit(t, X, gold=g, validation=0.3)
+        for t, g in ((table, np.where(hidden, truth, -1)), (other, np.where(hidden, (truth + 1) % 3, -1)))
+    )
+    assert np.array_equal(first.held_out_, hidden)
+    for a, b in zip(first.network_.parameters(), second.network_.parameters(), strict=True):
+        assert (first.best_epoch_ == second.best_epoch_) <= torch.equal(a, b)
+    assert [e["loss"] for e in first.history_] == [e["loss"] for e in second.history_]
+
+
 # Killed ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_teach_a_network_of_ordinary_size(tmp_path):
+    script = tmp_path / "two.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        from crowds import blobs
+        from dissensus.learning import CrowdClassifier
+
+        if __name__ == "__main__":
+            table, X, truth = blobs(40)
+            model = CrowdClassifier(epochs=3, device="cpu", processes=2, batch_size=20).fit(table, X, validation=0.2)
+            print(len(model.history_), model.score(X, truth) > 0.5)
+        """)
+    )
+    out = subprocess.run(
+        [sys.executable, str(script), str(Path(__file__).parent.parent)], capture_output=True, text=True, timeout=200,
+        check=False, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert out.stdout.strip().endswith("3 True"), out.stderr[-2000:]
 
 
 @pytest.mark.slow

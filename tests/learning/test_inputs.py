@@ -36,6 +36,14 @@ def test_vectors_from_arrays_and_frames(X):
     np.testing.assert_array_equal(inputs.vectors(X), np.eye(2, dtype=np.float32))
 
 
+@pytest.mark.parametrize(
+    "X", [pd.DataFrame({"a": [1, 2]}), pa.table({"a": [1, 2]}), pl.DataFrame({"a": [1, 2]}).lazy()]
+)
+def test_one_column_of_a_frame_is_one_feature(X):
+    assert inputs.vectors(X).tolist() == [[1.0], [2.0]]
+    assert inputs.rows(X) == 2
+
+
 def test_tokens_are_given_or_parted_by_spaces():
     assert inputs.tokens("a  bc", 0) == ["a", "bc"]
     assert inputs.tokens("a \xa0 bc\n", 0) == ["a", "\xa0", "bc"]  # a no-break space is a token of gimpel_pos
@@ -104,6 +112,7 @@ def test_an_image_of_the_size_is_left_as_it_is():
         ([[1.0], [np.nan]], inputs.vectors, r"X has nan in row 1, column 0 \(1 such values in 1 rows\)"),
         ([["a"]], inputs.vectors, "X must hold numbers"),
         ([1.0, 2.0], inputs.vectors, "1 dimensions"),
+        (np.ones((3, 0)), inputs.vectors, "X has no columns, for 3 items"),
         (7, inputs.rows, "got int"),
         ([GREY[0], "cat.png"], inputs.images, "row 1 is 'cat.png', not an image"),
         ([[["a", "b"]]], inputs.images, r"row 0 is of shape \(1, 2\), <U1, not an image"),

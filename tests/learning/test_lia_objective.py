@@ -1,5 +1,6 @@
 """LIA: its equations as loops, what it reduces to (Dawid-Skene, MMCE), its rounds, and that they go on after a kill."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -191,7 +192,8 @@ def test_constant_h_and_one_hot_annotators_are_dawid_skene(way):
     }[way]
     model = CrowdClassifier(
         encoder=Identity(), objective=LIAObjective(annotator_size=None, difficulty=False, penalty=0, **schedule),
-        optimizer="amsgrad", learning_rate=0.03, schedule="cosine", epochs=600, batch_size=300, device="cpu",
+        optimizer="amsgrad", learning_rate=0.03, head_learning_rate=0.03, schedule="cosine", epochs=600, batch_size=300,
+        device="cpu",
     ).fit(table, np.zeros((300, 1)))  # fmt: skip
     objective, head = model.objective_, model.network_.head
     everyone = torch.arange(6)
@@ -371,6 +373,22 @@ def test_gradients_hold_only_the_annotators_of_the_batch():
     assert len(set(targets["annotator"].tolist())) < A
 
 
+def test_a_copy_knows_that_its_gradients_are_of_few_rows():
+    _, head, _, _ = fitted(LIAObjective())
+    assert copy.deepcopy(head).competence.table.weight.row_sparse
+
+
+def test_held_out_items_have_a_posterior_of_their_labels_too():
+    table, X, truth = blobs(100)
+    model = CrowdClassifier(
+        encoder=MLP(hidden=(8,)), objective=LIAObjective(), epochs=30, batch_size=20, head_learning_rate=0.01,
+        device="cpu",
+    ).fit(table, np.zeros_like(X), validation=0.3)  # fmt: skip
+    held = model.held_out_
+    assert held.sum() == 30
+    assert (model.posterior_.argmax(axis=1) == truth)[held].mean() > 0.85  # the features say nothing
+
+
 def test_h_starts_near_the_shares_of_the_votes():
     _, head, _, _ = fitted(LIAObjective())
     votes = sparse_table().votes().sum(axis=0)
@@ -396,6 +414,9 @@ def test_saved_and_loaded_says_the_same(tmp_path):
     [
         ({"rounds": -1}, "rounds must be at least 0"),
         ({"latent": 0}, "latent must be at least 1"),
+        ({"rounds": "many"}, "rounds must be at least 0, got 'many'"),
+        ({"penalty": "big"}, "penalty must be 0 or more, got 'big'"),
+        ({"tuning": None}, "tuning must be a share of the epochs, 0 to 1, got None"),
         ({"annotator_size": 0}, "annotator_size must be at least 1"),
         ({"penalty": -1}, "penalty must be 0 or more"),
         ({"entropy": float("inf")}, "entropy must be 0 or more"),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import UnreadableFile, UnwritableFile
 from dissensus.learning.storage import read_tree, write_tree
 
 TREE = {
@@ -59,6 +59,30 @@ def test_a_changed_bit_is_an_error(tmp_path):
     path.write_bytes(data)
     with pytest.raises(UnreadableFile, match="damaged"):
         read_tree(path, "thing")
+
+
+def test_a_changed_name_is_an_error(tmp_path):
+    path = write_tree(tmp_path / "t", TREE, "thing")
+    data = path.read_bytes()
+    for old, new in ((b"two", b"owt"), ("xü".encode(), "yü".encode())):
+        assert data.count(old) == 1
+        path.write_bytes(data.replace(old, new))
+        with pytest.raises(UnreadableFile, match="damaged"):
+            read_tree(path, "thing")
+
+
+def test_many_names_do_not_fill_the_header(tmp_path):
+    names = np.array([f"{i:036d}" for i in range(3000)], object)
+    path = write_tree(tmp_path / "t", {"names": names}, "thing")
+    assert int.from_bytes(path.read_bytes()[:8], "little") < 2000
+    assert read_tree(path, "thing")["names"].tolist() == names.tolist()
+    assert read_tree(write_tree(tmp_path / "t", {"n": names[:0]}, "thing"), "thing")["n"].shape == (0,)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnwritableFile, match="cannot write into"):
+        write_tree(tmp_path / "file" / "t", TREE, "thing")
 
 
 def test_a_pickle_is_never_read(tmp_path):

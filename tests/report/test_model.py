@@ -78,7 +78,7 @@ def test_numbers_are_those_of_the_evaluation_on_items_held_out():
     titles = [chart.title for chart in blocks(facts, Chart)]
     curves = ["Training", "Validation", "Validation: right"]
     assert titles == [*curves, "Model against gold", "Can the confidence be believed?"]
-    assert f"Dashed: epoch {model.best_epoch_}" in blocks(facts, Chart)[1].caption
+    assert f"Dashed: epoch {model.best_epoch_}, which was best by {model.monitor_}." in blocks(facts, Chart)[1].caption
 
 
 def test_without_gold_the_crowd_s_posterior_is_what_it_is_held_against():

@@ -56,6 +56,8 @@ def datasets(
         out.print(f"\nAs files: dissensus datasets {show.clean(name)} -o FOLDER")
     else:
         out.print(f"\nWritten into {show.clean(output)}: {', '.join(files)}", soft_wrap=True)
+        if not features and (data.features is not None or data.stored_images is not None):
+            out.print("Features and images go along with --features: what `dissensus train` learns from.")
 
 
 def _list(json: bool) -> None:

@@ -108,6 +108,10 @@ class Inputs:
             raise BadParameter(f"{path}: images are read from an .npz file with arrays `item` and `x`.")
         frame = read_frame(path)
         key = item or guess_column("item", frame.column_names)
+        if not self.columns:
+            raise BadParameter(
+                f"{path}: the model was trained on features from an .npz file; give one with arrays `item` and `x`."
+            )
         for column, role in ((key or "item", "item"), *((column, "inputs") for column in self.columns)):
             if column not in frame.column_names:
                 raise MissingColumn(

@@ -122,7 +122,7 @@ def _people(text: str, model: CrowdClassifier) -> Names:
     from dissensus import names as naming
     from dissensus.cli.inputs import like
 
-    people = like(np.array([name.strip() for name in text.split(",")], object), model.annotators_)
+    people = like(np.array([part for name in text.split(",") if (part := name.strip())], object), model.annotators_)
     strange = (
         people.dtype.kind != model.annotators_.dtype.kind or naming.match(people, model.annotators_, "annotators") < 0
     )

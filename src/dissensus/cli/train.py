@@ -203,7 +203,8 @@ def train(
                 model, table, X, gold=sure, validation=validation, folds=folds, seed=model.seed or 0, on_step=step
             )
     files = {"input": source.file, "inputs_file": file, "gold_file": gold, "known_file": known}
-    summary = _summary(model, inputs, table.n_annotations, apart, time.perf_counter() - began)
+    taught = int((model.teaches_ & ~model.held_out_)[table.item].sum())
+    summary = _summary(model, inputs, table.n_annotations, taught, apart, time.perf_counter() - began)
     summary = {key: show.path(path) for key, path in files.items() if path is not None} | summary
     if truth is not None:
         import numpy as np
@@ -264,7 +265,12 @@ def _check(output: Path, read: list[Path | None]) -> None:
 
 
 def _summary(
-    model: CrowdClassifier, inputs: Inputs, annotations: int, apart: OutOfFold | None, seconds: float
+    model: CrowdClassifier,
+    inputs: Inputs,
+    annotations: int,
+    annotations_taught: int,
+    apart: OutOfFold | None,
+    seconds: float,
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -285,6 +291,7 @@ def _summary(
         "parameters": {key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint")}
         | {"encoder": model.encoder_.get_params(), "objective": model.objective_.get_params()},
         "annotations": annotations,
+        "annotations_taught": annotations_taught,
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         "items": int(model.items_.size),
@@ -350,7 +357,7 @@ def _write(model: CrowdClassifier, apart: OutOfFold | None, summary: dict[str, A
 def _show(about: dict[str, Any]) -> None:
     out = show.console()
     out.print(
-        f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations']:,} annotations of "
+        f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
         f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s",
         soft_wrap=True,
     )

@@ -36,7 +36,7 @@ from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.trainer import AT_ONCE, Trace, Trainer
-from dissensus.parameters import Parameters
+from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
 from dissensus.registry import Registry
 
@@ -59,7 +59,8 @@ class CrowdClassifier(Parameters):
     learning_rate : float, optional
         Of the encoder; None for what suits it.
     head_learning_rate : float, optional
-        Of the last layers and of annotators' parameters; None for the encoder's, but at least 0.001.
+        Of the last layers and of annotators' parameters; None for the encoder's, but at least 0.001, and for 0.001.
+        Annotators' parameters are always Adam's, row by row (`rows.py`), whatever `optimizer` is: a batch touches few.
     weight_decay, clip : float
         As torch's optimisers have it; the largest norm of a step's gradient (None: any).
     schedule : "constant", "linear", "cosine" or {epoch: factor}
@@ -73,7 +74,8 @@ class CrowdClassifier(Parameters):
     epochs, batch_size : int
         Passes over the items that teach; items per step.
     accumulate : int
-        Parts that a step is computed in, one after another: less memory, the same step.
+        Parts that a step is computed in, one after another: less memory, the same step (but for what looks at a whole
+        part: mixup's partners, statistics of batch normalisation).
     patience : int, optional
         Stop after so many epochs without a better `monitor` on the validation items, and keep the best epoch's weights
         (which are kept without patience too, wherever there is validation).
@@ -112,6 +114,8 @@ class CrowdClassifier(Parameters):
     history_: list[dict[str, float]]
     trace_: FloatArray
     n_iter_: int
+    best_epoch_: int | None  # whose weights were kept, where there was validation
+    monitor_: str  # what it was chosen by
     converged_: bool
 
     def __init__(
@@ -167,10 +171,16 @@ class CrowdClassifier(Parameters):
 
     def check(self) -> None:
         """BadParameter where a keyword is out of range; `fit` begins with it."""
-        if self.seed is not None and self.seed < 0:
-            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
-        if self.mixup is not None and not self.mixup > 0:
-            raise BadParameter(f"mixup must be above 0, or None, got {self.mixup}.")
+        if self.seed is not None and not (is_whole(self.seed) and self.seed >= 0):
+            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed!r}.")
+        if self.seed is None and self.checkpoint is not None:
+            raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
+        if self.mixup is not None and not (is_number(self.mixup) and self.mixup > 0):
+            raise BadParameter(f"mixup must be above 0, or None, got {self.mixup!r}.")
+        for name in ("learning_rate", "head_learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not (is_number(value) and value >= 0):
+                raise BadParameter(f"{name} must be 0 or more, or None, got {value!r}.")
         self._trainer(0).check()
 
     # Learning ---------------------------------------------------------------------------------------------------------
@@ -194,8 +204,8 @@ class CrowdClassifier(Parameters):
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         validation : float or (X, labels), optional
-            A share of the teaching items to hold out; or inputs with their classes (names, or codes as in `gold`) or
-            with an Annotations table of theirs.
+            A share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
+            integers, codes as in `gold`) or with an Annotations table of theirs.
         on_step : callable, optional
             Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
             looking (a terminal, a notebook) and training takes longer than a second.
@@ -214,12 +224,15 @@ class CrowdClassifier(Parameters):
         encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
         objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
         teaches = objective.teaches_
-        if not teaches.any():
-            raise DataError("no item has annotations or gold: there is nothing to learn from.")
         held_out, validating = self._hold_out(validation, table, gold, teaches, seed)
         taught = np.flatnonzero(teaches & ~held_out)
         if not taught.size:
             raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
+        if (
+            held_out.any()
+        ):  # what is validated against has no part in what is taught, not even through a method's labels
+            known = None if gold is None else np.where(held_out, np.int32(-1), gold)
+            objective.fit(table.select(rows=~held_out[table.item]), known, seed)
         try:
             encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
         except DataError:
@@ -232,10 +245,11 @@ class CrowdClassifier(Parameters):
         lessons = Lessons(columns, objective.targets(), self.mixup)
         evaluate = None
         if validating is not None:
-            inside = isinstance(validation, float | int)
+            inside = validating.X is None
             at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
             prepared = columns if inside else encoder.prepare(validating.X)
             evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
+        key = "" if self.checkpoint is None else _key(self, table, columns, gold, evaluate)
         with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             trace = trainer.fit(
                 network,
@@ -244,12 +258,15 @@ class CrowdClassifier(Parameters):
                 self._groups(network, encoder),
                 evaluate=evaluate,
                 on_step=after_epoch,
-                key=_key(self, table, columns),
+                key=key,
             )
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         self.encoder_, self.objective_, self.network_ = encoder, objective, network
         self.teaches_, self.held_out_ = teaches, held_out
+        if objective.has_posterior and held_out.any():  # which is of all labels, also of those that did not teach
+            whole = _part(self.objective, objectives, Objective).fit(table, gold, seed)
+            lessons = Lessons(columns, whole.targets())
         self._conclude(table, lessons, gold, trace)
         return self
 
@@ -257,7 +274,7 @@ class CrowdClassifier(Parameters):
         self.history_ = trace.epochs
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.n_iter_ = len(trace.epochs)
-        self.best_epoch_ = trace.best
+        self.best_epoch_, self.monitor_ = trace.best, self._trainer(0).monitor
         self.converged_ = trace.stopped or self.patience is None
         self.proba_ = softmax(self._logits(lessons.inputs), axis=1)
         if self.objective_.has_posterior:
@@ -293,9 +310,11 @@ class CrowdClassifier(Parameters):
         `fit` is taken for an average one.
         """
         self._check_fitted()
+        if isinstance(annotators, str):
+            raise DataError(f"annotators must be a list of names, got the text {annotators!r}; write [{annotators!r}].")
         codes = self._codes(annotators)
         columns = self.encoder_.prepare(X)
-        if not self.objective_.models_annotators:
+        if not self.objective_.models_annotators or not codes.size:
             known = np.concatenate([self.confusion_, self.population_confusion_[None]])[codes]  # −1 takes the last
             return np.asarray(np.einsum("ic,acl->ial", softmax(self._logits(columns), axis=1), known))
         at = torch.as_tensor(codes.astype(np.int64))
@@ -306,8 +325,12 @@ class CrowdClassifier(Parameters):
         """Accuracy against class names, or codes with −1 for unknown."""
         self._check_fitted()
         truth = _truth(labels, self.classes_)
-        right = self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1)
-        return float(right[truth.sum(axis=1) > 0].mean())
+        if given.rows(X) != len(truth):
+            raise DataError(f"score: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
+        known = truth.sum(axis=1) > 0
+        if not known.any():
+            raise DataError("score: no label is known; there is nothing to compare with.")
+        return float((self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1))[known].mean())
 
     def to_frame(self, kind: str = "items") -> Any:
         """Results with names, as an Arrow table: "items" (of `fit`), "annotators", or "history" (one row per epoch)."""
@@ -390,14 +413,16 @@ class CrowdClassifier(Parameters):
     def _groups(self, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
         rate = encoder.learning_rate if self.learning_rate is None else self.learning_rate
         head = max(rate, HEAD_RATE) if self.head_learning_rate is None else self.head_learning_rate
-        if not (rate >= 0 and head >= 0):
-            raise BadParameter(f"learning rates must be 0 or more, got {rate} and {head}.")
-        parts = [(network.encoder, rate), (network.head, head)]
+        rows = HEAD_RATE if self.head_learning_rate is None else self.head_learning_rate
+
+        def group(part: nn.Module, sparse: bool, lr: float) -> list[dict[str, Any]]:
+            found = [p for p in part.parameters() if p.requires_grad and getattr(p, "row_sparse", False) is sparse]
+            return [{"params": found, "lr": lr}] if found else []
+
         return [
-            {"params": found, "lr": lr}
-            for part, lr in parts
-            if (found := [p for p in part.parameters() if p.requires_grad])
-        ]
+            *group(network.encoder, False, rate), *group(network.head, False, head),
+            *group(network.encoder, True, rows), *group(network.head, True, rows),
+        ]  # fmt: skip
 
     def _hold_out(
         self, validation: Any, table: Annotations, gold: IntArray | None, teaches: BoolArray, seed: int
@@ -406,7 +431,7 @@ class CrowdClassifier(Parameters):
         none = np.zeros(table.n_items, np.bool_)
         if validation is None:
             return none, None
-        if isinstance(validation, float | int):
+        if is_number(validation):
             if not 0 < validation < 1:
                 raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {validation}.")
             among = np.flatnonzero(teaches)
@@ -452,7 +477,7 @@ class CrowdClassifier(Parameters):
                 batches = [
                     {name: value.to(device) for name, value in part.take(rows).items()} for part in (columns, *more)
                 ]
-                found.append(ask(*batches).double().cpu())
+                found.append(ask(*batches).cpu().double())
         K = self.objective_.n_classes_
         return torch.cat(found).numpy() if found else np.empty((0, K))
 
@@ -491,7 +516,7 @@ class Validation:
                 network.logits({name: value.to(device) for name, value in self.columns.take(rows).items()})
                 for rows in torch.split(torch.as_tensor(self.rows), self.at_once)
             ]
-        proba = softmax(torch.cat(parts).double().cpu().numpy(), axis=1)
+        proba = softmax(torch.cat(parts).cpu().double().numpy(), axis=1)
         best = proba.argmax(axis=1)
         right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
         gold = np.where(right, best, self.truth.argmax(axis=1))
@@ -540,18 +565,27 @@ def _truth(labels: Any, classes: Names) -> FloatArray:
     return truth
 
 
-def _key(model: CrowdClassifier, table: Annotations, columns: Columns) -> str:
-    """What a run is about, for its checkpoint: keywords, annotations and inputs."""
+def _key(
+    model: CrowdClassifier, table: Annotations, columns: Columns, gold: IntArray | None, validation: Validation | None
+) -> str:
+    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs and validation."""
     digest = hashlib.blake2b(digest_size=16)
     keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in RUNNING}
+    keywords["optimizer"] = _stored(keywords["optimizer"])
     digest.update(repr(sorted(keywords.items())).encode())
-    for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):
-        digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
-    for name, column in columns.columns.items():
-        parts = [column] if isinstance(column, Tensor) else [column.ptr, *_values(column)]
-        digest.update(name.encode())
-        for part in parts:
-            digest.update(part.contiguous().view(torch.uint8).numpy().tobytes())
+    arrays = [table.item_ptr, table.annotator, table.label, table.weight, table.proba, gold]
+    arrays += [naming.hashes(names) for names in (table.items, table.annotators, table.classes)]
+    inputs = [columns]
+    if validation is not None:
+        arrays += [validation.rows, validation.truth]
+        inputs += [] if validation.columns is columns else [validation.columns]
+    for array in arrays:
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
+    for part in inputs:
+        for name, column in part.columns.items():
+            digest.update(name.encode())
+            for tensor in [column] if isinstance(column, Tensor) else [column.ptr, *_values(column)]:
+                digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()
 
 
@@ -564,7 +598,9 @@ def _values(column: Padded | Bag) -> list[Tensor]:
 
 
 def _stored(optimizer: Any) -> Any:
-    return repr(optimizer) if callable(optimizer) else optimizer if isinstance(optimizer, str) else dict(optimizer)
+    if callable(optimizer):  # its repr may hold an address
+        return getattr(optimizer, "__qualname__", type(optimizer).__qualname__)
+    return optimizer if isinstance(optimizer, str) else dict(optimizer)
 
 
 def _stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str, Any]:

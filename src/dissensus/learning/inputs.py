@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import torch
 from torch.nn.functional import interpolate
@@ -25,6 +26,8 @@ BLANKS = re.compile(r"[ \t\r\n]+")
 
 def rows(X: Any) -> int:
     """How many rows X has."""
+    if isinstance(frame := nw.from_native(X, pass_through=True), nw.LazyFrame):
+        return int(frame.select(nw.len()).collect().item())
     shape = getattr(X, "shape", None)
     if shape is not None and len(shape):
         return int(shape[0])
@@ -47,8 +50,6 @@ def take(X: Any, at: Any) -> Any:
 
 def columns_of(X: Any) -> list[list[Any]] | None:
     """The columns of a frame or a series as lists; None where X is neither."""
-    import narwhals as nw
-
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()
@@ -62,15 +63,20 @@ def columns_of(X: Any) -> list[list[Any]] | None:
 
 def vectors(X: Any) -> FloatArray:
     """(I, D) float32 features."""
-    columns = None if isinstance(X, np.ndarray) else columns_of(X)
-    if columns is not None:
-        X = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    if not isinstance(X, np.ndarray):
+        frame = nw.from_native(X, allow_series=True, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            frame = frame.collect()
+        if isinstance(frame, nw.DataFrame | nw.Series):
+            X = frame.to_numpy()
     try:
         array = np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise DataError(
             "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."
         ) from None
+    if array.ndim == 2 and not array.shape[1]:
+        raise DataError(f"X has no columns, for {array.shape[0]:,} items; give at least one feature.")
     if array.ndim != 2:
         raise DataError(f"X must be a table, items × features; got {array.ndim} dimensions, shape {array.shape}.")
     bad = np.argwhere(~np.isfinite(array))

@@ -30,7 +30,7 @@ from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.objectives.lia import LIAHead
-from dissensus.parameters import Parameters
+from dissensus.parameters import Parameters, is_whole
 
 LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
 PAIRS = 2**20  # of an item and an annotator that are looked at together
@@ -139,8 +139,8 @@ class LIA(Parameters):
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
         """The classifier that `fit` trains, not fitted."""
         for name in ("steps", "batch"):
-            if not getattr(self, name) >= 1:
-                raise BadParameter(f"{name} must be at least 1, got {getattr(self, name)}.")
+            if not (is_whole(getattr(self, name)) and getattr(self, name) >= 1):
+                raise BadParameter(f"{name} must be at least 1, got {getattr(self, name)!r}.")
         objective = LIAObjective(**{name: getattr(self, name) for name in LIAObjective.parameter_names()})
         encoder: Encoder = MLP(hidden=self.hidden, dropout=self.dropout)
         if not features:
@@ -211,7 +211,7 @@ class LIA(Parameters):
             with torch.inference_mode():
                 batch = columns.take(torch.as_tensor(items[at].astype(np.int64)))
                 z = network.encoder(**{name: value.to(model._device) for name, value in batch.items()})
-                yield at, objective.pair_confusion(network.head, z, who).double().cpu().numpy()
+                yield at, objective.pair_confusion(network.head, z, who).cpu().double().numpy()
 
     def _item_codes(self, items: Any) -> IntArray:
         if items is None:

@@ -17,14 +17,9 @@ from torch import Tensor, nn
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.objectives.base import Objective
 
-
-@dataclass(frozen=True)
-class Mix:
-    """How a batch is mixed with itself: item b is at `partner[a]`."""
-
-    partner: Tensor  # (B,)
-    targets: Batch  # of the partners
-    weight: Tensor  # () λ
+Mix = tuple[Tensor, Tensor, Batch]
+"""How a batch is mixed with itself: λ, the places (B,) of the partners, and their targets. Not a class of ours: fabric
+moves and casts what is in tuples and dicts."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class Lessons:
         if self.mixup is not None:
             partner = torch.randperm(len(rows)).to(rows.device)
             weight = torch.distributions.Beta(self.mixup, self.mixup).sample().to(rows.device)
-            mix = Mix(partner, self.targets.take(rows[partner]), weight)
+            mix = (weight, partner, self.targets.take(rows[partner]))
         return self.inputs.take(rows), self.targets.take(rows), mix
 
 
@@ -66,15 +61,17 @@ class Network(nn.Module):
         if mix is None:
             return self.objective.loss(self.head, self.encoder(**inputs), targets)
 
+        weight, partner, others = mix
+
         def mixed(x: Tensor) -> Tensor:
-            return mix.weight * x + (1 - mix.weight) * x[mix.partner]
+            return weight * x + (1 - weight) * x[partner]
 
         if self.mixes:
             z = self.encoder(**{name: mixed(x) for name, x in inputs.items()})
         else:
             z = mixed(self.encoder(**inputs))
-        own, other = (self.objective.loss(self.head, z, part) for part in (targets, mix.targets))
-        return mix.weight * own + (1 - mix.weight) * other
+        own, other = (self.objective.loss(self.head, z, part) for part in (targets, others))
+        return weight * own + (1 - weight) * other
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, epochs: int, walk: Callable[[], Iterator[tuple[Any, ...]]]) -> None:

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import UnreadableFile, UnwritableFile
 from dissensus.io.atomic import atomic
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
@@ -27,10 +27,10 @@ DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSEr
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
     """Write a tree of dicts, lists, plain values, arrays and tensors; `kind` says what it is."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     tensors: dict[str, Tensor] = {}
     packed = _pack(tree, tensors)
-    header = {"format": FORMAT, "kind": kind, "digest": _digest(tensors), "tree": packed}
+    header = {"format": FORMAT, "kind": kind, "digest": _digest(packed, tensors), "tree": packed}
     with atomic(path) as file:
         file.write(to_bytes(tensors, {"header": json.dumps(header)}))
     return path
@@ -50,7 +50,7 @@ def read_tree(path: str | Path, kind: str) -> Any:
                     f"{kind} of format {FORMAT}."
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if _digest(tensors) != header["digest"]:
+        if _digest(header["tree"], tensors) != header["digest"]:
             raise UnreadableFile(f"{path} is damaged: its bytes are not those that were written.")
         return _unpack(header["tree"], tensors)
     except UnreadableFile:
@@ -65,7 +65,10 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[key] = value.detach().cpu().contiguous().clone()  # shared memory is stored as often as it is used
         return {"tensor": key}
     if isinstance(value, np.ndarray) and value.dtype == object:
-        return {"names": [str(name) for name in value.tolist()]}
+        encoded = [str(name).encode() for name in value.tolist()]  # not in the header, which may hold 100 MB
+        text = np.frombuffer(b"".join(encoded), np.uint8)
+        ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
+        return {"names": [_pack(text, tensors), _pack(ends, tensors)]}
     if isinstance(value, np.ndarray):
         key = str(len(tensors))
         tensors[key] = torch.from_numpy(np.array(value, order="C"))
@@ -98,15 +101,28 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
     if kind == "array":
         return tensors[inside].numpy()
     if kind == "names":
-        return np.array(inside, object)
+        text, ends = (_unpack(part, tensors) for part in inside)
+        blob, starts = text.tobytes(), np.concatenate([[0], ends])[:-1]
+        names = np.empty(ends.size, object)
+        names[:] = [blob[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        return names
     if kind == "tuple":
         return tuple(_unpack(item, tensors) for item in inside)
     return {_unpack(key, tensors): _unpack(item, tensors) for key, item in inside}
 
 
-def _digest(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+def make_folder(folder: Path) -> None:
+    """The folder and those above it, where they are not there yet."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnwritableFile(f"cannot write into {folder}: {error.strerror or error}.") from error
+
+
+def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.blake2b(json.dumps(tree).encode(), digest_size=16)
     for key in sorted(tensors):
         digest.update(key.encode())
-        digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().tobytes())
+        if tensors[key].numel():  # torch cannot look at the bytes of nothing
+            digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

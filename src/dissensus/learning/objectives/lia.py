@@ -47,6 +47,7 @@ from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import Branch, Objective, Walk, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows, vote_weight
 from dissensus.learning.rows import RowEmbedding
+from dissensus.parameters import is_number, is_whole
 
 TUNINGS = ("joint", "per-annotation", None)
 COUNTS = ("items", "annotations")
@@ -183,13 +184,13 @@ class LIAObjective(Objective):
     def _check(self) -> None:
         for name, least in (("rounds", 0), ("latent", 1), ("annotator_size", 1)):
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise BadParameter(f"{name} must be at least {least}, got {value}.")
+            if not (is_whole(value) and value >= least) and not (name == "annotator_size" and value is None):
+                raise BadParameter(f"{name} must be at least {least}, got {value!r}.")
         for name in ("penalty", "entropy"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise BadParameter(f"{name} must be 0 or more, got {getattr(self, name)}.")
-        if not 0 <= self.tuning <= 1:
-            raise BadParameter(f"tuning must be a share of the epochs, 0 to 1, got {self.tuning}.")
+            if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
+                raise BadParameter(f"{name} must be 0 or more, got {getattr(self, name)!r}.")
+        if not (is_number(self.tuning) and 0 <= self.tuning <= 1):
+            raise BadParameter(f"tuning must be a share of the epochs, 0 to 1, got {self.tuning!r}.")
         for name, known in (("finetune", TUNINGS), ("truth_counts", COUNTS)):
             if getattr(self, name) not in known:
                 raise BadParameter(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}.")

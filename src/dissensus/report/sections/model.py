@@ -68,7 +68,7 @@ class ModelSection(Section):
             "items": int((learnt.seen >= 0).sum()),
             "of": study.table.n_items,
             "best_epoch": model.best_epoch_,
-            "monitor": model.monitor,
+            "monitor": model.monitor_,
             "history": plain(model.history_),
             **_judged(study, learnt),
             **_apart(study, learnt),
