@@ -97,7 +97,7 @@ def aggregate(
 
     if output is not None:
         folder.check(output)
-        results.check_output(output, [source.file, gold])
+        folder.check_files(output, (*results.FILES, Path(results.MODEL)), [source.file, gold])
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if update and model is None:

@@ -90,7 +90,7 @@ def cluster(
     grid = {"K": _numbers(item_clusters, "--item-clusters"), "L": _numbers(annotator_clusters, "--annotator-clusters")}
     if output is not None:
         folder.check(output)
-        _check(output, source.file)
+        folder.check_files(output, FILES, [source.file])
     settings = _settings(method, setting or [])
     began = time.perf_counter()
     table = source.read()
@@ -166,17 +166,6 @@ def _dev(text: str, source: Source) -> Annotations | float:
     if isinstance(found, Questions):
         raise BadParameter(f"--dev {text} holds several questions; give one.")
     return found
-
-
-def _check(output: Path, read: Path) -> None:
-    """An error where writing would destroy what no earlier run wrote."""
-    there = [output / file for file in FILES if (output / file).is_file()]
-    if any(file.resolve() == read.resolve() for file in there):
-        raise BadParameter(f"-o {output} would overwrite {read}, which is being read; name another folder.")
-    if there and not (output / folder.SUMMARY).is_file():
-        raise BadParameter(
-            f"{there[0]} is there, and no {folder.SUMMARY} of an earlier run; name another folder, or remove it."
-        )
 
 
 def _search(

@@ -27,6 +27,19 @@ def check(folder: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
 
 
+def check_files(folder: Path, files: Iterable[Path], inputs: Iterable[Path | None]) -> None:
+    """An error where writing these files (relative) would destroy what no earlier run wrote, or what is being read."""
+    read = {path.resolve() for path in inputs if path is not None}
+    there = [folder / file for file in files if (folder / file).is_file()]
+    for file in there:
+        if file.resolve() in read:
+            raise BadParameter(f"-o {folder} would overwrite {file}, which is being read; name another folder.")
+    if there and not (folder / SUMMARY).is_file():
+        raise BadParameter(
+            f"{there[0]} is there, and no {SUMMARY} of an earlier run; name another folder, or remove it."
+        )
+
+
 @contextmanager
 def whole(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
     """A new folder to write into; its files are moved into `folder` once all are complete. After an error none is.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dissensus.cli import show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
-from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus._types import IntArray
@@ -133,19 +133,6 @@ def earlier(folder: Path) -> list[Path]:
     """Every file of an earlier run that would be mistaken for one of this run."""
     inside = [Path(name) for name in asked(folder).values()]
     return [*FILES, *(sub / file for sub in inside for file in FILES)]
-
-
-def check_output(folder: Path, inputs: Iterable[Path | None]) -> None:
-    """An error where writing into `folder` would destroy what no earlier run wrote, or what is being read."""
-    read = {path.resolve() for path in inputs if path is not None}
-    there = [folder / file for file in (*FILES, Path(MODEL)) if (folder / file).is_file()]
-    for file in there:
-        if file.resolve() in read:
-            raise BadParameter(f"-o {folder} would overwrite {file}, which is being read; name another folder.")
-    if there and not (folder / SUMMARY).is_file():
-        raise BadParameter(
-            f"{there[0]} is there, and no {SUMMARY} of an earlier run; name another folder, or remove it."
-        )
 
 
 def safe_names(questions: Iterable[str]) -> dict[str, str]:

@@ -167,7 +167,7 @@ def train(
     from dissensus.questions import Questions
 
     folder.check(output)
-    _check(output, [source.file, items, features, images, gold, known])
+    folder.check_files(output, (*FILES, Path(MODEL)), [source.file, items, features, images, gold, known])
     file, inputs = Inputs.choose(items, text, pair, position, features, images)
     shortcuts = {
         "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "patience": patience,
@@ -249,19 +249,6 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
     model = CrowdClassifier(**found, encoder=encoders[name](**given), objective=objectives[objective](**teaching))
     model.check()
     return model
-
-
-def _check(output: Path, read: list[Path | None]) -> None:
-    """An error where writing would destroy what no earlier run wrote, or what is being read."""
-    there = [output / file for file in (*FILES, Path(MODEL)) if (output / file).is_file()]
-    inputs = {path.resolve() for path in read if path is not None}
-    for file in there:
-        if file.resolve() in inputs:
-            raise BadParameter(f"-o {output} would overwrite {file}, which is being read; name another folder.")
-    if there and not (output / folder.SUMMARY).is_file():
-        raise BadParameter(
-            f"{there[0]} is there, and no {folder.SUMMARY} of an earlier run; name another folder, or remove it."
-        )
 
 
 def _summary(
