@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,8 +24,7 @@ from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, arg_max, check_gold, methods, reliability
-from dissensus.evaluation import cross_entropy, macro_f1
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.batches import Bag, Columns, Padded
@@ -36,6 +34,7 @@ from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.trainer import AT_ONCE, Trace, Trainer
+from dissensus.learning.validation import Held, Validation, one_hot
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
 from dissensus.registry import Registry
@@ -228,9 +227,8 @@ class CrowdClassifier(Parameters):
         taught = np.flatnonzero(teaches & ~held_out)
         if not taught.size:
             raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
-        if (
-            held_out.any()
-        ):  # what is validated against has no part in what is taught, not even through a method's labels
+        if held_out.any():
+            # what is validated against has no part in what is taught, not even through a method's labels
             known = None if gold is None else np.where(held_out, np.int32(-1), gold)
             objective.fit(table.select(rows=~held_out[table.item]), known, seed)
         try:
@@ -324,7 +322,7 @@ class CrowdClassifier(Parameters):
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""
         self._check_fitted()
-        truth = _truth(labels, self.classes_)
+        truth = one_hot(labels, self.classes_)
         if given.rows(X) != len(truth):
             raise DataError(f"score: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
         known = truth.sum(axis=1) > 0
@@ -450,7 +448,7 @@ class CrowdClassifier(Parameters):
             labels = labels.to_classes(table.classes)
             truth = np.where(np.diff(labels.item_ptr)[:, None] > 0, labels.soft_labels(), 0.0)
         else:
-            truth = _truth(labels, table.classes)
+            truth = one_hot(labels, table.classes)
         if given.rows(X) != len(truth):
             raise DataError(f"validation: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
         known = np.flatnonzero(truth.sum(axis=1) > 0)
@@ -490,43 +488,6 @@ class CrowdClassifier(Parameters):
             raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
 
 
-@dataclass(frozen=True)
-class Held:
-    """Validation items: their inputs (None: rows of the training inputs) and what is known of them."""
-
-    X: Any
-    truth: FloatArray  # (V, K) one-hot gold, or shares of the votes
-
-
-@dataclass(frozen=True)
-class Validation:
-    """Metrics of a network on validation items."""
-
-    columns: Columns
-    rows: IntArray  # (V,) into the columns
-    truth: FloatArray  # (V, K)
-    at_once: int  # items at a time
-
-    def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Cross entropy, accuracy and macro F1 against gold or votes (of tied votes, any)."""
-        assert isinstance(network, Network)
-        device = next(iter(network.parameters())).device
-        with torch.inference_mode():
-            parts = [
-                network.logits({name: value.to(device) for name, value in self.columns.take(rows).items()})
-                for rows in torch.split(torch.as_tensor(self.rows), self.at_once)
-            ]
-        proba = softmax(torch.cat(parts).cpu().double().numpy(), axis=1)
-        best = proba.argmax(axis=1)
-        right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
-        gold = np.where(right, best, self.truth.argmax(axis=1))
-        return {
-            "cross-entropy": float(cross_entropy(self.truth, proba).mean()),
-            "accuracy": float(right.mean()),
-            "macro-f1": macro_f1(gold, best),
-        }
-
-
 def _network(encoder: Encoder, objective: Objective) -> Network:
     """Fresh weights, drawn from torch's generator: first the encoder's, then the head's."""
     module = encoder.module()
@@ -542,27 +503,6 @@ def _part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
     raise BadParameter(
         f"{registry.what} must be a name, such as '{next(iter(registry))}', or a {kind.__name__}, got {wanted!r}."
     )
-
-
-def _truth(labels: Any, classes: Names) -> FloatArray:
-    """(n, K) one-hot rows of class names, or of codes where the classes are no integers; zero where unknown (−1)."""
-    array = np.asarray(labels)
-    if array.dtype.kind in "iu" and classes.dtype.kind not in "iu":
-        codes = array.astype(np.int64)
-    else:
-        column = naming.to_names(naming.to_column(labels, "labels"))
-        codes = naming.match(column, classes, "labels")
-        bad = column[(codes < 0) & (column != -1)]
-        if bad.size:
-            raise UnknownClass(
-                f"labels: {naming.shown(bad[0])} is none of the {classes.size} classes that were fitted."
-            )
-    if codes.size and (codes.min() < -1 or codes.max() >= classes.size):
-        raise UnknownClass(f"labels: codes run from −1 to {classes.size - 1}, got {codes.min()} to {codes.max()}.")
-    truth = np.zeros((codes.size, classes.size))
-    known = np.flatnonzero(codes >= 0)
-    truth[known, codes[known]] = 1.0
-    return truth
 
 
 def _key(

@@ -75,10 +75,6 @@ class Objective(Parameters, ABC):
         """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there."""
         raise NotImplementedError
 
-    def confusion(self, head: nn.Module) -> FloatArray | None:
-        """(A, K, K) [annotator, true, given] by what was learnt; None where annotators are not modelled."""
-        return None
-
 
 objectives: Registry[type[Objective]] = Registry("objective", "train --help")
 """Name → objective."""
