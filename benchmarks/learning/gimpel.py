@@ -12,16 +12,13 @@ that was killed goes on; a GPU is used where there is one.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import time
-import traceback
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks import record
+from benchmarks.learning.runs import run_all, stored
 from scipy import stats
 
 import dissensus as dz
@@ -146,34 +143,24 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="300 tokens, one seed; nothing is stored")
     parser.add_argument("--render", action="store_true", help="only write the tables of what is stored")
     options = parser.parse_args()
-    store = options.store
-    rows = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() and not options.quick else []
+    store = None if options.quick else options.store
+    rows = stored(store)
     done = {(r["encoder"], r["condition"], r["seed"], r["epochs"]) for r in rows}
     todo = [
-        (encoder, name, seed, epochs)
+        (encoder, name, seed, epochs, options.minilm, 300 if options.quick else None)
         for seed in range(1 if options.quick else options.seeds)
         for encoder in options.encoders
         for epochs in (EPOCHS[encoder][:1] if options.quick else reversed(EPOCHS[encoder]))
         for name in conditions()
         if (encoder, name, seed, epochs) not in done and not options.render
     ]
-    with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(run, *what, options.minilm, 300 if options.quick else None) for what in todo]
-        for future in as_completed(futures):
-            try:
-                rows.append(future.result())
-            except Exception:  # the other runs are worth having
-                traceback.print_exc()
-                continue
-            print(rows[-1], flush=True)
-            if not options.quick:
-                store.parent.mkdir(exist_ok=True)
-                with store.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
+    made = record.provenance()
+    rows += run_all(run, todo, options.jobs, store)
     text = render(rows)
     print(text)
-    if not options.quick and store == STORE:
-        record.save(HERE, "gimpel", record.provenance(), {"runs": rows})
+    if store == STORE:
+        if todo:  # a table made later, elsewhere, says nothing about where its runs were made
+            record.save(HERE, "gimpel", made, {"runs": rows})
         record.splice(HERE / "README.md", "gimpel", text)
 
 

@@ -13,18 +13,15 @@ runs are kept in `results/labelme.jsonl`, so that a run that was killed goes on.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import os
 import time
-import traceback
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from benchmarks import record
+from benchmarks.learning.runs import run_all, stored
 from scipy import stats
 
 import dissensus as dz
@@ -148,28 +145,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one seed, five epochs; nothing is stored")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    store = options.store
-    store.parent.mkdir(exist_ok=True)
-    rows = [] if options.quick or not store.exists() else [json.loads(line) for line in store.read_text().splitlines()]
+    store = None if options.quick else options.store
+    rows = stored(store)
     done = {(row["condition"], row["stop"], row["seed"]) for row in rows}
     seeds = 1 if options.quick else options.seeds
     todo = [
-        (name, stop, seed) for seed in range(seeds) for name in conditions() for stop in ("fixed", "stopped")
+        (name, stop, seed, 5 if options.quick else EPOCHS, options.device)
+        for seed in range(seeds)
+        for name in conditions()
+        for stop in ("fixed", "stopped")
         if (name, stop, seed) not in done and not options.render
-    ]  # fmt: skip
+    ]
     made = record.provenance()
-    with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        epochs = 5 if options.quick else EPOCHS
-        for future in as_completed([pool.submit(run, *what, epochs, options.device) for what in todo]):
-            try:
-                rows.append(future.result())
-            except Exception:  # the other runs are worth having
-                traceback.print_exc()
-                continue
-            print(rows[-1], flush=True)
-            if not options.quick:
-                with store.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
+    rows += run_all(run, todo, options.jobs, store)
     text = [
         record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}),
         f"{EPOCHS} epochs, {seeds} seeds, mean ± s.e.; differences and p by a paired t test over seeds.",
@@ -179,7 +167,7 @@ def main() -> None:
         summary(rows, "stopped"),
         REFERENCES,
     ]
-    if options.quick or store != STORE:
+    if store != STORE:
         print("\n\n".join(text))
         return
     record.save(HERE, "labelme", made, {"runs": rows})
