@@ -113,7 +113,7 @@ class Stack:
         tables = [part for part in self.template.modules() if isinstance(part, RowEmbedding)]
         if sum(getattr(p, "row_sparse", False) for p in self.template.parameters()) > len(tables):
             raise BadParameter(
-                f"fit_together: {type(runs[0].objective).__name__} has rows of its own kind; fit such models one by one."
+                f"fit_together: {type(runs[0].objective).__name__} has rows of its own; fit such models one by one."
             )
         for part in tables:
             part.sparse = False  # gradients of a stack are dense
