@@ -10,6 +10,7 @@ from dissensus.learning import LIA, CrowdClassifier, fit_together
 from dissensus.learning.encoders import MLP, ItemEmbedding
 from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
 from dissensus.learning.rows import RowAdam, StackedRowAdam
+from dissensus.learning.seeds import stacked
 
 NEAR = 2e-5
 SEEDS = 3
@@ -91,6 +92,15 @@ def test_models_are_ordinary_afterwards(tmp_path):
     np.testing.assert_array_equal(CrowdClassifier.load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
     assert model.network_.head.competence.table.sparse
     assert model.network_.head.marginal
+
+
+def test_classes_without_unstacking():
+    objective, encoder = PARTS["lia"]
+    stack = stacked(models(objective, encoder), TABLE, X)
+    stack.train()
+    together = fit_together(models(objective, encoder), TABLE, X)
+    np.testing.assert_allclose(stack.proba(), [m.proba_ for m in together], atol=NEAR)
+    np.testing.assert_allclose(stack.posterior(), [m.posterior_ for m in together], atol=NEAR)
 
 
 def test_lia_with_many_seeds():

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from dissensus._types import IntArray, OnStep
+from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Bag, Batch, Columns
@@ -67,6 +67,22 @@ def fit_together(
     models = list(models)
     if not models:
         return []
+    stack = stacked(models, tables, X, gold=gold)
+    with waiting("training", models[0].epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+        traces = stack.train(after_epoch)
+    stack.unstack()
+    return [model._end(run, trace) for model, run, trace in zip(models, stack.runs, traces, strict=True)]
+
+
+def stacked(
+    models: Sequence[CrowdClassifier],
+    tables: Sequence[Annotations] | Annotations,
+    X: Any,
+    *,
+    gold: IntArray | Sequence[IntArray] | None = None,
+) -> Stack:
+    """The trainings of `fit_together`, ready; for those who want no more than the classes of the items."""
+    models = list(models)
     each = [tables] * len(models) if isinstance(tables, Annotations) else list(tables)
     golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
     if not len(each) == len(golds) == len(models):
@@ -77,12 +93,7 @@ def fit_together(
         runs.append(model._begin(table, X, known, like=runs[0] if runs else None))
     if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):
         raise DataError("fit_together: not the same items teach in all tables; give each item a label in all or none.")
-    stack = Stack(runs, runs[0].trainer.place())
-    epochs = models[0].epochs
-    with waiting("training", epochs) if on_step is None else nullcontext(on_step) as after_epoch:
-        traces = stack.train(epochs, after_epoch)
-    stack.unstack()
-    return [model._end(run, trace) for model, run, trace in zip(models, runs, traces, strict=True)]
+    return Stack(runs)
 
 
 def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
@@ -101,10 +112,11 @@ def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
 
 
 class Stack:
-    """The trainings of `runs`, stacked, on one device."""
+    """The trainings of `runs`, stacked, on the device of the first."""
 
-    def __init__(self, runs: Sequence[Run], device: torch.device):
-        self.runs, self.device = runs, device
+    def __init__(self, runs: Sequence[Run]):
+        self.runs = runs
+        self.device = device = runs[0].trainer.place()
         self.parameters, self.buffers = stack_module_state([_Asked(run.network) for run in runs])
         for name, value in self.parameters.items():
             self.parameters[name] = value.detach().to(device).requires_grad_(value.requires_grad)
@@ -130,9 +142,9 @@ class Stack:
         self.sums = torch.zeros(len(runs), device=device)
         self.steps: dict[tuple[int, Any], _Step] = {}
 
-    def train(self, epochs: int, on_step: OnStep) -> list[Trace]:
+    def train(self, on_step: OnStep | None = None) -> list[Trace]:
         """All epochs of all trainings."""
-        traces = [Trace() for _ in self.runs]
+        traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
         taught, how = self.runs[0].taught, [run.trainer for run in self.runs]
         self.template.train()
         for epoch in range(epochs):
@@ -150,8 +162,17 @@ class Stack:
                 raise DataError(
                     f"the loss of model {worst} became {losses[worst]} in epoch {epoch + 1}; lower the learning rate."
                 )
-            on_step(epoch + 1, float(np.mean(losses)))
+            if on_step is not None:
+                on_step(epoch + 1, float(np.mean(losses)))
         return traces
+
+    def proba(self) -> FloatArray:
+        """(S, taught, K) P(class | x) by every network, for the items that teach."""
+        return self._answers("logits")
+
+    def posterior(self) -> FloatArray:
+        """(S, taught, K) P(class | x, annotations), by an objective that has one."""
+        return self._answers("log_posterior")
 
     def unstack(self) -> None:
         """Give every network its own weights."""
@@ -197,6 +218,13 @@ class Stack:
 
         found: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers, inputs, targets)
         return found
+
+    def _answers(self, what: str) -> FloatArray:
+        self.template.eval()
+        with torch.no_grad():
+            found = [self._ask(what, *part).softmax(dim=-1).cpu().double() for part in self.whole]
+        self.template.train()
+        return np.asarray(torch.cat(found, dim=1).numpy())
 
     def _inputs(self, rows: Tensor) -> Batch:
         return {name: column[rows] for name, column in self.inputs.columns.items() if isinstance(column, Tensor)}
@@ -310,4 +338,4 @@ class _Asked(nn.Module):
     def forward(self, what: str, *args: Any) -> Any:
         """What it answers."""
         ask: Callable[..., Any] = getattr(self.network, what)
-        return ask(*args)
+        return ask(*args[:1]) if what == "logits" else ask(*args)
