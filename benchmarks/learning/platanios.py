@@ -105,8 +105,8 @@ def features(name: str) -> Any:
 
     frame = data.items
     if name == "rte":
-        return embed_pairs(list(frame["text"]), list(frame["text_pair"]))
-    return embed_texts(list(frame["text"]))
+        return embed_pairs(frame["text"].to_pylist(), frame["text_pair"].to_pylist())
+    return embed_texts(frame["text"].to_pylist())
 
 
 def keep_features() -> None:
@@ -119,7 +119,8 @@ def keep_features() -> None:
 def scores(winners: Any, golds: dict[str, Any]) -> dict[str, list[float]]:
     """Gold → accuracy in % of every seed's classes (S, I)."""
     return {
-        name: [round(100 * float((row == gold)[gold >= 0].mean()), 3) for row in winners] for name, gold in golds.items()
+        name: [round(100 * float((row == gold)[gold >= 0].mean()), 3) for row in winners]
+        for name, gold in golds.items()
     }
 
 

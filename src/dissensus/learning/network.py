@@ -76,6 +76,8 @@ class Network(nn.Module):
     @torch.no_grad()
     def begin_epoch(self, epoch: int, epochs: int, walk: Callable[[], Iterator[tuple[Any, ...]]]) -> None:
         """Let the objective do what it has to; `walk()` gives what `forward` takes, for all items that teach."""
+        if not self.objective.begins(epoch, epochs):
+            return
 
         def encoded() -> Iterator[tuple[Tensor, Batch]]:
             for inputs, targets, _ in walk():

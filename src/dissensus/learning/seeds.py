@@ -36,6 +36,7 @@ from dissensus.progress import waiting
 
 EAGER = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
 ROWS_AT_ONCE = 2**22  # annotations of all trainings that are looked at together between epochs
+LOOK = 0.2  # seconds between two looks at the losses
 PLAIN = {"accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
          "processes": 1, "mixup": None, "checkpoint": None, "compile": False}  # fmt: skip
 """What a training must be like to be done together with others."""
@@ -111,6 +112,12 @@ def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
                 raise DataError(f"fit_together: the tables have different {name}; select() rows of one table.")
 
 
+def _check_finite(losses: list[float], epoch: int) -> None:
+    for model, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            raise DataError(f"the loss of model {model} became {loss} in epoch {epoch}; lower the learning rate.")
+
+
 class Stack:
     """The trainings of `runs`, stacked, on the device of the first."""
 
@@ -146,24 +153,27 @@ class Stack:
         """All epochs of all trainings."""
         traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
         taught, how = self.runs[0].taught, [run.trainer for run in self.runs]
+        sums, looked = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()
         self.template.train()
         for epoch in range(epochs):
-            began = time.monotonic()
-            self._begin_epoch(epoch, epochs)
+            if self.runs[0].objective.begins(epoch, epochs):
+                self._begin_epoch(epoch, epochs)
             orders = [trainer.batches(taught, epoch) for trainer in how]
             self.sums.zero_()
             for batch in zip(*orders, strict=True):
                 self._step(torch.stack(batch))
-            losses = (self.sums / len(taught)).tolist()
-            for trace, loss in zip(traces, losses, strict=True):
-                trace.epochs.append({"epoch": epoch + 1.0, "loss": loss, "seconds": time.monotonic() - began})
-            if not all(map(math.isfinite, losses)):
-                worst = next(i for i, loss in enumerate(losses) if not math.isfinite(loss))
-                raise DataError(
-                    f"the loss of model {worst} became {losses[worst]} in epoch {epoch + 1}; lower the learning rate."
-                )
-            if on_step is not None:
-                on_step(epoch + 1, float(np.mean(losses)))
+            sums[epoch] = self.sums
+            if epoch + 1 == epochs or time.monotonic() - looked > LOOK:  # to look is to wait for the device
+                done = len(traces[0].epochs)
+                losses = (sums[done : epoch + 1] / len(taught)).tolist()  # (epochs, S)
+                each = (time.monotonic() - looked) / len(losses)
+                for at, found in enumerate(losses, done + 1):
+                    _check_finite(found, at)
+                    for trace, loss in zip(traces, found, strict=True):
+                        trace.epochs.append({"epoch": float(at), "loss": loss, "seconds": each})
+                looked = time.monotonic()
+                if on_step is not None:
+                    on_step(epoch + 1, float(np.mean(losses[-1])))
         return traces
 
     def proba(self) -> FloatArray:
@@ -253,6 +263,9 @@ class Stack:
                 stacked = [self.parameters[names[id(p)]] for p in found]
                 groups[sparse] += [{**group, "params": stacked}] if found else []
         dense = [run.trainer.make_optimizer(groups[0])] if groups[0] else []
+        for optimizer in dense if self.device.type == "cuda" else []:
+            for group in optimizer.param_groups:
+                group["capturable"] = True  # its step count is on the device
         return [*dense, *([StackedRowAdam(groups[1])] if groups[1] else [])]
 
 

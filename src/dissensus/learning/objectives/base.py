@@ -58,6 +58,10 @@ class Objective(Parameters, ABC):
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
 
+    def begins(self, epoch: int, epochs: int) -> bool:
+        """Whether there is anything to be done before that epoch."""
+        return False
+
     def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
         """What is to be done before epoch `epoch` (from 0) of `epochs`, without gradients: an E step, for instance.
 

@@ -249,12 +249,15 @@ class LIAObjective(Objective):
         em = epochs - round(self.tuning * epochs) if self.finetune is not None else epochs
         return self.rounds if epoch >= em else epoch * self.rounds // em
 
+    def begins(self, epoch: int, epochs: int) -> bool:
+        """Whether a round begins, or the tuning."""
+        return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
+
     def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
         """An E step, where a round begins."""
         assert isinstance(head, LIAHead)
-        now = self.stage(epoch, epochs)
-        head.marginal = now == self.rounds
-        if head.marginal or (epoch > 0 and now == self.stage(epoch - 1, epochs)):
+        head.marginal = self.stage(epoch, epochs) == self.rounds
+        if head.marginal:
             return
         for z, targets in walk():
             if epoch == 0:
