@@ -2,6 +2,7 @@
 
     model = LIA().fit(table, X)        x_i by an MLP
     model = LIA().fit(table)           LIA-E: a learnt vector per item
+    model = LIA().fit(table, X, annotators=frame)      what is known of annotators: an unseen one has a competence too
 
 A `CrowdClassifier` (`model_`) does the work; here are the questions that only LIA answers:
 
@@ -21,11 +22,12 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 
-from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import arg_max
 from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.learning import inputs as given
+from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.objectives import LIAObjective
@@ -45,7 +47,8 @@ class LIA(Parameters):
         Widths of the layers that h and d share.
     item_size : int
         Of an item's vector, where there are no features.
-    annotator_size, latent, difficulty, rounds, finetune, tuning, penalty, entropy, truth_counts, truth_in_posterior
+    annotator_size, latent, difficulty, rounds, finetune, tuning, penalty, entropy, truth_counts, truth_in_posterior,
+    residual_penalty, feature_penalty
         See `LIAObjective`.
     steps : int
         Steps in all, but at least 20 passes over the items.
@@ -89,6 +92,8 @@ class LIA(Parameters):
         entropy: float = 0.0,
         truth_counts: Literal["items", "annotations"] = "items",
         truth_in_posterior: bool = True,
+        residual_penalty: float = 1.0,
+        feature_penalty: float = 3.0,
         steps: int = 1000,
         batch: int = 1024,
         learning_rate: float = 0.003,
@@ -111,6 +116,8 @@ class LIA(Parameters):
         self.entropy = entropy
         self.truth_counts: Literal["items", "annotations"] = truth_counts
         self.truth_in_posterior = truth_in_posterior
+        self.residual_penalty = residual_penalty
+        self.feature_penalty = feature_penalty
         self.steps = steps
         self.batch = batch
         self.learning_rate = learning_rate
@@ -122,18 +129,28 @@ class LIA(Parameters):
         self.seed = seed
 
     def fit(
-        self, table: Annotations, X: Any = None, *, gold: IntArray | None = None, on_step: OnStep | None = None
+        self,
+        table: Annotations,
+        X: Any = None,
+        *,
+        gold: IntArray | None = None,
+        annotators: Any = None,
+        on_step: OnStep | None = None,
     ) -> Self:
-        """Learn from annotations and, where there are any, features X (I, D), one row per `table.items`."""
+        """Learn from annotations and, where there are any, features.
+
+        X (I, D) has one row per `table.items`; `annotators` is a frame with a column `annotator` and what is known of
+        them, numbers or texts.
+        """
         self.model_ = self.classifier(table, features=X is not None)
         self._inputs = table.items if X is None else X
-        self.model_.fit(table, self._inputs, gold=gold, on_step=on_step)
+        self.model_.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
         for name in RESULTS:
             setattr(self, name, getattr(self.model_, name))
         head = self.model_.network_.head
         assert isinstance(head, LIAHead)
-        self.embedding_ = head.competence.table.weight.detach().cpu().numpy().copy()
-        self.difficulty_ = 1 - self._competence(np.arange(self.items_.size), np.array([-1]))[:, 0]
+        self.embedding_ = head.competence.rows().detach().cpu().numpy().copy()
+        self.difficulty_ = 1 - self._competence(np.arange(self.items_.size), (np.array([-1]), None))[:, 0]
         return self
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
@@ -176,58 +193,48 @@ class LIA(Parameters):
     def competence(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators) P(the annotator is right on the item).
 
-        Names of fitted items and of annotators, None for all; one who was not there is taken for an average one.
+        Names of fitted items and of annotators, None for all; one who was not there is taken for an average one, or,
+        where `annotators` is a frame with the columns that `fit` had, for one of its features.
         """
         self._check_fitted()
-        return self._competence(self._item_codes(items), self._annotator_codes(annotators))
+        return self._competence(given.item_codes(items, self.items_), self._whom(annotators))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
         self._check_fitted()
-        items, annotators = self._item_codes(items), self._annotator_codes(annotators)
+        items, whom = given.item_codes(items, self.items_), self._whom(annotators)
         K = self.classes_.size
-        found = np.empty((items.size, annotators.size, K, K))
-        for at, pairs in self._pairs(items, annotators):
+        found = np.empty((items.size, whom[0].size, K, K))
+        for at, pairs in self._pairs(items, whom):
             found[at] = pairs
         return found
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _competence(self, items: IntArray, annotators: IntArray) -> FloatArray:
-        found = np.empty((items.size, annotators.size))
-        for at, pairs in self._pairs(items, annotators):
+    def _competence(self, items: IntArray, whom: Whom) -> FloatArray:
+        found = np.empty((items.size, whom[0].size))
+        for at, pairs in self._pairs(items, whom):
             found[at] = np.einsum("ik,ijkk->ij", self.posterior_[items[at]], pairs)
         return found
 
-    def _pairs(self, items: IntArray, annotators: IntArray) -> Any:
+    def _pairs(self, items: IntArray, whom: Whom) -> Any:
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
         model = self.model_
         columns = model.encoder_.prepare(self._inputs)
         network, objective = model.network_.to(model._device).eval(), model.objective_
-        at_once = max(PAIRS // max(annotators.size, 1), 1)
-        who = torch.as_tensor(annotators.astype(np.int64)).to(model._device)
+        at_once = max(PAIRS // max(whom[0].size, 1), 1)
+        who = model._placed(*whom)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
             with torch.inference_mode():
                 batch = columns.take(torch.as_tensor(items[at].astype(np.int64)))
                 z = network.encoder(**{name: value.to(model._device) for name, value in batch.items()})
-                yield at, objective.pair_confusion(network.head, z, who).cpu().double().numpy()
+                yield at, objective.pair_confusion(network.head, z, *who).cpu().double().numpy()
 
-    def _item_codes(self, items: Any) -> IntArray:
-        if items is None:
-            return np.arange(self.items_.size)
-        named = naming.to_names(naming.to_column(items, "items"))
-        codes = naming.match(named, self.items_, "items")
-        if (codes < 0).any():
-            raise DataError(
-                f"items: {naming.shown(named[codes < 0][0])} is none of the {self.items_.size:,} fitted items."
-            )
-        return codes
-
-    def _annotator_codes(self, annotators: Any) -> IntArray:
+    def _whom(self, annotators: Any) -> Whom:
         if annotators is None:
-            return np.arange(self.annotators_.size)
-        return naming.match(naming.to_names(naming.to_column(annotators, "annotators")), self.annotators_, "annotators")
+            return np.arange(self.annotators_.size), None
+        return find(annotators, self.annotators_, self.model_.annotator_features_)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "difficulty_"):

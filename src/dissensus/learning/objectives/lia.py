@@ -18,6 +18,14 @@ A probabilistic annotation has the mean of log Q under it, a weight multiplies i
 The penalty draws every row of Q to 1/K: of an annotator with few labels little is believed. It is that of the authors'
 program, which has two classes; 4/K² keeps it of one size where there are more. γ = 0.25.
 
+Where features r_j of annotators are given, e_j = u_j + W r_j takes the place of the embedding: what they explain, and
+a residual u_j. Two pulls keep the residual from saying what the features could, and the features from saying anything
+of few annotators. They are on what u_j and W make of C = V e + b, not on u and W, whose scale V could undo:
+
+    pulls    α/2 Σ_j |V u_j|² + β/2 |V W|²            (the first shared out over j's annotations, the second over items)
+
+An annotator who was not there has the mean residual and W r_j.
+
 The epochs are shared out evenly among the rounds (an E step, then M steps from where the last ones ended), but for the
 last `tuning` of them, which raise the marginal likelihood; with `rounds=0` all do. Where the authors' program differs
 from their equations: `entropy=0.01`, `truth_counts="annotations"`, `truth_in_posterior=False`.
@@ -56,34 +64,78 @@ SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all o
 
 
 class Competence(nn.Module):
-    """Annotators → C (…, K, K, L); a step's gradient holds only the rows of its annotators."""
+    """Annotators → C (…, K, K, L); a step's gradient holds only the rows of its annotators.
 
-    def __init__(self, n_annotators: int, n_classes: int, latent: int, size: int | None):
+    `labels` (A,) are counted, `features` (A, F) where anything is known of the annotators; else the embedding is all.
+    """
+
+    features: Tensor
+    share: Tensor
+
+    def __init__(self, labels: Tensor, n_classes: int, latent: int, size: int | None, features: Tensor | None = None):
         super().__init__()
         self.shape = (n_classes, n_classes, latent)
         first = as_tensor(expected_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
         width = math.prod(self.shape) if size is None else size
-        rows = torch.randn(n_annotators, width) * SPREAD
-        self.table = RowEmbedding(first + rows if size is None else rows)
+        rows = torch.randn(len(labels), width) * SPREAD
+        self.table = RowEmbedding(first + rows if size is None and features is None else rows)
         self.linear: nn.Linear | None = None
         if size is not None:
             self.linear = nn.Linear(size, math.prod(self.shape))
             with torch.no_grad():
                 self.linear.bias.copy_(first)
+        self.described: nn.Linear | None = None  # W
+        if features is not None:
+            self.register_buffer("features", features, persistent=False)  # the objective keeps them
+            self.register_buffer("share", 1 / labels.clamp(min=torch.finfo(labels.dtype).tiny), persistent=False)
+            self.described = nn.Linear(features.shape[1], width, bias=size is None)
+            with torch.no_grad():
+                self.described.weight.zero_()
+                if self.described.bias is not None:
+                    self.described.bias.copy_(first)
 
     def forward(self, annotator: Tensor) -> Tensor:
         """(n, K, K, L) of codes (n,)."""
-        return self.of(self.table(annotator))
+        rows = self.table(annotator)
+        if self.described is not None:
+            rows = rows + self.described(self.features.index_select(0, annotator))
+        return self.of(rows)
 
     def of(self, rows: Tensor) -> Tensor:
         """(n, K, K, L) of embeddings (n, E)."""
         return (rows if self.linear is None else self.linear(rows)).reshape(-1, *self.shape)
 
-    def rows_of(self, annotators: Tensor, totals: Tensor) -> Tensor:
-        """(n, E) embeddings; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels."""
+    def rows_of(self, annotators: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
+        """(n, E) embeddings; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels.
+
+        With `features` (n, F) these are described by them, not by what the fit knew.
+        """
         known = (annotators >= 0) & (totals[annotators] > 0)
-        mean = ((totals / totals.sum()).unsqueeze(1) * self.table.weight).sum(dim=0)
-        return torch.where(known[:, None], self.table.weight[annotators], mean)
+        share = (totals / totals.sum()).unsqueeze(1)
+        rows = torch.where(known[:, None], self.table.weight[annotators], (share * self.table.weight).sum(dim=0))
+        if self.described is None:
+            return rows
+        if features is None:
+            there = (annotators >= 0)[:, None]
+            features = torch.where(there, self.features[annotators], (share * self.features).sum(dim=0))
+        described: Tensor = self.described(features)
+        return rows + described
+
+    def rows(self) -> Tensor:
+        """(A, E) e_j of all."""
+        return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
+
+    def residual(self, annotator: Tensor) -> Tensor:
+        """(n,) ½ |V u_j|² / labels of j."""
+        rows: Tensor = self.table(annotator)
+        made = rows if self.linear is None else nn.functional.linear(rows, self.linear.weight)
+        return made.square().sum(dim=1) / 2 * self.share.index_select(0, annotator)
+
+    def effect(self) -> Tensor:
+        """½ |V W|²."""
+        assert self.described is not None
+        effect = self.described.weight if self.linear is None else self.linear.weight @ self.described.weight
+        return effect.square().sum() / 2
 
 
 class LIAHead(nn.Module):
@@ -150,10 +202,14 @@ class LIAObjective(Objective):
         Whether log h_k(x_i) counts once in the M step, or once for each of the item's annotations.
     truth_in_posterior : bool
         False: h is left out of the E step.
+    residual_penalty, feature_penalty : float
+        α and β, where features of annotators are given. Chosen by the likelihood of the labels of held-out annotators,
+        of `popquorn_offensiveness` (where α = 0.1 and 1 are alike, 10 is worse) and of two simulated groups.
     """
 
     models_annotators = True
     has_posterior = True
+    describes_annotators = True
     monitor = "accuracy"  # as for the crowd layer: h is to see through noisy votes, not to copy them
 
     def __init__(
@@ -169,6 +225,8 @@ class LIAObjective(Objective):
         difficulty: bool = True,
         truth_counts: Literal["items", "annotations"] = "items",
         truth_in_posterior: bool = True,
+        residual_penalty: float = 1.0,
+        feature_penalty: float = 3.0,
     ):
         self.rounds = rounds
         self.finetune: Literal["joint", "per-annotation"] | None = finetune
@@ -180,13 +238,15 @@ class LIAObjective(Objective):
         self.difficulty = difficulty
         self.truth_counts: Literal["items", "annotations"] = truth_counts
         self.truth_in_posterior = truth_in_posterior
+        self.residual_penalty = residual_penalty
+        self.feature_penalty = feature_penalty
 
     def _check(self) -> None:
         for name, least in (("rounds", 0), ("latent", 1), ("annotator_size", 1)):
             value = getattr(self, name)
             if not (is_whole(value) and value >= least) and not (name == "annotator_size" and value is None):
                 raise BadParameter(f"{name} must be at least {least}, got {value!r}.")
-        for name in ("penalty", "entropy"):
+        for name in ("penalty", "entropy", "residual_penalty", "feature_penalty"):
             if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
                 raise BadParameter(f"{name} must be 0 or more, got {getattr(self, name)!r}.")
         if not (is_number(self.tuning) and 0 <= self.tuning <= 1):
@@ -208,6 +268,7 @@ class LIAObjective(Objective):
         self.teaches_ = voted if gold is None else voted | (gold >= 0)
         self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)  # (A,)
         self.per_item_ = float(weight[voted].mean())
+        self.n_taught_ = int(np.count_nonzero(self.teaches_))
         self.shares_ = (table.votes().sum(axis=0) + 1) / (weight.sum() + table.n_classes)  # (K,) of the votes
         self._table, self._gold = table, gold
         return self
@@ -233,7 +294,10 @@ class LIAObjective(Objective):
             last.bias.copy_(as_tensor(np.log(self.shares_), torch.float32))
         truth = nn.Sequential(truth, last)
         hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
-        return LIAHead(truth, hard, Competence(len(self.labels_given_), K, L, self.annotator_size), self.n_items_)
+        known = self.annotator_features_
+        features = None if known is None else as_tensor(known, torch.float32)
+        competence = Competence(as_tensor(self.labels_given_), K, L, self.annotator_size, features)
+        return LIAHead(truth, hard, competence, self.n_items_)
 
     # Rounds -----------------------------------------------------------------------------------------------------------
 
@@ -288,6 +352,10 @@ class LIAObjective(Objective):
             loss = loss + self.penalty / self.per_item_ * (4 / self.n_classes_**2) * each.sum()
         if self.entropy > 0:
             loss = loss + self.entropy * (log_h.exp() * log_h).sum()
+        if self.annotator_features_ is not None:
+            each = _weight(targets, votes)[:, 0] * head.competence.residual(targets["annotator"])
+            loss = loss + self.residual_penalty * each.sum()
+            loss = loss + self.feature_penalty * len(z) / self.n_taught_ * head.competence.effect()
         return loss
 
     def _one_by_one(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
@@ -330,18 +398,21 @@ class LIAObjective(Objective):
 
     # Annotators -------------------------------------------------------------------------------------------------------
 
-    def pair_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
-        """(B, J, K, K) Q of all items with all annotators; −1 is the average one."""
+    def pair_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+        """(B, J, K, K) Q of all items with all annotators; −1 is the average one, or the average of its `features`."""
         assert isinstance(head, LIAHead)
-        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device))
+        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device), features)
         able, hard = head.competence.of(rows), head.hardness(z)
         both = log_confusion(None if hard is None else hard[:, None], able[None])
         return both.exp().expand(len(z), -1, -1, -1)
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K) Σ_k h_k(x) Q[k, ·]."""
         h = log_softmax(head(z)).exp()
-        one_by_one = [self.pair_confusion(head, z, annotators[j : j + 1])[:, 0] for j in range(len(annotators))]
+        one_by_one = [
+            self.pair_confusion(head, z, annotators[at], None if features is None else features[at])[:, 0]
+            for at in (slice(j, j + 1) for j in range(len(annotators)))
+        ]
         return torch.stack([(h[:, :, None] * q).sum(dim=1) for q in one_by_one], dim=1)
 
 
