@@ -43,7 +43,7 @@ def same(alone, together):
 
 PARTS = {
     "lia": (LIAObjective(rounds=3), MLP(hidden=(8,), dropout=0.0)),
-    "lia-e": (LIAObjective(rounds=2, latent=2, entropy=0.01), ItemEmbedding(size=4, hidden=(8,))),
+    "lia-e": (LIAObjective(rounds=2, latent=2, entropy=0.01), ItemEmbedding(size=4, hidden=())),
     "one-hot, per annotation": (
         LIAObjective(rounds=2, annotator_size=None, finetune="per-annotation", difficulty=False),
         MLP(hidden=(8,), dropout=0.0),

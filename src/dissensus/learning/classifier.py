@@ -9,6 +9,7 @@ together), `proba_` (I, K: what the network alone says of the items it was fitte
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -28,6 +29,7 @@ from dissensus.base import Aggregator, arg_max, check_gold, methods, reliability
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
+from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Columns, Padded
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
@@ -50,6 +52,7 @@ class Run:
 
     table: Annotations
     gold: IntArray | None
+    described: AnnotatorFeatures | None  # what is known of annotators
     encoder: Encoder
     objective: Objective
     network: Network
@@ -132,6 +135,7 @@ class CrowdClassifier(Parameters):
     history_: list[dict[str, float]]
     trace_: FloatArray
     n_iter_: int
+    annotator_features_: AnnotatorFeatures | None  # how a frame of annotators was read
     best_epoch_: int | None  # whose weights were kept, where there was validation
     monitor_: str  # what it was chosen by
     converged_: bool
@@ -209,6 +213,7 @@ class CrowdClassifier(Parameters):
         X: Any,
         *,
         gold: IntArray | None = None,
+        annotators: Any = None,
         validation: float | tuple[Any, Any] | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
@@ -221,6 +226,9 @@ class CrowdClassifier(Parameters):
             One row per `table.items`, in their order: what the encoder takes.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
+        annotators : frame, optional
+            What is known of the annotators: a column `annotator` and others, numbers or texts, where missing values may
+            be. For objective "lia"; annotators who were not there then have a competence by their features.
         validation : float or (X, labels), optional
             A share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
             integers, codes as in `gold`) or with an Annotations table of theirs.
@@ -228,7 +236,7 @@ class CrowdClassifier(Parameters):
             Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
             looking (a terminal, a notebook) and training takes longer than a second.
         """
-        run = self._begin(table, X, gold, validation)
+        run = self._begin(table, X, gold, validation, annotators)
         with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             trace = run.trainer.fit(
                 run.network,
@@ -241,7 +249,15 @@ class CrowdClassifier(Parameters):
             )
         return self._end(run, trace)
 
-    def _begin(self, table: Annotations, X: Any, gold: Any, validation: Any = None, like: Run | None = None) -> Run:
+    def _begin(
+        self,
+        table: Annotations,
+        X: Any,
+        gold: Any,
+        validation: Any = None,
+        annotators: Any = None,
+        like: Run | None = None,
+    ) -> Run:
         """All that a training needs, without training; inputs that `like` has prepared are not prepared again."""
         if not isinstance(table, Annotations):
             raise DataError(
@@ -256,6 +272,7 @@ class CrowdClassifier(Parameters):
         seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
         encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
         objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
+        described = self._describe(objective, annotators, table)
         teaches = objective.teaches_
         held_out, validating = self._hold_out(validation, table, gold, teaches, seed)
         taught = np.flatnonzero(teaches & ~held_out)
@@ -284,9 +301,23 @@ class CrowdClassifier(Parameters):
             at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
             prepared = columns if inside else encoder.prepare(validating.X)
             evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
-        key = "" if self.checkpoint is None else _key(self, table, columns, gold, evaluate)
+        key = "" if self.checkpoint is None else _key(self, table, columns, gold, evaluate, objective)
         groups = self._groups(network, encoder)
-        return Run(table, gold, encoder, objective, network, lessons, taught, held_out, groups, trainer, evaluate, key)
+        return Run(
+            table,
+            gold,
+            described,
+            encoder,
+            objective,
+            network,
+            lessons,
+            taught,
+            held_out,
+            groups,
+            trainer,
+            evaluate,
+            key,
+        )
 
     def _end(self, run: Run, trace: Trace) -> Self:
         """Take over what was trained, and say what it says of the items and annotators of the table."""
@@ -295,6 +326,7 @@ class CrowdClassifier(Parameters):
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         self.encoder_, self.objective_, self.network_ = run.encoder, run.objective, run.network
         self.teaches_, self.held_out_ = run.objective.teaches_ | run.held_out, run.held_out
+        self.annotator_features_ = run.described
         if run.objective.has_posterior and run.held_out.any():  # it is of all labels, also of those that did not teach
             whole = _part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
             lessons = Lessons(lessons.inputs, whole.targets())
@@ -338,18 +370,18 @@ class CrowdClassifier(Parameters):
         """(rows, annotators, K) P(label | x, annotator): what each of them would say.
 
         By the objective where it models annotators, else through their confusion matrices. One who was not there at
-        `fit` is taken for an average one.
+        `fit` is taken for an average one; or for one of its features, where `annotators` is a frame with the columns
+        that `fit` had, in the place of names.
         """
         self._check_fitted()
         if isinstance(annotators, str):
             raise DataError(f"annotators must be a list of names, got the text {annotators!r}; write [{annotators!r}].")
-        codes = self._codes(annotators)
+        codes, features = find(annotators, self.annotators_, self.annotator_features_)
         columns = self.encoder_.prepare(X)
         if not self.objective_.models_annotators or not codes.size:
             known = np.concatenate([self.confusion_, self.population_confusion_[None]])[codes]  # −1 takes the last
             return np.asarray(np.einsum("ic,acl->ial", softmax(self._logits(columns), axis=1), known))
-        at = torch.as_tensor(codes.astype(np.int64))
-        proba = self._run(columns, lambda batch: self.network_.label_proba(batch, at.to(self._device)))
+        proba = self._run(columns, lambda batch: self.network_.label_proba(batch, *self._placed(codes, features)))
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def score(self, X: Any, labels: Any) -> float:
@@ -393,8 +425,9 @@ class CrowdClassifier(Parameters):
         results = {
             name: value
             for name, value in vars(self).items()
-            if name.endswith("_") and name not in ("encoder_", "objective_", "network_")
+            if name.endswith("_") and name not in ("encoder_", "objective_", "network_", "annotator_features_")
         }
+        described = self.annotator_features_
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = _stored(parameters["optimizer"])
         parameters["checkpoint"] = None  # a folder of the machine that trained
@@ -404,6 +437,7 @@ class CrowdClassifier(Parameters):
                 "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
                 "encoder": _stored_part(self.encoder_, encoders),
                 "objective": _stored_part(self.objective_, objectives),
+                "annotators": None if described is None else dataclasses.asdict(described),
                 "results": results,
                 "weights": dict(self.network_.state_dict()),
             },
@@ -426,6 +460,8 @@ class CrowdClassifier(Parameters):
             for name, value in tree["results"].items():
                 setattr(model, name, value)
             model.encoder_, model.objective_ = encoder, objective
+            described = tree["annotators"]
+            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
             with torch.random.fork_rng(devices=[]):
                 model.network_ = _network(encoder, objective)
             model.network_.load_state_dict(tree["weights"])
@@ -512,9 +548,24 @@ class CrowdClassifier(Parameters):
         K = self.objective_.n_classes_
         return torch.cat(found).numpy() if found else np.empty((0, K))
 
-    def _codes(self, annotators: Any) -> IntArray:
-        names = naming.to_names(naming.to_column(annotators, "annotators"))
-        return naming.match(names, self.annotators_, "annotators")
+    def _describe(self, objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
+        """Tell the objective what is known of the annotators."""
+        if annotators is None:
+            return None
+        if not objective.describes_annotators:
+            able = [name for name in objectives if objectives[name].describes_annotators]
+            raise BadParameter(
+                f"objective '{objectives.name_of(type(objective))}' has no use for features of annotators; leave "
+                f"annotators out, or take {' or '.join(map(repr, able))}."
+            )
+        described = AnnotatorFeatures.fit(annotators, table.annotators)
+        objective.annotator_features_ = described.of(annotators, table.annotators)
+        return described
+
+    def _placed(self, codes: IntArray, features: FloatArray | None) -> tuple[Tensor, Tensor | None]:
+        """The same as tensors where the model is."""
+        at = torch.as_tensor(codes.astype(np.int64)).to(self._device)
+        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self._device)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
@@ -539,15 +590,21 @@ def _part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
 
 
 def _key(
-    model: CrowdClassifier, table: Annotations, columns: Columns, gold: IntArray | None, validation: Validation | None
+    model: CrowdClassifier,
+    table: Annotations,
+    columns: Columns,
+    gold: IntArray | None,
+    validation: Validation | None,
+    objective: Objective,
 ) -> str:
-    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs and validation."""
+    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs, validation, annotators."""
     digest = hashlib.blake2b(digest_size=16)
     keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in RUNNING}
     keywords["optimizer"] = _stored(keywords["optimizer"])
     digest.update(repr(sorted(keywords.items())).encode())
     arrays = [table.item_ptr, table.annotator, table.label, table.weight, table.proba, gold]
     arrays += [naming.hashes(names) for names in (table.items, table.annotators, table.classes)]
+    arrays += [] if objective.annotator_features_ is None else [objective.annotator_features_]
     inputs = [columns]
     if validation is not None:
         arrays += [validation.rows, validation.truth]

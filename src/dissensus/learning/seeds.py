@@ -48,6 +48,7 @@ def fit_together(
     X: Any,
     *,
     gold: IntArray | Sequence[IntArray] | None = None,
+    annotators: Any = None,
     on_step: OnStep | None = None,
 ) -> list[CrowdClassifier]:
     """Fit every model to its table (or all to one), as `model.fit(table, X)` would.
@@ -62,13 +63,15 @@ def fit_together(
         One row per item, as in `CrowdClassifier.fit`; an encoder with columns of one size (mlp, identity,
         item-embedding).
     gold : (I,) int, or one per model, optional
+    annotators : frame, optional
+        What is known of them, as in `CrowdClassifier.fit`.
     on_step : callable, optional
         Called after every epoch with (epoch, mean loss of all).
     """
     models = list(models)
     if not models:
         return []
-    stack = stacked(models, tables, X, gold=gold)
+    stack = stacked(models, tables, X, gold=gold, annotators=annotators)
     with waiting("training", models[0].epochs) if on_step is None else nullcontext(on_step) as after_epoch:
         traces = stack.train(after_epoch)
     stack.unstack()
@@ -81,6 +84,7 @@ def stacked(
     X: Any,
     *,
     gold: IntArray | Sequence[IntArray] | None = None,
+    annotators: Any = None,
 ) -> Stack:
     """The trainings of `fit_together`, ready; for those who want no more than the classes of the items."""
     models = list(models)
@@ -91,7 +95,7 @@ def stacked(
     _check(models, each)
     runs: list[Run] = []
     for model, table, known in zip(models, each, golds, strict=True):
-        runs.append(model._begin(table, X, known, like=runs[0] if runs else None))
+        runs.append(model._begin(table, X, known, annotators=annotators, like=runs[0] if runs else None))
     if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):
         raise DataError("fit_together: not the same items teach in all tables; give each item a label in all or none.")
     return Stack(runs)

@@ -32,10 +32,12 @@ class Objective(Parameters, ABC):
 
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
+    describes_annotators: ClassVar[bool] = False  # whether it has a use for features of annotators
     monitor: ClassVar[str] = "cross-entropy"  # what tells on validation items when to stop
 
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
+    annotator_features_: FloatArray | None = None  # (A, F) set before `head`, where it `describes_annotators`
 
     @abstractmethod
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
@@ -79,8 +81,11 @@ class Objective(Parameters, ABC):
         """
         raise NotImplementedError
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
-        """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there."""
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+        """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there.
+
+        `features` (len(annotators), F), to an objective that `describes_annotators`: what is known of them.
+        """
         raise NotImplementedError
 
 
