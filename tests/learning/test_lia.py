@@ -23,11 +23,9 @@ def with_oracles(table: Annotations, truth: np.ndarray) -> Annotations:
     )  # fmt: skip
 
 
-def assert_oracles_are_found(model: LIA, many: int = 0):
-    """Best of those with `many` labels; the penalty is one per label, so who was right 20 times of 20 is as good."""
+def assert_oracles_are_found(model: LIA):
     by_annotator = model.competence().mean(axis=0)
     assert model.annotators_[by_annotator.argmin()] == "wrong"
-    by_annotator[model.models_[0].n_annotations_ < many] = 0
     assert model.annotators_[by_annotator.argmax()] == "right"
 
 
@@ -40,9 +38,11 @@ def test_the_annotator_who_is_always_right_comes_out_best_and_the_one_who_never_
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["bluebirds", "rte"])
 def test_oracles_are_found_on_real_sets(name):
-    """Not wordsim: of its 30 items one is decided against gold, and w2 then agrees with 29, as the oracle does."""
+    """Not wordsim: of its 30 items one is decided against gold, and w2 then agrees with 29, as the oracle does. Not the
+    medical sets, where crowd and experts differ on a quarter of the items: who is always right is not so by the crowd.
+    """
     data = load_dataset(name)
-    assert_oracles_are_found(LIA().fit(with_oracles(data.annotations, data.gold)), many=30)
+    assert_oracles_are_found(LIA().fit(with_oracles(data.annotations, data.gold)))
 
 
 @pytest.fixture(scope="module")
