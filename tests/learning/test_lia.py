@@ -27,7 +27,7 @@ def assert_oracles_are_found(model: LIA, many: int = 0):
     """Best of those with `many` labels; the penalty is one per label, so who was right 20 times of 20 is as good."""
     by_annotator = model.competence().mean(axis=0)
     assert model.annotators_[by_annotator.argmin()] == "wrong"
-    by_annotator[model.model_.n_annotations_ < many] = 0
+    by_annotator[model.models_[0].n_annotations_ < many] = 0
     assert model.annotators_[by_annotator.argmax()] == "right"
 
 
@@ -75,7 +75,7 @@ def test_pairs_in_parts_are_the_same(model, monkeypatch):
 
 def test_it_is_a_crowd_classifier_with_the_objective(model):
     model, table, X, truth = model
-    keywords = model.model_.get_params(deep=False)
+    keywords = model.models_[0].get_params(deep=False)
     assert keywords["batch_size"] == round(1024 * 80 / table.n_annotations)
     assert keywords["epochs"] * np.ceil(80 / keywords["batch_size"]) >= 200
     again = CrowdClassifier(**keywords).fit(table, X)
@@ -102,8 +102,8 @@ def test_where_labels_are_wrong_more_often_items_are_harder():
 def test_without_features_items_have_vectors_of_their_own():
     table, _, truth = blobs(80)
     model = LIA(steps=200, item_size=5).fit(table)
-    assert isinstance(model.model_.encoder_, ItemEmbedding)
-    assert model.model_.network_.encoder.vectors.weight.shape == (80, 5)
+    assert isinstance(model.models_[0].encoder_, ItemEmbedding)
+    assert model.models_[0].network_.encoder.vectors.weight.shape == (80, 5)
     assert (model.predict() == table.classes[truth]).mean() > 0.85
     with pytest.raises(DataError, match="fitted without features"):
         model.predict(np.zeros((2, 5)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,6 +42,24 @@ from dissensus.registry import Registry
 
 FILE = "model.safetensors"
 HEAD_RATE = 1e-3  # the last layers and the annotators start from nothing: they learn at least so fast
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training, ready to be done."""
+
+    table: Annotations
+    gold: IntArray | None
+    encoder: Encoder
+    objective: Objective
+    network: Network
+    lessons: Lessons
+    taught: IntArray  # the items that teach
+    held_out: BoolArray  # (I,) those that would, but are validated against
+    groups: list[dict[str, Any]]
+    trainer: Trainer
+    evaluate: Validation | None
+    key: str  # what it is about, for its checkpoint
 
 
 class CrowdClassifier(Parameters):
@@ -209,6 +228,21 @@ class CrowdClassifier(Parameters):
             Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
             looking (a terminal, a notebook) and training takes longer than a second.
         """
+        run = self._begin(table, X, gold, validation)
+        with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+            trace = run.trainer.fit(
+                run.network,
+                run.lessons,
+                run.taught,
+                run.groups,
+                evaluate=run.evaluate,
+                on_step=after_epoch,
+                key=run.key,
+            )
+        return self._end(run, trace)
+
+    def _begin(self, table: Annotations, X: Any, gold: Any, validation: Any = None, like: Run | None = None) -> Run:
+        """All that a training needs, without training; inputs that `like` has prepared are not prepared again."""
         if not isinstance(table, Annotations):
             raise DataError(
                 f"fit takes a table of annotations first, got {type(table).__name__}; `dissensus.read` makes one."
@@ -231,12 +265,15 @@ class CrowdClassifier(Parameters):
             # what is validated against has no part in what is taught, not even through a method's labels
             known = None if gold is None else np.where(held_out, np.int32(-1), gold)
             objective.fit(table.select(rows=~held_out[table.item]), known, seed)
-        try:
-            encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
-        except DataError:
-            _part(self.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
-            raise
-        columns = encoder.prepare(X)
+        if like is not None and np.array_equal(like.taught, taught):
+            encoder, columns = like.encoder, like.lessons.inputs
+        else:
+            try:
+                encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
+            except DataError:
+                _part(self.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
+                raise
+            columns = encoder.prepare(X)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = _network(encoder, objective)
@@ -248,24 +285,20 @@ class CrowdClassifier(Parameters):
             prepared = columns if inside else encoder.prepare(validating.X)
             evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
         key = "" if self.checkpoint is None else _key(self, table, columns, gold, evaluate)
-        with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
-            trace = trainer.fit(
-                network,
-                lessons,
-                taught,
-                self._groups(network, encoder),
-                evaluate=evaluate,
-                on_step=after_epoch,
-                key=key,
-            )
+        groups = self._groups(network, encoder)
+        return Run(table, gold, encoder, objective, network, lessons, taught, held_out, groups, trainer, evaluate, key)
+
+    def _end(self, run: Run, trace: Trace) -> Self:
+        """Take over what was trained, and say what it says of the items and annotators of the table."""
+        table, lessons = run.table, run.lessons
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
-        self.encoder_, self.objective_, self.network_ = encoder, objective, network
-        self.teaches_, self.held_out_ = teaches, held_out
-        if objective.has_posterior and held_out.any():  # which is of all labels, also of those that did not teach
-            whole = _part(self.objective, objectives, Objective).fit(table, gold, seed)
-            lessons = Lessons(columns, whole.targets())
-        self._conclude(table, lessons, gold, trace)
+        self.encoder_, self.objective_, self.network_ = run.encoder, run.objective, run.network
+        self.teaches_, self.held_out_ = run.objective.teaches_ | run.held_out, run.held_out
+        if run.objective.has_posterior and run.held_out.any():  # it is of all labels, also of those that did not teach
+            whole = _part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
+            lessons = Lessons(lessons.inputs, whole.targets())
+        self._conclude(table, lessons, run.gold, trace)
         return self
 
     def _conclude(self, table: Annotations, lessons: Lessons, gold: IntArray | None, trace: Trace) -> None:

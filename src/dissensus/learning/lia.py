@@ -3,7 +3,7 @@
     model = LIA().fit(table, X)        x_i by an MLP
     model = LIA().fit(table)           LIA-E: a learnt vector per item
 
-A `CrowdClassifier` (`model_`) does the work; here are the questions that only LIA answers:
+A `CrowdClassifier` (`models_`, one per seed) does the work; here are the questions that only LIA answers:
 
     competence[i, j] = Σ_k q_i(k) Q_ij[k, k]        P(j is right on i)
     difficulty_[i] = 1 − competence[i, an average annotator]
@@ -22,14 +22,16 @@ import numpy as np
 import torch
 
 from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import arg_max
 from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.learning.batches import Batch
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.objectives.lia import LIAHead
+from dissensus.learning.seeds import fit_together
 from dissensus.parameters import Parameters, is_whole
 
 LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
@@ -58,12 +60,16 @@ class LIA(Parameters):
     device, checkpoint
         As in `CrowdClassifier`.
     seed : int or None
+    n_seeds : int
+        So many fits with seeds of their own, trained as one (`fit_together`); answers are means over them, and
+        `models_` has each.
     """
 
     classes_: Names
     items_: Names
     annotators_: Names
     posterior_: FloatArray  # (I, K) the E step
+    posteriors_: FloatArray  # (n_seeds, I, K) of every seed
     proba_: FloatArray  # (I, K) h
     difficulty_: FloatArray  # (I,) P(an average annotator is wrong)
     embedding_: FloatArray  # (A, annotator_size)
@@ -72,7 +78,7 @@ class LIA(Parameters):
     trace_: FloatArray
     n_iter_: int
     converged_: bool
-    model_: CrowdClassifier
+    models_: list[CrowdClassifier]  # one per seed
 
     def __init__(
         self,
@@ -98,6 +104,7 @@ class LIA(Parameters):
         device: str = "cpu",
         checkpoint: str | Path | None = None,
         seed: int | None = 0,
+        n_seeds: int = 1,
     ):
         self.hidden = hidden
         self.item_size = item_size
@@ -120,25 +127,66 @@ class LIA(Parameters):
         self.device = device
         self.checkpoint = checkpoint
         self.seed = seed
+        self.n_seeds = n_seeds
 
     def fit(
-        self, table: Annotations, X: Any = None, *, gold: IntArray | None = None, on_step: OnStep | None = None
+        self,
+        table: Annotations,
+        X: Any = None,
+        *,
+        gold: IntArray | None = None,
+        rows: BoolArray | None = None,
+        on_step: OnStep | None = None,
     ) -> Self:
-        """Learn from annotations and, where there are any, features X (I, D), one row per `table.items`."""
-        self.model_ = self.classifier(table, features=X is not None)
+        """Learn from annotations.
+
+        Parameters
+        ----------
+        table : Annotations
+        X : (I, D), optional
+            Features, one row per `table.items`; left out, a vector is learnt for each.
+        gold : (I,) int, optional
+            Known classes, −1 where unknown.
+        rows : (n_seeds, annotations) bool, optional
+            What each seed sees of the table; all, where it is left out.
+        """
         self._inputs = table.items if X is None else X
-        self.model_.fit(table, self._inputs, gold=gold, on_step=on_step)
-        for name in RESULTS:
-            setattr(self, name, getattr(self.model_, name))
-        head = self.model_.network_.head
+        first = self.classifier(table, features=X is not None)
+        if self.n_seeds == 1 and rows is None:
+            self.models_ = [first.fit(table, self._inputs, gold=gold, on_step=on_step)]
+        else:
+            self.models_ = self._fit_seeds(table, rows, gold, on_step)
+        self.posteriors_ = np.stack([model.posterior_ for model in self.models_])
+        for name in ALIKE:
+            setattr(self, name, getattr(self.models_[0], name))
+        for name in AVERAGED:
+            setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
+        head = self.models_[0].network_.head
         assert isinstance(head, LIAHead)
         self.embedding_ = head.competence.table.weight.detach().cpu().numpy().copy()
         self.difficulty_ = 1 - self._competence(np.arange(self.items_.size), np.array([-1]))[:, 0]
         return self
 
+    def _fit_seeds(
+        self, table: Annotations, rows: BoolArray | None, gold: IntArray | None, on_step: OnStep | None
+    ) -> list[CrowdClassifier]:
+        if self.seed is None:
+            raise BadParameter("n_seeds counts up from seed; give one, not None.")
+        if rows is not None and np.shape(rows) != (self.n_seeds, table.n_annotations):
+            raise DataError(
+                f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got one of "
+                f"shape {np.shape(rows)}."
+            )
+        tables = [table] * self.n_seeds if rows is None else [table.select(rows=seen) for seen in rows]
+        features = self._inputs is not table.items
+        models = [self.classifier(tables[0], features=features) for _ in tables]
+        for s, model in enumerate(models):
+            model.seed = self.seed + s
+        return fit_together(models, tables, self._inputs, gold=gold, on_step=on_step)
+
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
         """The classifier that `fit` trains, not fitted."""
-        for name in ("steps", "batch"):
+        for name in ("steps", "batch", "n_seeds"):
             if not (is_whole(getattr(self, name)) and getattr(self, name) >= 1):
                 raise BadParameter(f"{name} must be at least 1, got {getattr(self, name)!r}.")
         objective = LIAObjective(**{name: getattr(self, name) for name in LIAObjective.parameter_names()})
@@ -161,15 +209,15 @@ class LIA(Parameters):
         self._check_fitted()
         if X is None:
             return self.posterior_
-        if isinstance(self.model_.encoder_, ItemEmbedding):
+        if isinstance(self.models_[0].encoder_, ItemEmbedding):
             raise DataError("this LIA was fitted without features and knows nothing of new items; fit it with X.")
-        return self.model_.predict_proba(X)
+        return np.asarray(np.mean([model.predict_proba(X) for model in self.models_], axis=0))
 
     def predict(self, X: Any = None) -> Names:
         """(rows,) the most probable class names."""
         proba = self.predict_proba(X)
         if X is None:
-            best = arg_max(proba, self.items_, self.classes_, self.model_.tie_seed_)
+            best = arg_max(proba, self.items_, self.classes_, self.models_[0].tie_seed_)
             return np.asarray(self.classes_[best])
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
@@ -201,17 +249,21 @@ class LIA(Parameters):
 
     def _pairs(self, items: IntArray, annotators: IntArray) -> Any:
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
-        model = self.model_
-        columns = model.encoder_.prepare(self._inputs)
-        network, objective = model.network_.to(model._device).eval(), model.objective_
         at_once = max(PAIRS // max(annotators.size, 1), 1)
-        who = torch.as_tensor(annotators.astype(np.int64)).to(model._device)
+        columns = self.models_[0].encoder_.prepare(self._inputs)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
-            with torch.inference_mode():
-                batch = columns.take(torch.as_tensor(items[at].astype(np.int64)))
-                z = network.encoder(**{name: value.to(model._device) for name, value in batch.items()})
-                yield at, objective.pair_confusion(network.head, z, who).cpu().double().numpy()
+            rows = columns.take(torch.as_tensor(items[at].astype(np.int64)))
+            yield at, np.mean([self._confusion(model, rows, annotators) for model in self.models_], axis=0)
+
+    def _confusion(self, model: CrowdClassifier, rows: Batch, annotators: IntArray) -> FloatArray:
+        """(rows, annotators, K, K) by one seed."""
+        network, objective, device = model.network_.eval(), model.objective_, model._device
+        assert isinstance(objective, LIAObjective)
+        who = torch.as_tensor(annotators.astype(np.int64)).to(device)
+        with torch.inference_mode():
+            z = network.encoder(**{name: value.to(device) for name, value in rows.items()})
+            return np.asarray(objective.pair_confusion(network.head, z, who).cpu().double().numpy())
 
     def _item_codes(self, items: Any) -> IntArray:
         if items is None:
@@ -234,8 +286,6 @@ class LIA(Parameters):
             raise NotFitted("this LIA is not fitted yet; call fit(table, X) first.")
 
 
-RESULTS = (
-    "classes_", "items_", "annotators_", "posterior_", "proba_", "confusion_", "reliability_", "trace_", "n_iter_",
-    "converged_",
-)  # fmt: skip
-"""What is the classifier's own."""
+ALIKE = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
+AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_")
+"""What the classifiers of all seeds have: the same, or each its own."""

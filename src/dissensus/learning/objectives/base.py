@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -63,6 +63,10 @@ class Objective(Parameters, ABC):
 
         What it finds belongs into the head's state dict: a run that goes on within an epoch does not ask again.
         """
+
+    def phase(self, head: nn.Module) -> Any:
+        """What the loss depends on besides tensors: a captured step is good for one such state."""
+        return None
 
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations).

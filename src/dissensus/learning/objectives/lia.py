@@ -90,11 +90,15 @@ class LIAHead(nn.Module):
     """h, d and c, and what the last E step said."""
 
     q: Tensor
+    per_item: Tensor
 
-    def __init__(self, truth: nn.Module, difficulty: nn.Module | None, competence: Competence, n_items: int):
+    def __init__(
+        self, truth: nn.Module, difficulty: nn.Module | None, competence: Competence, n_items: int, per_item: float
+    ):
         super().__init__()
         self.truth, self.difficulty, self.competence = truth, difficulty, competence
         self.register_buffer("q", torch.zeros(n_items, competence.shape[0]))
+        self.register_buffer("per_item", torch.tensor(per_item))  # annotations
         self.marginal = False  # whether the rounds are over
 
     def forward(self, z: Tensor) -> Tensor:
@@ -233,7 +237,8 @@ class LIAObjective(Objective):
             last.bias.copy_(as_tensor(np.log(self.shares_), torch.float32))
         truth = nn.Sequential(truth, last)
         hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
-        return LIAHead(truth, hard, Competence(len(self.labels_given_), K, L, self.annotator_size), self.n_items_)
+        able = Competence(len(self.labels_given_), K, L, self.annotator_size)
+        return LIAHead(truth, hard, able, self.n_items_, self.per_item_)
 
     # Rounds -----------------------------------------------------------------------------------------------------------
 
@@ -257,6 +262,11 @@ class LIAObjective(Objective):
             else:
                 q = self.log_posterior(head, z, targets)
             head.q[targets["item"]] = q.softmax(dim=1)
+
+    def phase(self, head: nn.Module) -> bool:
+        """Whether the rounds are over."""
+        assert isinstance(head, LIAHead)
+        return head.marginal
 
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
@@ -285,7 +295,7 @@ class LIAObjective(Objective):
             loss = self._one_by_one(log_h, votes, summed, targets)
         if self.penalty > 0:
             each = _weight(targets, votes)[..., None] * log_q.square()
-            loss = loss + self.penalty / self.per_item_ * (4 / self.n_classes_**2) * each.sum()
+            loss = loss + self.penalty / head.per_item * (4 / self.n_classes_**2) * each.sum()
         if self.entropy > 0:
             loss = loss + self.entropy * (log_h.exp() * log_h).sum()
         return loss
