@@ -119,7 +119,8 @@ def keep_features() -> None:
 def scores(winners: Any, golds: dict[str, Any]) -> dict[str, list[float]]:
     """Gold → accuracy in % of every seed's classes (S, I)."""
     return {
-        name: [round(100 * float((row == gold)[gold >= 0].mean()), 3) for row in winners] for name, gold in golds.items()
+        name: [round(100 * float((row == gold)[gold >= 0].mean()), 3) for row in winners]
+        for name, gold in golds.items()
     }
 
 
@@ -153,7 +154,7 @@ def neural(name: str, redundancy: int, method: str, seeds: int, device: str, ste
     began = time.perf_counter()
     tables = [table.subsample(redundancy, seed=seed) for seed in range(seeds)]
     hidden = (32,) * 4 if name.startswith("medical") else (16,) * 4
-    plain = dz.learning.LIA(hidden=hidden, steps=steps, device=device, **LIA.get(base, {}))
+    plain = dz.learning.LIA(hidden=hidden, dropout=0.0, steps=steps, device=device, **LIA.get(base, {}))
     models = [plain.classifier(tables[0], features=with_features) for _ in tables]
     known = None
     for seed, model in enumerate(models):
