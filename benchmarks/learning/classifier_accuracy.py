@@ -149,8 +149,10 @@ def run(name: str, seed: int, lia: bool) -> list[dict[str, Any]]:
 def summary(rows: list[dict[str, Any]]) -> str:
     """A line for every engine, three columns for every set."""
     lines = []
+    most = len({row["seed"] for row in rows})
     for engine in dict.fromkeys(row["engine"] for row in rows):
-        cells = [engine]
+        splits = len({row["seed"] for row in rows if row["engine"] == engine})
+        cells = [engine if splits == most else f"{engine} (first {splits} of the splits)"]
         for name in LABELLED:
             own = [row for row in rows if (row["engine"], row["data"]) == (engine, name)]
             error, bias, rank = (np.array([row[key] for row in own]) for key in ("error", "bias", "rank"))
@@ -181,8 +183,7 @@ def main() -> None:
 
     text = [
         record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "scikit-learn": sklearn.__version__}}),
-        f"Points off, on average (mean error; + is too good), and rank correlation; {options.seeds} splits, LIA "
-        f"{options.lia_seeds}.",
+        f"Points off, on average (mean error; + is too good), and rank correlation; {options.seeds} splits.",
         summary(rows),
     ]
     record.save(HERE, "classifier-accuracy", made, {"rows": rows}, indent=None)

@@ -5,8 +5,8 @@
     a_j        mean_i r_i(y_ij),     r_i(c) ∝ q_i(c) Θ_j[c, y_ij]                                  the accuracy of j
 
 Each classifier is judged by the others alone. In one model of all, a classifier has a say in what it is judged by, and
-so have those that err as it does: they come out better than they are. (Eight classifiers on digits: 2.6 points off in
-one model, 2.1 so; `benchmarks/learning` has more.) If errors are independent given the class, both are consistent.
+so have those that err as it does: they come out better than they are. (Eight classifiers on digits: 2.8 points off in
+one model, 2.3 so; `benchmarks/learning` has more.) If errors are independent given the class, both are consistent.
 
 The interval is that of a Beta distribution with the mean of Jeffreys' for n a_j of n and the variance of two doubts:
 

@@ -48,6 +48,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "penalty": (0.1, 0.25, 0.5),
     "hidden": ((16, 16, 16, 16), (64, 64)),
     "dropout": (0.0, 0.5),
+    "entropy": (0.0, 0.1),
     "weight_decay": (0.0, 0.001),
     "annotator_size": (4, 16),
     "latent": (1, 2),
@@ -81,9 +82,9 @@ class LIA(Parameters):
         So many fits with seeds of their own, trained as one (`fit_together`); answers are means over them, and
         `models_` has each.
     tune : bool
-        Choose difficulty, penalty, sizes, dropout, weight decay and latent by the likelihood of annotations that are
-        hidden from the fit (`CHOICES`; 18 fits and more to begin with). `tuned_` says what was chosen and what was
-        tried; the keywords stay as they are.
+        Choose difficulty, penalty, sizes, dropout, entropy, weight decay and latent by the likelihood of annotations
+        that are hidden from the fit (`CHOICES`; 20 fits before the last one). `tuned_` says what was chosen and what
+        was tried; the keywords stay as they are.
     """
 
     classes_: Names
