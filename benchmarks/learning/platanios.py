@@ -154,7 +154,7 @@ def neural(name: str, redundancy: int, method: str, seeds: int, device: str, ste
     began = time.perf_counter()
     tables = [table.subsample(redundancy, seed=seed) for seed in range(seeds)]
     hidden = (32,) * 4 if name.startswith("medical") else (16,) * 4
-    plain = dz.learning.LIA(hidden=hidden, steps=steps, device=device, **LIA.get(base, {}))
+    plain = dz.learning.LIA(hidden=hidden, dropout=0.0, steps=steps, device=device, **LIA.get(base, {}))
     models = [plain.classifier(tables[0], features=with_features) for _ in tables]
     known = None
     for seed, model in enumerate(models):

@@ -417,11 +417,26 @@ class CrowdClassifier(Parameters):
             raise BadParameter(f"kind must be 'items', 'annotators' or 'history', got {kind!r}.")
         return pa.table(columns)
 
+    def predict_posterior(self, table: Annotations, X: Any) -> FloatArray:
+        """(I, K) P(class | x, annotations) of the items of another table, by what was learnt of the annotators.
+
+        For an objective with a posterior of its own; the table has the same annotators and classes in the same order.
+        """
+        self._check_fitted()
+        if not self.objective_.has_posterior:
+            raise BadParameter(f"{objectives.name_of(type(self.objective_))} has no posterior of its own.")
+        log_q = self._run(self.encoder_.prepare(X), self.network_.log_posterior, self._targets(table, None))
+        return np.asarray(softmax(log_q, axis=1))
+
     # On disk ----------------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
         self._check_fitted()
+        return write_tree(Path(folder) / FILE, self.to_tree(), "trained model")
+
+    def to_tree(self) -> dict[str, Any]:
+        """What `save` writes: keywords, results and weights as `write_tree` takes them."""
         results = {
             name: value
             for name, value in vars(self).items()
@@ -431,24 +446,24 @@ class CrowdClassifier(Parameters):
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = _stored(parameters["optimizer"])
         parameters["checkpoint"] = None  # a folder of the machine that trained
-        return write_tree(
-            Path(folder) / FILE,
-            {
-                "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
-                "encoder": _stored_part(self.encoder_, encoders),
-                "objective": _stored_part(self.objective_, objectives),
-                "annotators": None if described is None else dataclasses.asdict(described),
-                "results": results,
-                "weights": dict(self.network_.state_dict()),
-            },
-            "trained model",
-        )
+        return {
+            "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
+            "encoder": _stored_part(self.encoder_, encoders),
+            "objective": _stored_part(self.objective_, objectives),
+            "annotators": None if described is None else dataclasses.asdict(described),
+            "results": results,
+            "weights": dict(self.network_.state_dict()),
+        }
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
         """The model that `save` wrote into `folder`, ready to predict."""
         path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
-        tree = read_tree(path, "trained model")
+        return cls.from_tree(read_tree(path, "trained model"), path, device)
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
+        """The model of a tree that `to_tree` made; `path` is where it was read."""
         try:
             encoder = _loaded_part(tree["encoder"], encoders)
             objective = _loaded_part(tree["objective"], objectives)
@@ -524,6 +539,11 @@ class CrowdClassifier(Parameters):
         if not known.size:
             raise DataError("validation: no item has a known class or a vote.")
         return none, Held(X if known.size == len(truth) else given.take(X, known), truth[known])
+
+    def _targets(self, table: Annotations, gold: IntArray | None) -> Columns:
+        """What this objective makes of another table."""
+        objective: Objective = _part(self.objective, objectives, Objective).fit(table, gold, 0)
+        return objective.targets()
 
     @property
     def _device(self) -> torch.device:

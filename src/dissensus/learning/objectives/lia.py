@@ -425,6 +425,12 @@ class LIAObjective(Objective):
         both = log_confusion(None if hard is None else hard[:, None], able[None])
         return both.exp().expand(len(z), -1, -1, -1)
 
+    def row_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
+        """(n, K, K) Q of n items with an annotator each; −1 is the average one."""
+        assert isinstance(head, LIAHead)
+        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device))
+        return log_confusion(head.hardness(z), head.competence.of(rows)).exp()
+
     def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K) Σ_k h_k(x) Q[k, ·]."""
         h = log_softmax(head(z)).exp()
