@@ -40,6 +40,7 @@ CONDITIONS: dict[str, tuple[Any, ...]] = {
     "Dawid-Skene, posteriors": ("soft", "dawid-skene"),
     "MMCE, posteriors": ("soft", "mmce"),
     "LIA": ("lia", {}),
+    "LIA, entropy=0.1": ("lia", {"entropy": 0.1}),
     "LIA, difficulty=False": ("lia", {"difficulty": False}),
     "LIA, 4 layers of 16": ("lia", PAPER),
     "gold": ("hard", "gold"),

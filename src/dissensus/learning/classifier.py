@@ -417,17 +417,6 @@ class CrowdClassifier(Parameters):
             raise BadParameter(f"kind must be 'items', 'annotators' or 'history', got {kind!r}.")
         return pa.table(columns)
 
-    def predict_posterior(self, table: Annotations, X: Any) -> FloatArray:
-        """(I, K) P(class | x, annotations) of the items of another table, by what was learnt of the annotators.
-
-        For an objective with a posterior of its own; the table has the same annotators and classes in the same order.
-        """
-        self._check_fitted()
-        if not self.objective_.has_posterior:
-            raise BadParameter(f"{objectives.name_of(type(self.objective_))} has no posterior of its own.")
-        log_q = self._run(self.encoder_.prepare(X), self.network_.log_posterior, self._targets(table, None))
-        return np.asarray(softmax(log_q, axis=1))
-
     # On disk ----------------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> Path:
@@ -539,11 +528,6 @@ class CrowdClassifier(Parameters):
         if not known.size:
             raise DataError("validation: no item has a known class or a vote.")
         return none, Held(X if known.size == len(truth) else given.take(X, known), truth[known])
-
-    def _targets(self, table: Annotations, gold: IntArray | None) -> Columns:
-        """What this objective makes of another table."""
-        objective: Objective = _part(self.objective, objectives, Objective).fit(table, gold, 0)
-        return objective.targets()
 
     @property
     def _device(self) -> torch.device:
