@@ -288,7 +288,7 @@ class LIAObjective(Objective):
             log_p = log_h
             if self.truth_counts == "annotations":
                 log_p = log_h * self._by_item(torch.ones_like(votes) * _weight(targets, votes), targets)
-            loss = -(head.q[targets["item"]] * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
+            loss = -(self._target(head, targets) * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
         elif self.finetune == "joint":
             loss = -torch.logsumexp(self._known(log_h + summed, targets), dim=1).sum()
         else:
@@ -299,6 +299,10 @@ class LIAObjective(Objective):
         if self.entropy > 0:
             loss = loss + self.entropy * (log_h.exp() * log_h).sum()
         return loss
+
+    def _target(self, head: LIAHead, targets: Batch) -> Tensor:
+        """(B, K) q, what the last E step said."""
+        return head.q[targets["item"]]
 
     def _one_by_one(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
         """Eq. 9, Platanios et al. 2020, without the division; where the class is known, its log likelihood."""
@@ -313,18 +317,20 @@ class LIAObjective(Objective):
 
     def _parts(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The logits of h (B, K); of every annotation v · log Q[·, y] (n, K), and log Q (n, K, K)."""
-        assert isinstance(head, LIAHead)
-        row = targets["row"]
-        hard = head.hardness(z)
-        log_q = log_confusion(
-            None if hard is None else hard.index_select(0, row), head.competence(targets["annotator"])
-        )
+        log_q = self._log_q(head, z, targets)
         if "proba" in targets:
             votes = (log_q * targets["proba"][:, None, :]).sum(dim=2)
         else:
             at = targets["label"][:, None, None].expand(-1, self.n_classes_, 1)
             votes = log_q.gather(2, at)[..., 0]
         return head(z), votes * _weight(targets, votes), log_q
+
+    def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """(n, K, K) log Q of the annotations."""
+        assert isinstance(head, LIAHead)
+        hard = head.hardness(z)
+        hard = None if hard is None else hard.index_select(0, targets["row"])
+        return log_confusion(hard, head.competence(targets["annotator"]))
 
     def _by_item(self, values: Tensor, targets: Batch) -> Tensor:
         """(n, K) of annotations → (B, K) their sums."""
