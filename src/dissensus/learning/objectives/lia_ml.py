@@ -5,7 +5,7 @@ this value share, plus one of its own that starts at zero: a question nothing is
 c take embeddings, d and c those of *pairs* of a question's classes (φ), so any number of questions and classes will do:
 
     t_κ = common[name of κ] + own_κ                      φ_κλ = (A t_κ + a) ⊙ (B t_λ + b) / √S
-    h_κ(x_i) ∝ exp(⟨h(x_i), t_κ⟩ / √T + b_κ)                                       over the classes κ of one question
+    h_κ(x_i) ∝ exp(⟨h(x_i), t_κ⟩ + b_κ)                                            over the classes κ of one question
     D_i[κ, λ] = ⟨d(x_i), φ_κλ⟩        C_j[κ, λ] = ⟨c(e_j), φ_κλ⟩ + b_κλ             L numbers each
     Q_ij[κ, λ] = softmax_λ log Σ_m exp(D_i[κ, λ, m] + C_j[κ, λ, m])                 P(j says λ of i | its class is κ)
 
@@ -60,8 +60,11 @@ class Labels(nn.Module):
         super().__init__()
         Q, K = name.shape
         self.register_buffer("name", as_tensor(name, torch.int64))
-        self.common = nn.Parameter(torch.randn(n_names, size))
+        self.common = nn.Parameter(torch.randn(n_names, size) / math.sqrt(size))
         self.true, self.given = nn.Linear(size, size), nn.Linear(size, size)
+        with torch.no_grad():  # of a vector of length 1, as long a one
+            self.true.weight.mul_(math.sqrt(size))
+            self.given.weight.mul_(math.sqrt(size))
         self.own = nn.Parameter(torch.zeros(Q, K, size))
         first = np.zeros((Q, K, K))
         for q, k in enumerate((name >= 0).sum(axis=1)):
@@ -82,7 +85,7 @@ class Labels(nn.Module):
     def truth(self, y: Tensor) -> Tensor:
         """(B, Q, K) logits of h by h(x) (B, T)."""
         t = self.classes()
-        logits = (y @ t.flatten(0, 1).T).reshape(-1, *t.shape[:2]) / math.sqrt(t.shape[-1]) + self.bias
+        logits = (y @ t.flatten(0, 1).T).reshape(-1, *t.shape[:2]) + self.bias
         return torch.where(self.name >= 0, logits, ABSENT)
 
 
@@ -192,6 +195,7 @@ class LIAMLObjective(LIAObjective):
         given = [np.bincount(table.annotator, table.weight, table.n_annotators) for table in tables]
         self.labels_given_ = np.sum(given, axis=0).astype(np.float32)  # (A,)
         self.per_item_ = float(weight[weight > 0].mean())
+        self.classes_ = [table.classes for table in tables]
         self._tables = tables
         return self
 
