@@ -265,10 +265,12 @@ def test_confusion_is_that_of_the_losses(fitted):
     np.testing.assert_allclose(log_q.exp().numpy()[mine], expected, rtol=1e-4)
 
 
-def test_order_of_rows_changes_no_bit(fitted):
+def test_order_of_rows_and_of_questions_changes_no_bit(fitted):
     model, columns, X, _ = fitted
     order = np.random.default_rng(4).permutation(len(columns[0]))
-    again = LIAML(**SMALL).fit(Questions.from_arrays(*(c[order] for c in columns)), X)
+    shuffled = dict(reversed(Questions.from_arrays(*(c[order] for c in columns)).items()))
+    assert list(shuffled) == list("dcba")
+    again = LIAML(**SMALL).fit(shuffled, X)
     for name in "abcd":
         assert np.array_equal(model.posterior_[name], again.posterior_[name])
 
@@ -304,6 +306,13 @@ def test_seeds_trained_as_one_are_those_trained_alone(fitted):
     for name in "abcd":
         np.testing.assert_allclose(models[0].posterior_[name], model.posterior_[name], atol=0.02)
         assert np.abs(models[1].posterior_[name] - model.posterior_[name]).max() > 0.01
+
+
+def test_a_strong_prior_ties_classes_of_one_name(fitted):
+    model, columns, X, _ = fitted
+    tied = LIAML(**SMALL | {"steps": 40}, prior=1e5).fit(Questions.from_arrays(*columns), X)
+    for one, least, most in ((tied, 0, 0.05), (model, 0.2, np.inf)):
+        assert least <= np.abs(one.label_embedding_["a"] - one.label_embedding_["d"]).max() <= most
 
 
 def test_without_features_items_have_vectors_of_their_own():

@@ -12,7 +12,6 @@ The equations are in `dissensus.learning.objectives.lia_ml`; `competence` and `d
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +35,8 @@ from dissensus.learning.classifier import Run
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.lia import LEAST_EPOCHS, PAIRS
 from dissensus.learning.network import Lessons, Network
-from dissensus.learning.objectives.lia_ml import LIAMLHead, LIAMLObjective
-from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.objectives.lia_ml import LIAMLObjective
+from dissensus.learning.objectives.lia_ml_head import LIAMLHead
 from dissensus.learning.trainer import Trace, Trainer
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
@@ -215,25 +214,9 @@ class LIAML(Parameters):
         moved, known = self._moved(table, gold)
         seed = self._seed()
         objective = self._objective().fit({question: moved}, None if known is None else {question: known}, seed)
-        first = self._blocks[0]
-        totals = first.objective.labels_given_
-        objective.labels_given_ = np.append(totals, np.float32(0))
-        able = copy.deepcopy(first.head.competence)
-        average = able.rows_of(torch.tensor([-1], device=able.table.weight.device), torch.as_tensor(totals))
-        able.table = RowEmbedding(torch.cat([able.table.weight, average]).detach())
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            labels = objective.labels()
-        old = first.head.labels
-        for at, name in enumerate(objective.names_):
-            if name in first.objective.names_:
-                labels.common.data[at] = old.common.data[first.objective.names_.index(name)].cpu()
-        labels.true, labels.given = old.true, old.given
-        head = LIAMLHead(first.head.truth, first.head.difficulty, able, moved.n_items, objective.per_item_, labels)
-        for parameter in head.parameters():
-            parameter.requires_grad_(False)
-        for parameter in (labels.own, labels.bias, labels.pair_bias):
-            parameter.requires_grad_(True)
+            head = objective.head_beside(self._blocks[0].objective, self._blocks[0].head)
         z = torch.cat([self._encoded(part) for part in torch.split(torch.arange(self.items_.size), AT_ONCE)])
         fixed = Columns(input=z.cpu())  # encoded once: no layer below moves
         run = self._run(self.encoder_, nn.Identity(), head, objective, fixed, moved)

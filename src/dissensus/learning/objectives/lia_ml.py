@@ -19,14 +19,13 @@ logits of −10⁴: memory and time go with questions × (most classes)², as th
 
 | symbol | name | shape |
 |---|---|---|
-| t | `Labels.classes()` | (Q, K, T) |
+| t | `Labels.classes()` (`lia_ml_head.py`) | (Q, K, T) |
 | φ | `Labels.pairs()` | (Q, K, K, S), S = T |
 | q | `LIAMLHead.q` | (I·Q, K) |
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -36,100 +35,15 @@ from torch import Tensor, nn
 
 from dissensus import names as naming
 from dissensus._types import IntArray
-from dissensus.aggregation.mmce import expected_effect
 from dissensus.annotations import Annotations
 from dissensus.base import check_gold
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.objectives.base import Branch, Walk, as_tensor
 from dissensus.learning.objectives.labels import vote_weight
-from dissensus.learning.objectives.lia import Competence, LIAHead, LIAObjective, log_confusion
+from dissensus.learning.objectives.lia import Competence, LIAHead, LIAObjective
+from dissensus.learning.objectives.lia_ml_head import Labels, LIAMLHead
 from dissensus.parameters import is_whole
-
-ABSENT = -1e4  # logit of a class that the question does not have: e to it is 0, and 0 times it is 0
-
-
-class Labels(nn.Module):
-    """The classes of Q questions, K at most: embeddings of classes and of pairs, and their biases."""
-
-    name: Tensor
-    present: Tensor
-
-    def __init__(self, name: IntArray, n_names: int, shares: Any, size: int, latent: int):
-        """`name` (Q, K): codes of the classes' names, −1 where a question has fewer; `shares` (Q, K) of the votes."""
-        super().__init__()
-        Q, K = name.shape
-        self.register_buffer("name", as_tensor(name, torch.int64))
-        self.common = nn.Parameter(torch.randn(n_names, size) / math.sqrt(size))
-        self.true, self.given = nn.Linear(size, size), nn.Linear(size, size)
-        with torch.no_grad():  # of a vector of length 1, as long a one
-            self.true.weight.mul_(math.sqrt(size))
-            self.given.weight.mul_(math.sqrt(size))
-        self.own = nn.Parameter(torch.zeros(Q, K, size))
-        first = np.zeros((Q, K, K))
-        for q, k in enumerate((name >= 0).sum(axis=1)):
-            first[q, :k, :k] = expected_effect(k)
-        self.pair_bias = nn.Parameter(as_tensor(first, torch.float32)[..., None].repeat(1, 1, 1, latent))
-        self.bias = nn.Parameter(as_tensor(np.log(np.where(name >= 0, shares, 1)), torch.float32))
-
-    def classes(self) -> Tensor:
-        """(Q, K, T) t."""
-        return self.common[self.name.clamp(min=0)] + self.own
-
-    def pairs(self) -> Tensor:
-        """(Q, K, K, S) φ [true, given]."""
-        t = self.classes()
-        both: Tensor = self.true(t)[:, :, None] * self.given(t)[:, None]
-        return both / math.sqrt(t.shape[-1])
-
-    def truth(self, y: Tensor) -> Tensor:
-        """(B, Q, K) logits of h by h(x) (B, T)."""
-        t = self.classes()
-        logits = (y @ t.flatten(0, 1).T).reshape(-1, *t.shape[:2]) + self.bias
-        return torch.where(self.name >= 0, logits, ABSENT)
-
-
-class LIAMLHead(LIAHead):
-    """h, d and c over the embeddings of classes, and what the last E step said of every item and question."""
-
-    def __init__(
-        self,
-        truth: nn.Module,
-        difficulty: nn.Module | None,
-        competence: Competence,
-        n_items: int,
-        per_item: float,
-        labels: Labels,
-    ):
-        super().__init__(truth, difficulty, competence, 0, per_item)
-        self.labels = labels
-        Q, K = labels.bias.shape
-        self.q = torch.zeros(n_items * Q, K)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """(B·Q, K) logits of the classes."""
-        return self.labels.truth(self.truth(z)).flatten(0, 1)
-
-    def hardness(self, z: Tensor) -> Tensor | None:
-        """(B·Q, K, K, L) D of the items."""
-        if self.difficulty is None:
-            return None
-        phi = self.labels.pairs()  # (Q, K, K, S)
-        Q, K, _, S = phi.shape
-        y: Tensor = self.difficulty(z).reshape(len(z), S, -1).transpose(1, 2)  # (B, L, S)
-        return (y @ phi.flatten(0, 2).T).reshape(len(z), -1, Q, K, K).movedim(1, -1).flatten(0, 1)
-
-    def able(self, rows: Tensor, question: Tensor) -> Tensor:
-        """(n, K, K, L) C of annotators in questions, by `competence(codes)`, its `of` or `rows_of` (n, 1, 1, S·L)."""
-        phi = self.labels.pairs().index_select(0, question)  # (n, K, K, S)
-        K, S = phi.shape[1], phi.shape[3]
-        found = phi.flatten(1, 2) @ rows.reshape(len(rows), S, -1)  # (n, K·K, L)
-        return found.reshape(len(rows), K, K, -1) + self.labels.pair_bias.index_select(0, question)
-
-    def log_confusion(self, hard: Tensor | None, able: Tensor, question: Tensor) -> Tensor:
-        """(…, K, K) log Q of D and C (…, K, K, L), where `question` (…) says whose classes they are."""
-        there = (self.labels.name >= 0)[question]  # (…, K)
-        return log_confusion(hard, torch.where(there[..., None, :, None], able, ABSENT))
 
 
 class LIAMLObjective(LIAObjective):
@@ -237,9 +151,18 @@ class LIAMLObjective(LIAObjective):
         truth = nn.Sequential(branch(), nn.Linear(width, T))
         hard = nn.Sequential(branch(), nn.Linear(width, T * L)) if self.difficulty else None
         able = Competence(len(self.labels_given_), 1, T * L, self.annotator_size)  # as of one class: S·L numbers
-        return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self.labels())
+        return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self._labels())
 
-    def labels(self) -> Labels:
+    def head_beside(self, other: LIAMLObjective, head: LIAMLHead) -> LIAMLHead:
+        """A head for these questions beside that of others, fitted: see `LIAMLHead.beside`.
+
+        Annotators are the others' and one more, the average.
+        """
+        known = [other.names_.index(name) if name in other.names_ else None for name in self.names_]
+        self.labels_given_ = np.append(other.labels_given_, np.float32(0))  # an average is one of the others'
+        return head.beside(self._labels(), known, self.n_items_, self.per_item_, as_tensor(other.labels_given_))
+
+    def _labels(self) -> Labels:
         """Fresh embeddings of the classes."""
         return Labels(self.class_name_, len(self.names_), self.shares_, self.label_size, self.latent)
 
