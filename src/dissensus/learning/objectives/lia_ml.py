@@ -10,12 +10,12 @@ c take embeddings, d and c those of *pairs* of a question's classes (φ), so any
     Q_ij[κ, λ] = softmax_λ log Σ_m exp(D_i[κ, λ, m] + C_j[κ, λ, m])                 P(j says λ of i | its class is κ)
 
 c is linear in e_j, but bilinear in e_j and the classes: were it additive, no annotator could be better at one question
-than at another. A question of K binary answers is κ ∈ {(q, 0), (q, 1)}; the form that has one embedding per question
-and K × K tensors is this one with all `own` of a question tied.
+than at another. A yes/no question has two classes, its own "0" and "1"; one embedding per question, and K × K tensors
+of it, is this form with the same `own` in all classes of a question.
 
 The equations of LIA then hold for every pair of an item and a question (`dissensus.learning.objectives.lia`): a batch
-is of items, x_i is encoded once, and its pairs are rows. Questions with fewer classes than the widest are padded, with
-logits of −10⁴: memory and time go with questions × (most classes)², as they are for one table.
+is of items, x_i is encoded once, and its pairs are rows. A question with fewer classes than the widest is padded (its
+other logits are −10⁴), so that a step costs items × questions × (most classes)² and annotations × (most classes)² × S.
 
 | symbol | name | shape |
 |---|---|---|
