@@ -216,7 +216,7 @@ def main() -> None:
     seeds = len({row["seed"] for row in rows})
     text = [
         record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}),
-        f"A relation added later; seeds: at most {seeds}; mean ± s.e. `share`: what the few labels' majority says of all.",
+        f"A relation added later; seeds: at most {seeds}; mean ± s.e. `share`: of the few labels' majorities.",
         added_table(rows),
         "Labelled sentences right, by the posterior:",
         redundancy_table(rows),
