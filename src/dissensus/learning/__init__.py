@@ -13,7 +13,8 @@ except ImportError as error:
 
 from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.decision import DecisionFunction
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
 
-__all__ = ["LIA", "CrowdClassifier", "OutOfFold", "encoders", "objectives", "out_of_fold"]
+__all__ = ["LIA", "CrowdClassifier", "DecisionFunction", "OutOfFold", "encoders", "objectives", "out_of_fold"]
