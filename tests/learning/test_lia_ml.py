@@ -267,7 +267,7 @@ def test_confusion_is_that_of_the_losses(fitted):
         z = model._encoded(torch.arange(80))
         shown = model.confusion("b")
         raw = {k: v for k, v in targets.items() if k != "question"} | {"row": pairs, "item": targets["item"].flatten()}
-        log_q = block.objective._log_q(block.head, z, raw)
+        log_q, _ = block.objective._log_q(block.head, z, raw)
     mine = (targets["question"] == 1).numpy()
     expected = shown[targets["row"].numpy()[mine], targets["annotator"].numpy()[mine]]
     np.testing.assert_allclose(log_q.exp().numpy()[mine], expected, rtol=1e-4)
