@@ -108,16 +108,16 @@ def test_lia_with_many_seeds():
     rows = np.random.default_rng(0).random((SEEDS, TABLE.n_annotations)) < 0.7
     rows[:, TABLE.item_ptr[:-1]] = True
     # the schedule is made for the first seed's number of annotations
-    together = LIA(steps=20, n_seeds=SEEDS, seed=4).fit(TABLE, X, rows=rows)
-    found = [LIA(steps=20, seed=4 + s).classifier(TABLE.select(rows=rows[0]), features=True) for s in range(SEEDS)]
+    together = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X, rows=rows)
+    found = [LIA(steps=20, dropout=0, seed=4 + s).classifier(TABLE.select(rows=rows[0]), features=True) for s in range(SEEDS)]
     alone = [m.fit(TABLE.select(rows=seen), X) for m, seen in zip(found, rows, strict=True)]
     np.testing.assert_allclose(together.posteriors_, [m.posterior_ for m in alone], atol=NEAR)
     np.testing.assert_allclose(together.posterior_, np.mean([m.posterior_ for m in alone], axis=0), atol=NEAR)
     np.testing.assert_allclose(
         together.predict_proba(X[:5]), np.mean([m.predict_proba(X[:5]) for m in alone], axis=0), atol=NEAR
     )
-    each = [LIA(steps=20, seed=4 + s) for s in range(SEEDS)]
-    whole = LIA(steps=20, n_seeds=SEEDS, seed=4).fit(TABLE, X)
+    each = [LIA(steps=20, dropout=0, seed=4 + s) for s in range(SEEDS)]
+    whole = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X)
     for model in each:
         model.fit(TABLE, X)
     np.testing.assert_allclose(
