@@ -13,6 +13,7 @@ from dissensus.disagreement import explain
 from dissensus.io import read
 from dissensus.persistence import load, save
 from dissensus.questions import Questions
+from dissensus.recommend import recommend
 from dissensus.redundancy import redundancy
 from dissensus.report import Report
 
@@ -32,6 +33,7 @@ __all__ = [
     "load_dataset",
     "methods",
     "read",
+    "recommend",
     "redundancy",
     "save",
     "select_clusters",
