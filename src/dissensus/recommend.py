@@ -150,7 +150,7 @@ def recommend(
     >>> from dissensus.simulate import simulate
     >>> table = simulate(200, 10, 3, redundancy=2, seed=1).annotations
     >>> recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
-    Recommendation of 20 of 1,600 labels for 20: 8.73 nats, 5.977 of them about items
+    Recommendation of 20 of 1,600 labels for 20: 9.832 nats, 8.02 of them about items
     """
     if not isinstance(budget, Real) or not 0 < budget < np.inf:
         raise BadParameter(f"budget must be a number above 0, got {budget!r}.")
