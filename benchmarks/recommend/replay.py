@@ -268,7 +268,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         top = 100 * max(case["full"], *(row["high"] / 100 for row in rows))
         scale = alt.Scale(domain=[top - 14, top + 0.5], clamp=True, zero=False)
         base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("labels:Q", title="labels bought", axis=alt.Axis(tickCount=5)),
+            x=alt.X("labels:Q", title="labels bought", axis=alt.Axis(tickCount=4, labelOverlap=True)),
             color=alt.Color("arm:N", title=None, scale=alt.Scale(domain=["recommend", "random", "round robin"])),
         )
         band = base.mark_area(opacity=0.2).encode(
