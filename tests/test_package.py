@@ -18,7 +18,7 @@ ORDER = [
     "_types", "words", "progress", "exceptions", "registry", "parameters", "kernels", "names", "columns", "frames",
     "annotations", "questions", "io", "simulate", "datasets", "features", "evaluation", "engines", "earlier", "online",
     "base", "em", "persistence", "aggregation", "comparison", "diagnostics", "disagreement", "answers",
-    "redundancy", "recommend", "clustering", "learning", "papers", "report", "cli",
+    "redundancy", "recommendation", "clustering", "learning", "papers", "report", "cli",
 ]  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ import numpy as np
 from benchmarks import record
 
 import dissensus as dz
-from dissensus import recommend
+from dissensus import recommend, recommendation
 from dissensus.aggregation import DawidSkene, HierarchicalDawidSkene, MajorityVote
 from dissensus.annotations import Annotations
 from dissensus.evaluation.hard import hits
@@ -120,7 +119,7 @@ def _part(table: Annotations, have: Any) -> Annotations:
 @contextmanager
 def _as_in(arm: str) -> Iterator[None]:
     """`items only`: annotators are taken for known."""
-    inside: Any = sys.modules["dissensus.recommend"]
+    inside: Any = recommendation
     before = inside._labels_behind
     if arm == "items only":
         inside._labels_behind = lambda model, who, given: np.full((who.size, model.classes_.size), inside.MOST)

@@ -13,7 +13,7 @@ from dissensus.disagreement import explain
 from dissensus.io import read
 from dissensus.persistence import load, save
 from dissensus.questions import Questions
-from dissensus.recommend import recommend
+from dissensus.recommendation import recommend
 from dissensus.redundancy import redundancy
 from dissensus.report import Report
 

@@ -17,7 +17,7 @@ from dissensus.exceptions import BadParameter, DataError, MissingColumn
 if TYPE_CHECKING:
     from dissensus._types import Names
     from dissensus.annotations import Annotations
-    from dissensus.recommend import Recommendation
+    from dissensus.recommendation import Recommendation
 
 HEAD = 10  # labels that are shown
 BUSIEST = 5  # annotators that are shown
@@ -71,7 +71,7 @@ def recommend(
     Example: dissensus recommend labels.csv --budget 200 --annotators ann,bob --cost prices.csv --per-item 2
     """
     from dissensus.questions import Questions
-    from dissensus.recommend import recommend as find
+    from dissensus.recommendation import recommend as find
 
     prices = _file(cost)
     if output is not None:

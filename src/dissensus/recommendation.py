@@ -45,7 +45,7 @@ from dissensus.answers import answers
 from dissensus.base import CROWD_LABELS, Aggregator
 from dissensus.engines.local import Threads, even, thread_count
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.kernels import recommend as kernels
+from dissensus.kernels import recommendation as kernels
 from dissensus.kernels import table as table_kernels
 
 OUTCOMES = 64  # of labels that were asked for on one item: exact for six labels of two classes, two of eight
