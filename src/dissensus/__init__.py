@@ -14,6 +14,7 @@ from dissensus.disagreement import explain
 from dissensus.io import read
 from dissensus.persistence import load, save
 from dissensus.questions import Questions
+from dissensus.recommendation import recommend
 from dissensus.redundancy import redundancy
 from dissensus.report import Report
 
@@ -34,6 +35,7 @@ __all__ = [
     "load_dataset",
     "methods",
     "read",
+    "recommend",
     "redundancy",
     "save",
     "select_clusters",

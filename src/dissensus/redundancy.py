@@ -24,10 +24,7 @@ their matrices does, which understated the true rise of accuracy by a fifth to a
 Ties are broken by a draw keyed on item and class, the same before and after. With T tied classes before and T' after,
 the label stays with probability |T ∩ T'| / |T ∪ T'|; so it is counted here and in the curve.
 
-*Votes.* The share of the votes is no probability of being right. A vote is right to take the class with the most votes
-if all annotators are equally good and err in any direction alike, and that model is asked instead:
-q_i(c) ∝ exp(λ v_i(c)) with votes v and λ = log p (K − 1) / (1 − p), where p, how often a vote is right, is found by EM;
-where votes weigh by skill, an annotator's λ does too.
+Votes are no probabilities of being right; what stands in for them is in `dissensus.answers`.
 """
 
 from __future__ import annotations
@@ -38,15 +35,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
 from dissensus._types import FloatArray, IntArray, Names
-from dissensus.aggregation.majority_vote import MajorityVote
-from dissensus.aggregation.one_coin import OneCoin
-from dissensus.aggregation.wawa import Wawa
 from dissensus.annotations import Annotations
+from dissensus.answers import answers, is_vote
 from dissensus.base import Aggregator, check_gold, methods
 from dissensus.comparison import OnFit, flat, fresh
 from dissensus.engines.local import Threads, even, thread_count
@@ -69,7 +64,6 @@ MOST = 0.8  # of the gain: what the verdict names items for
 SPREAD = 0.6  # share of the items above which most of the gain is in no particular ones
 FAR = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
 LITTLE = 0.01  # mean gain from which half an item in all is not nothing: the table is small
-VOTES_TOL, VOTES_STEPS = 1e-5, 500
 
 Estimates = Callable[[FloatArray], list[Estimate]]
 
@@ -504,33 +498,20 @@ def _add(
 
 def _belief(model: Aggregator) -> FloatArray:
     """(I, K) q."""
-    return _of_votes(model)[0] if _votes(model) else model.posterior_
-
-
-def _votes(model: Aggregator) -> TypeGuard[MajorityVote]:
-    return isinstance(model, MajorityVote) and model.classes_.size > 1
+    return answers(model).belief if is_vote(model) else model.posterior_
 
 
 def _reckoning(model: Aggregator) -> tuple[FloatArray, _Likelihood]:
     """(I, K) q and the Θ of those who may label next."""
-    if _votes(model):
-        return _of_votes(model)
-    same = type(model)._label_proba in (Aggregator._label_proba, OneCoin._label_proba)
-    I, K = model.posterior_.shape
-    places = PLACES if same else int(np.clip(WORK // (I * K * K), 1, PLACES))
+    expected = answers(model)
+    I, K = expected.belief.shape
+    places = PLACES if expected.same else int(np.clip(WORK // (I * K * K), 1, PLACES))
     annotator, share = _annotators(model, places)
-    if type(model)._label_proba is Aggregator._label_proba:
-        confusion = np.ascontiguousarray(model._confusions(annotator).transpose(0, 2, 1))  # (M, K, K) [given, true]
-        return model.posterior_, _Likelihood(share, lambda place, first, end: confusion[place : place + 1], True)
 
     def likelihood(place: int, first: int, end: int) -> FloatArray:
-        items = np.array([-1]) if same else np.arange(first, end)
-        given = model._label_proba(
-            np.tile(np.eye(K), (items.size, 1)), np.repeat(items, K), np.full(items.size * K, annotator[place])
-        )
-        return np.ascontiguousarray(given.reshape(-1, K, K).transpose(0, 2, 1))
+        return expected.of(np.arange(first, end), annotator[place : place + 1])[:, 0]
 
-    return model.posterior_, _Likelihood(share, likelihood, same)
+    return expected.belief, _Likelihood(share, likelihood, expected.same)
 
 
 def _annotators(model: Aggregator, places: int) -> tuple[IntArray, FloatArray]:
@@ -546,26 +527,3 @@ def _annotators(model: Aggregator, places: int) -> tuple[IntArray, FloatArray]:
         return order, weight[order] / total[-1]
     at = np.searchsorted(total, (np.arange(places) + 0.5) / places * total[-1])
     return order[at], np.full(places, 1 / places)
-
-
-def _of_votes(model: MajorityVote) -> tuple[FloatArray, _Likelihood]:
-    """The model under which the vote is right: see the module."""
-    votes, K = model.posterior_ * model.item_total_[:, None], model.classes_.size
-    total, right = float(votes.sum()), 0.8
-    for _ in range(VOTES_STEPS):
-        scale = np.log(right * (K - 1) / (1 - right))
-        before, right = right, max((kernels.votes_right(votes, scale) + 1) / (total + 2), 1 / K + 1e-3)
-        if abs(right - before) < VOTES_TOL:
-            break
-    belief = np.exp(scale * (votes - votes.max(axis=1, keepdims=True)))
-    belief /= belief.sum(axis=1, keepdims=True)
-    empty = model.item_total_ == 0
-    belief[empty] = model.posterior_[empty]
-    annotator, share = _annotators(model, PLACES)
-    weight = np.ones(annotator.size)
-    if isinstance(model, Wawa) and model.population_skill_ > 0:
-        weight = np.append(model.skill_, model.population_skill_)[annotator] / model.population_skill_
-    each = np.exp(-scale * weight)  # a wrong label to a right one
-    coin = 1 / (1 + (K - 1) * each)
-    theta = np.where(np.eye(K, dtype=bool), coin[:, None, None], (coin * each)[:, None, None])
-    return belief, _Likelihood(share, lambda place, first, end: theta[place : place + 1], True)

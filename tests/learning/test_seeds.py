@@ -109,7 +109,9 @@ def test_lia_with_many_seeds():
     rows[:, TABLE.item_ptr[:-1]] = True
     # the schedule is made for the first seed's number of annotations
     together = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X, rows=rows)
-    found = [LIA(steps=20, dropout=0, seed=4 + s).classifier(TABLE.select(rows=rows[0]), features=True) for s in range(SEEDS)]
+    found = [
+        LIA(steps=20, dropout=0, seed=4 + s).classifier(TABLE.select(rows=rows[0]), features=True) for s in range(SEEDS)
+    ]
     alone = [m.fit(TABLE.select(rows=seen), X) for m, seen in zip(found, rows, strict=True)]
     np.testing.assert_allclose(together.posteriors_, [m.posterior_ for m in alone], atol=NEAR)
     np.testing.assert_allclose(together.posterior_, np.mean([m.posterior_ for m in alone], axis=0), atol=NEAR)

@@ -13,13 +13,26 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dissensus.cli import aggregate, agreement, cluster, compare, datasets, describe, methods, predict, report, train
+from dissensus.cli import (
+    aggregate,
+    agreement,
+    cluster,
+    compare,
+    datasets,
+    describe,
+    methods,
+    predict,
+    recommend,
+    report,
+    train,
+)
 from dissensus.cli.errors import reported, say
 
 COMMANDS = (
     describe.describe,
     aggregate.aggregate,
     compare.compare,
+    recommend.recommend,
     report.report,
     agreement.agreement,
     cluster.cluster,

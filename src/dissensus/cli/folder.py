@@ -1,4 +1,4 @@
-"""An output folder that holds one whole run."""
+"""An output folder that holds one whole run, or one file of results."""
 
 from __future__ import annotations
 
@@ -38,6 +38,19 @@ def check_files(folder: Path, files: Iterable[Path], inputs: Iterable[Path | Non
         raise BadParameter(
             f"{there[0]} is there, and no {SUMMARY} of an earlier run; name another folder, or remove it."
         )
+
+
+def check_file(output: Path, what: str, inputs: Iterable[Path | None]) -> None:
+    """An error, before any work is done, where one file of results cannot be written or is being read."""
+    from dissensus.io.formats import FORMATS, suffix_of
+
+    written = [suffix for one in FORMATS.values() if one.write for suffix in one.suffixes]
+    if suffix_of(output) not in written:
+        raise BadParameter(f"-o {output}: {what} are written as {', '.join(written)}; name such a file.")
+    if not output.absolute().parent.is_dir():
+        raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
+    if output.exists() and any(path is not None and path.exists() and output.samefile(path) for path in inputs):
+        raise BadParameter(f"-o {output} would overwrite what is being read; name another file.")
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import typer
 
 from dissensus.cli import show
 from dissensus.cli.errors import say
-from dissensus.cli.folder import SUMMARY
+from dissensus.cli.folder import SUMMARY, check_file
 from dissensus.cli.inputs import Inputs
-from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus._types import FloatArray, Names
@@ -52,7 +52,7 @@ def predict(
     Example: dissensus predict model items.csv --annotators ann,bob
     """
     if output is not None:
-        _check(output, items)
+        check_file(output, "predictions", [items])
     inputs = _inputs(model)
     from dissensus.learning import CrowdClassifier
 
@@ -88,18 +88,6 @@ def predict(
         out.print("Nothing was written; add -o FILE to keep the predictions.")
     else:
         out.print(f"Predictions are in {show.clean(output)}", soft_wrap=True)
-
-
-def _check(output: Path, items: Path) -> None:
-    from dissensus.io.formats import FORMATS, suffix_of
-
-    written = [suffix for one in FORMATS.values() if one.write for suffix in one.suffixes]
-    if suffix_of(output) not in written:
-        raise BadParameter(f"-o {output}: predictions are written as {', '.join(written)}; name such a file.")
-    if not output.absolute().parent.is_dir():
-        raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
-    if output.exists() and items.exists() and output.samefile(items):
-        raise BadParameter(f"-o {output} would overwrite what is being read; name another file.")
 
 
 def _inputs(model: Path) -> Inputs:

@@ -1,0 +1,59 @@
+"""How long a recommendation from a million pairs takes, beside the logarithms that it cannot do without.
+
+    python -m benchmarks.recommend.speed
+
+from the repository's root. One thread; the best of five runs each, in turn, so that others on the machine are in both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import record
+
+import dissensus as dz
+from dissensus.aggregation import DawidSkene
+from dissensus.simulate import simulate
+
+HERE = Path(__file__).parent
+ITEMS, ANNOTATORS, RUNS = 10_000, 100, 5
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def case(n_classes: int) -> dict[str, Any]:
+    """One label, and five hundred, of a million pairs; the floor is K logarithms for each pair."""
+    table = simulate(ITEMS, ANNOTATORS, n_classes, redundancy=3, seed=0).annotations
+    model = DawidSkene(threads=1).fit(table)
+    numbers = np.random.default_rng(0).random(ITEMS * ANNOTATORS * n_classes) + 1e-3
+    found: dict[str, list[float]] = {"one": [], "many": [], "floor": []}
+    for _ in range(RUNS):
+        found["one"].append(seconds(lambda: dz.recommend(model, table, budget=1, threads=1)))
+        found["many"].append(seconds(lambda: dz.recommend(model, table, budget=500, threads=1)))
+        found["floor"].append(seconds(lambda: np.log(numbers)))
+    return {"classes": n_classes} | {name: min(times) for name, times in found.items()}
+
+
+def main() -> None:
+    made = record.provenance()
+    cases = [case(n_classes) for n_classes in (2, 5, 12)]
+    rows = []
+    for one in cases:
+        times = [f"{one[name]:.3f}" for name in ("one", "many", "floor")]
+        rows.append([str(one["classes"]), *times, f"{one['one'] / one['floor']:.1f}"])
+    record.save(HERE, "speed", made, {"cases": cases})
+    head = ["classes", "one label, s", "500 labels, s", "logarithms alone, s", "one label / logarithms"]
+    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}})]
+    record.splice(HERE / "README.md", "speed", "\n\n".join([*text, record.table(head, rows)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import dissensus as dz
+from cli.tables import write_csv
+from dissensus.aggregation import DawidSkene, OneCoin
+
+
+@pytest.fixture
+def some(labels):
+    """some.csv: the labels of labels.csv without those of every third item by the last four annotators."""
+    rows = [row.split(",") for row in labels.read_text().splitlines()[1:]]
+    kept = [row for row in rows if int(row[0][1:]) % 3 or row[1] < "w3"]
+    return write_csv(labels.parent / "some.csv", ["item", "annotator", "label"], kept)
+
+
+def test_file_has_the_library_s_recommendation(cli, some):
+    result = cli("recommend", some, "--budget", 12, "--per-item", 2, "--capacity", 5, "-o", "next.csv")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "12 of 56 labels" in result.stdout
+    assert "Asked most: " in result.stdout
+    table = dz.read(some)
+    found = dz.recommend(DawidSkene().fit(table), table, budget=12, per_item=2, capacity=5)
+    written = dz.io.read_frame("next.csv")
+    assert written.column_names == ["rank", "item", "annotator", "gain", "about_item", "cost", "gain_per_cost"]
+    assert written["item"].to_pylist() == found.items.tolist()
+    assert written["annotator"].to_pylist() == found.annotators.tolist()
+    assert [float(gain) for gain in written["gain"].to_pylist()] == found.gain.tolist()
+
+
+def test_first_labels_are_shown_and_json_has_all(cli, some):
+    shown = cli("recommend", some, "--budget", 20)
+    assert "Ask first" in shown.stdout
+    assert "Nothing was written" in shown.stdout
+    parsed = json.loads(cli("recommend", some, "--budget", 20, "--method", "one-coin", "--json").stdout)
+    assert (parsed["labels"], parsed["candidates"], len(parsed["recommended"])) == (20, 56, 20)
+    assert parsed["gain"] == pytest.approx(sum(row["gain"] for row in parsed["recommended"]))
+
+
+def test_an_earlier_model_is_asked(cli, some):
+    dz.save(OneCoin().fit(dz.read(some)), "results")
+    asked = json.loads(cli("recommend", some, "--budget", 9, "--model", "results", "--json").stdout)
+    fitted = json.loads(cli("recommend", some, "--budget", 9, "--method", "one-coin", "--json").stdout)
+    assert asked["recommended"] == fitted["recommended"]
+    refused = cli("recommend", some, "--budget", 9, "--model", "results", "--method", "mace")
+    assert (refused.exit_code, "leave out --method" in refused.stderr) == (2, True)
+
+
+def test_prices_come_from_a_number_or_a_file(cli, some, here):
+    write_csv(here / "prices.csv", ["worker", "cost"], [("w3", 1), ("w4", 2), ("w5", 100)])
+    parsed = json.loads(
+        cli("recommend", some, "--budget", 10, "--annotators", "w3,w4,w5", "--cost", "prices.csv", "--json").stdout
+    )
+    assert {row["annotator"]: row["cost"] for row in parsed["recommended"]} == {"w3": 1, "w4": 2}
+    assert parsed["cost"] <= 10
+    same = json.loads(cli("recommend", some, "--budget", 10, "--cost", "2.5", "--json").stdout)
+    assert same["labels"] == 4
+    lacking = cli("recommend", some, "--budget", 10, "--cost", "prices.csv")
+    assert (lacking.exit_code, "cost: annotator 'w0' has none" in lacking.stderr) == (1, True)
+    write_csv(here / "bad.csv", ["worker", "cost"], [("w3", "much")])
+    assert (
+        "the cost of annotator 'w3' is 'much', not a number"
+        in cli("recommend", some, "--budget", 10, "--annotators", "w3", "--cost", "bad.csv").stderr
+    )
+    write_csv(here / "none.csv", ["worker", "price"], [("w3", "1")])
+    assert "no column 'cost'" in cli("recommend", some, "--budget", 10, "--cost", "none.csv").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--budget", "-1"], 2, "budget must be a number above 0"),
+        (["--budget", "5", "--annotators", "w9"], 1, "annotators: 'w9' is not in the table"),
+        (["--budget", "5", "--method", "dawid-skeen"], 2, "did you mean 'dawid-skene'?"),
+        (["--budget", "5", "-o", "next.xls"], 2, "recommendations are written as"),
+        (["--budget", "5", "-o", "some.csv"], 2, "would overwrite what is being read"),
+        (["--budget", "5", "--cost", "nowhere.csv"], 1, "nowhere.csv"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(cli, some, options, code, words):
+    result = cli("recommend", some, *options)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_file_of_questions_is_refused(cli, questions):
+    refused = cli("recommend", questions, "--budget", 5)
+    assert (refused.exit_code, "has 3 questions; take each by itself" in refused.stderr) == (2, True)

@@ -1,0 +1,50 @@
+"""Whom to ask next by what a network has learnt: Q_ij of LIA, one matrix per annotator of other classifiers."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the `learning` extra")
+
+from dissensus import Annotations, recommend
+from dissensus.exceptions import DataError
+from dissensus.learning import LIA, CrowdClassifier
+from dissensus.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def table():
+    return simulate(30, 6, 3, redundancy=2, seed=4).annotations
+
+
+def entropy(p):
+    return -(p * np.log(np.maximum(p, 1e-300))).sum()
+
+
+def test_lia_is_asked_with_the_confusion_of_each_pair(table):
+    model = LIA(steps=40, seed=0).fit(table)
+    found = recommend(model, table, budget=200, per_item=1)
+    assert len(found) == 30
+    for item, annotator, about_item in zip(found.items, found.annotators, found.about_item, strict=True):
+        q, theta = model.posterior_[item], model.confusion([item], [annotator])[0, 0]
+        joint = q[:, None] * theta
+        assert about_item == pytest.approx(entropy(q) + entropy(joint.sum(axis=0)) - entropy(joint), abs=1e-6)
+    assert len(recommend(model, table, budget=17)) == 17
+
+
+def test_items_that_lia_was_not_fitted_to_are_refused(table):
+    model = LIA(steps=20, seed=0).fit(table)
+    more = Annotations.from_arrays(table.item, table.annotator, table.label, 3, items=np.arange(31))
+    with pytest.raises(DataError, match="item 30 was not there when this LIA was fitted"):
+        recommend(model, more, budget=5)
+
+
+def test_a_classifier_is_asked_with_the_confusion_of_each_annotator(table):
+    X = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    model = CrowdClassifier(encoder="mlp", epochs=2, seed=0, device="cpu").fit(table, X)
+    found = recommend(model, table, budget=5, per_item=1)
+    assert len(found) == 5
+    q, theta = model.posterior_[found.items[0]], model.confusion_[found.annotators[0]]
+    joint = q[:, None] * theta
+    expected = entropy(q) + entropy(joint.sum(axis=0)) - entropy(joint)
+    assert found.about_item[0] == pytest.approx(expected, abs=1e-9)
+    assert found.gain[0] > expected
