@@ -30,9 +30,9 @@ from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.batches import Batch
 from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.competence import embedding
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.objectives import LIAObjective
-from dissensus.learning.objectives.lia import LIAHead
 from dissensus.learning.seeds import fit_together
 from dissensus.parameters import Parameters, is_whole
 
@@ -76,7 +76,8 @@ class LIA(Parameters):
     posteriors_: FloatArray  # (n_seeds, I, K) of every seed
     proba_: FloatArray  # (I, K) h
     difficulty_: FloatArray  # (I,) P(an average annotator is wrong)
-    embedding_: FloatArray  # (A, annotator_size)
+    competence_: FloatArray  # (A, 3) P(right) on all, the easiest and the hardest items
+    embedding_: FloatArray  # (A, annotator_size) of the first seed
     confusion_: FloatArray
     reliability_: FloatArray
     trace_: FloatArray
@@ -174,10 +175,7 @@ class LIA(Parameters):
             setattr(self, name, getattr(self.models_[0], name))
         for name in AVERAGED:
             setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
-        head = self.models_[0].network_.head
-        assert isinstance(head, LIAHead)
-        self.embedding_ = head.competence.rows().detach().cpu().numpy().copy()
-        self.difficulty_ = 1 - self._competence(np.arange(self.items_.size), (np.array([-1]), None))[:, 0]
+        self.embedding_ = embedding(self.models_[0])
         return self
 
     def _fit_seeds(
@@ -294,5 +292,5 @@ class LIA(Parameters):
 
 
 ALIKE = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
-AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_")
+AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_", "difficulty_", "competence_")
 """What the classifiers of all seeds have: the same, or each its own."""
