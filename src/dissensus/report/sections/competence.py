@@ -203,8 +203,8 @@ def _difficulty(facts: Facts) -> Chart:
     return Chart(
         charts.spec(lia_charts.difficulty_chart(rows), 300),
         "Difficulty and disagreement",
-        f"{said} The model thinks an average annotator wrong more often on an item above the others of its entropy than "
-        f"votes alone say; colours are {colours}{some}.",
+        f"{said} Above others of their entropy are items on which, by the model, the votes of most are less to be "
+        f"believed; colours are {colours}{some}.",
         f"Difficulty against entropy of votes of {len(rows):,} items. {said}",
         wide=True,
     )
