@@ -13,8 +13,20 @@ except ImportError as error:
 
 from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.decision import DecisionFunction
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
+from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.seeds import fit_together
 
-__all__ = ["LIA", "CrowdClassifier", "OutOfFold", "encoders", "fit_together", "objectives", "out_of_fold"]
+__all__ = [
+    "LIA",
+    "LIAML",
+    "CrowdClassifier",
+    "DecisionFunction",
+    "OutOfFold",
+    "encoders",
+    "fit_together",
+    "objectives",
+    "out_of_fold",
+]

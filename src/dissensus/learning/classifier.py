@@ -429,6 +429,10 @@ class CrowdClassifier(Parameters):
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
         self._check_fitted()
+        return write_tree(Path(folder) / FILE, self.to_tree(), "trained model")
+
+    def to_tree(self) -> dict[str, Any]:
+        """What `save` writes: keywords, results and weights as `write_tree` takes them."""
         results = {
             name: value
             for name, value in vars(self).items()
@@ -438,24 +442,24 @@ class CrowdClassifier(Parameters):
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = _stored(parameters["optimizer"])
         parameters["checkpoint"] = None  # a folder of the machine that trained
-        return write_tree(
-            Path(folder) / FILE,
-            {
-                "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
-                "encoder": _stored_part(self.encoder_, encoders),
-                "objective": _stored_part(self.objective_, objectives),
-                "annotators": None if described is None else dataclasses.asdict(described),
-                "results": results,
-                "weights": dict(self.network_.state_dict()),
-            },
-            "trained model",
-        )
+        return {
+            "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
+            "encoder": _stored_part(self.encoder_, encoders),
+            "objective": _stored_part(self.objective_, objectives),
+            "annotators": None if described is None else dataclasses.asdict(described),
+            "results": results,
+            "weights": dict(self.network_.state_dict()),
+        }
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
         """The model that `save` wrote into `folder`, ready to predict."""
         path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
-        tree = read_tree(path, "trained model")
+        return cls.from_tree(read_tree(path, "trained model"), path, device)
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
+        """The model of a tree that `to_tree` made; `path` is where it was read."""
         try:
             encoder = _loaded_part(tree["encoder"], encoders)
             objective = _loaded_part(tree["objective"], objectives)

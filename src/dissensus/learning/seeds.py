@@ -159,10 +159,12 @@ class Stack:
         taught, how = self.runs[0].taught, [run.trainer for run in self.runs]
         sums, looked = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()
         self.template.train()
+        orders = [trainer.batches(taught, 0) for trainer in how]
         for epoch in range(epochs):
             if self.runs[0].objective.begins(epoch, epochs):
                 self._begin_epoch(epoch, epochs)
-            orders = [trainer.batches(taught, epoch) for trainer in how]
+            if len(orders[0]) > 1:  # of a batch that is all items the order does not matter
+                orders = [trainer.batches(taught, epoch) for trainer in how]
             self.sums.zero_()
             for batch in zip(*orders, strict=True):
                 self._step(torch.stack(batch))

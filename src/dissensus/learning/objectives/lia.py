@@ -359,7 +359,7 @@ class LIAObjective(Objective):
             log_p = log_h
             if self.truth_counts == "annotations":
                 log_p = log_h * self._by_item(torch.ones_like(votes) * _weight(targets, votes), targets)
-            loss = -(head.q[targets["item"]] * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
+            loss = -(self._target(head, targets) * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
         elif self.finetune == "joint":
             loss = -torch.logsumexp(self._known(log_h + summed, targets), dim=1).sum()
         else:
@@ -374,6 +374,10 @@ class LIAObjective(Objective):
             loss = loss + self.feature_penalty * len(z) / self.n_taught_ * head.competence.effect()
         return loss
 
+    def _target(self, head: LIAHead, targets: Batch) -> Tensor:
+        """(B, K) q, what the last E step said."""
+        return head.q[targets["item"]]
+
     def _one_by_one(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
         """Eq. 9, Platanios et al. 2020, without the division; where the class is known, its log likelihood."""
         weight = _weight(targets, votes)
@@ -387,21 +391,26 @@ class LIAObjective(Objective):
 
     def _parts(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The logits of h (B, K); of every annotation v · log Q[·, y] (n, K), and log Q (n, K, K); the pulls."""
-        assert isinstance(head, LIAHead)
-        row = targets["row"]
-        hard = head.hardness(z)
-        able, pull = head.competence(targets["annotator"])
-        log_q = log_confusion(None if hard is None else hard.index_select(0, row), able)
+        log_q, pulls = self._log_q(head, z, targets)
         if "proba" in targets:
             votes = (log_q * targets["proba"][:, None, :]).sum(dim=2)
         else:
             at = targets["label"][:, None, None].expand(-1, self.n_classes_, 1)
             votes = log_q.gather(2, at)[..., 0]
-        weight = _weight(targets, votes)
-        pulls = self.residual_penalty * (weight[:, 0] * pull).sum()
-        if hard is not None:
-            pulls = pulls + self.difficulty_penalty / 2 * hard.square().sum()
-        return head(z), votes * weight, log_q, pulls
+        return head(z), votes * _weight(targets, votes), log_q, pulls
+
+    def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
+        """Log Q of the annotations (n, K, K), and the pulls on annotators and items."""
+        assert isinstance(head, LIAHead)
+        hard = head.hardness(z)
+        able, pull = head.competence(targets["annotator"])
+        log_q = log_confusion(None if hard is None else hard.index_select(0, targets["row"]), able)
+        return log_q, self._pulls(hard, pull, targets)
+
+    def _pulls(self, hard: Tensor | None, pull: Tensor, targets: Batch) -> Tensor:
+        """α/2 Σ_j |V u_j|² + δ/2 Σ_i |D_i|² of the batch."""
+        pulls = self.residual_penalty * (_weight(targets, pull)[:, 0] * pull).sum()
+        return pulls if hard is None else pulls + self.difficulty_penalty / 2 * hard.square().sum()
 
     def _by_item(self, values: Tensor, targets: Batch) -> Tensor:
         """(n, K) of annotations → (B, K) their sums."""
@@ -429,6 +438,12 @@ class LIAObjective(Objective):
         rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(annotators.device), features)
         able = head.competence.of(rows)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp()
+
+    def row_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
+        """(n, K, K) Q of n items with an annotator each; −1 is the average one."""
+        assert isinstance(head, LIAHead)
+        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device))
+        return log_confusion(head.hardness(z), head.competence.of(rows)).exp()
 
     def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K) Σ_k h_k(x) Q[k, ·]."""

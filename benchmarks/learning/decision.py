@@ -1,0 +1,148 @@
+"""Who answers what: held-out pairs of item and annotator against unobserved ones, by area under the ROC curve.
+
+    python -m benchmarks.learning.decision [--seeds 3] [--jobs 1] [--store FILE] [--quick]
+    python -m benchmarks.learning.decision --render
+
+from the repository's root, with DISSENSUS_DATA naming the data folder; finished runs are kept in a store. Two ways to
+hold out: a tenth of the observed pairs, or all pairs of a tenth of the items (known then by features only). As many
+unobserved pairs are drawn, from all pairs ("any") or with the items of the held-out ones ("same item"). Where every
+item was to have five labels and one is held out, counts say so: "any" then tells how the data were made as well.
+
+- *popularity*: the annotator's answers times the item's, both as far as not held out. *annotator's answers*: those.
+- *vectors*: `DecisionFunction` without features. *MiniLM*: with those of the text (the whole tweet; the sentence).
+- *MiniLM, careful*: with half of the layer dropped out, and a quarter of the epochs, as new items need it.
+- *MiniLM, annotators' columns*: country and channel too (medical).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import record
+from benchmarks.learning.runs import run_all, stored
+from scipy.stats import rankdata
+
+import dissensus as dz
+
+HERE = Path(__file__).parent
+STORE = HERE / "results" / "decision.jsonl"
+SETS = ("gimpel_pos", "medical_causes")
+WAYS = {"pairs": "a tenth of the pairs", "items": "a tenth of the items"}
+ARMS = (
+    "popularity", "annotator's answers", "vectors", "MiniLM", "MiniLM, careful", "MiniLM, annotators' columns",
+)  # fmt: skip
+COLUMNS = ["annotator", "country", "channel"]  # not `judgements`, which counts what is held out
+
+
+def auc(yes: np.ndarray, no: np.ndarray) -> float:
+    """P(a held-out pair is above an unobserved one), ties half (Mann and Whitney's U)."""
+    ranks = rankdata(np.concatenate([yes, no]))[: yes.size]
+    return float((ranks.sum() - yes.size * (yes.size + 1) / 2) / (yes.size * no.size))
+
+
+def run(name: str, way: str, seed: int, epochs: int, only: tuple[str, ...] = ARMS) -> dict[str, Any]:
+    """One split of one set."""
+    import torch
+
+    from dissensus.features import embed_texts
+    from dissensus.learning import DecisionFunction
+    from dissensus.learning.encoders import MLP
+
+    torch.set_num_threads(1)
+    data = dz.load_dataset(name)
+    table: Any = data.annotations
+    A = table.n_annotators
+    rng = np.random.default_rng(seed)
+    of_row = table.item.astype(np.int64) * A + table.annotator
+    keys = np.unique(of_row)
+    if way == "pairs":
+        yes = keys[rng.random(keys.size) < 0.1]
+    else:
+        yes = keys[np.isin(keys // A, np.flatnonzero(rng.random(table.n_items) < 0.1))]
+    train = table.select(rows=~np.isin(of_row, yes))
+    among = np.arange(table.n_items) if way == "pairs" else np.unique(yes // A)
+    drawn = rng.choice(among, 2 * yes.size) * A + rng.integers(0, A, 2 * yes.size)
+    unobserved = {"any": drawn[~np.isin(drawn, keys)][: yes.size]}
+    beside = yes // A * A + rng.integers(0, A, yes.size)
+    unobserved["same item"] = beside[~np.isin(beside, keys)]
+    by_item, by_annotator = np.diff(train.item_ptr), np.bincount(train.annotator, minlength=A)
+    arms: dict[str, Any] = {"annotator's answers": lambda k: by_annotator[k % A]}
+    seconds = {}
+    X = embed_texts(data.items["text"].to_pylist())
+    wanted: dict[str, tuple[Any, Any]] = {"MiniLM": (X, None), "MiniLM, careful": (X, None)}
+    if way == "pairs":
+        arms["popularity"] = lambda k: by_annotator[k % A] * by_item[k // A]
+        wanted["vectors"] = (None, None)
+    if data.annotators is not None:
+        wanted["MiniLM, annotators' columns"] = (X, data.annotators.select(COLUMNS))
+    for arm, (features, frame) in wanted.items():
+        if arm not in only:
+            continue
+        began = time.perf_counter()
+        how: dict[str, Any] = {"epochs": epochs}
+        if arm == "MiniLM, careful":
+            how = {"epochs": max(epochs // 4, 1), "encoder": MLP(hidden=(64,), dropout=0.5)}
+        model = DecisionFunction(seed=seed, **how).fit(train, features, annotators=frame)
+        arms[arm] = lambda k, model=model: model.predict_pairs(table.items[k // A], table.annotators[k % A])
+        seconds[arm] = round(time.perf_counter() - began, 1)
+    scores = {
+        arm: {kind: round(auc(score(yes), score(no)), 4) for kind, no in unobserved.items()}
+        for arm, score in arms.items()
+    }
+    return {"set": name, "way": way, "seed": seed, "pairs": int(yes.size), "auc": scores, "seconds": seconds}
+
+
+def table_of(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for name in SETS:
+        for way, text in WAYS.items():
+            own = [row for row in rows if (row["set"], row["way"]) == (name, way)]
+            for arm in ARMS:
+                values = [row["auc"][arm] for row in own if arm in row["auc"]]
+                if values:
+                    cells = [_mean([value[kind] for value in values]) for kind in ("any", "same item")]
+                    lines.append([name, text, arm, *cells])
+    return record.table(["set", "held out", "", "AUC, any", "AUC, same item"], lines, left=3)
+
+
+def _mean(values: list[float]) -> str:
+    spread = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{spread}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--store", type=Path, default=STORE)
+    parser.add_argument("--render", action="store_true", help="only write the table of what is stored")
+    parser.add_argument("--quick", action="store_true", help="one set, one seed, one epoch; nothing is kept")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    store = None if options.quick else options.store
+    rows = stored(store)
+    done = {(row["set"], row["way"], row["seed"]) for row in rows}
+    wanted = [(name, way, seed, 60) for seed in range(options.seeds) for name in SETS for way in WAYS]
+    wanted = [("medical_causes", way, 0, 1) for way in WAYS] if options.quick else wanted
+    made = record.provenance()
+    rows += run_all(run, [w for w in wanted if w[:3] not in done and not options.render], options.jobs, store)
+    seeds = len({row["seed"] for row in rows})
+    text = [
+        record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}),
+        f"{seeds} seeds, mean ± s.e.",
+        table_of(rows),
+    ]
+    if store != STORE:
+        print("\n\n".join(text))
+        return
+    record.save(HERE, "decision", made, {"runs": rows})
+    record.splice(HERE / "README.md", "decision", "\n\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""Labels of annotators who were not there, with what is known of them and without: POPQUORN offensiveness.
+
+    python -m benchmarks.learning.unseen_annotators [--seeds 3] [--jobs 1] [--store FILE] [--quick]
+    python -m benchmarks.learning.unseen_annotators --render
+
+from the repository's root, with DISSENSUS_DATA naming the data folder. Five folds over the 262 annotators, other folds
+for every seed: models see the other annotators' labels of the same comments and MiniLM vectors of these, and are asked
+for the log likelihood of every label of the held-out annotators. Gains are per label, their intervals by a bootstrap
+over annotators (each has all its labels in one fold; its figure is the mean over seeds).
+
+- *marginal*: the shares of the classes. *votes*: the comment's other labels and so many of the marginal, as many as
+  predict the training labels best, each by the others of its comment.
+- *linear*: softmax regression on the logarithms of those shares and 16 principal components of the vectors, with the
+  annotator's features beside them; their scale (so their ridge) by folds over the training annotators. *linear + own
+  labels*: with the logarithms of the shares of the annotator's *other* labels, held-out ones too: not to be had of an
+  annotator who was not there, but it says how much there is to know of one.
+- *LIA*: Σ_k q_i(k) Q_ij[k, ·] with the E step's q_i and an annotator of the mean residual ("mean"), or the mean of
+  that over the residuals of all training annotators ("spread"): nobody has the mean residual.
+- *shuffled*: the features of another annotator, drawn at random: the same freedom, and nothing to know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import record
+from benchmarks.learning.runs import run_all, stored
+
+import dissensus as dz
+
+HERE = Path(__file__).parent
+STORE = HERE / "results" / "unseen_annotators.jsonl"
+SET = "popquorn_offensiveness"
+FOLDS = 5
+SMOOTHING = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # votes of the marginal
+SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of annotators' features in the linear form
+COMPONENTS = 16
+OWN = 5.0  # votes of the marginal among an annotator's own
+ARMS = (
+    "marginal", "votes", "linear", "linear + metadata", "linear + own labels", "LIA, mean", "LIA + metadata, mean",
+    "LIA + shuffled, mean", "LIA, spread", "LIA + metadata, spread", "LIA + shuffled, spread",
+)  # fmt: skip
+PAIRS = (
+    ("votes", "marginal"), ("linear", "votes"), ("LIA, mean", "votes"), ("LIA, spread", "votes"),
+    ("LIA, spread", "LIA, mean"), ("linear + own labels", "linear"), ("linear + metadata", "linear"),
+    ("LIA + metadata, mean", "LIA, mean"), ("LIA + metadata, mean", "LIA + shuffled, mean"),
+    ("LIA + metadata, spread", "LIA, spread"), ("LIA + metadata, spread", "LIA + shuffled, spread"),
+)  # fmt: skip
+
+
+class Split:
+    """The labels of the held-out annotators and what is known besides."""
+
+    def __init__(self, fold: int, seed: int, part: int):
+        from dissensus.features import embed_texts
+        from dissensus.learning.annotator_features import AnnotatorFeatures
+
+        data = dz.load_dataset(SET)
+        table: Any = data.annotations
+        self.X = embed_texts(data.items["text"].to_pylist())
+        held = np.random.default_rng(seed).permutation(table.n_annotators) % FOLDS == fold
+        self.train = table.select(annotators=~held)
+        self.test = table.select(annotators=held)
+        if part > 1:
+            self.test = self.test.select(annotators=np.arange(self.test.n_annotators) % part == 0)
+        self.frame = data.annotators
+        names = np.array(self.frame["annotator"].to_pylist(), object)
+        at = {name: row for row, name in enumerate(names.tolist())}
+        self.of_test = self.frame.take([at[name] for name in self.test.annotators.tolist()])
+        order = np.random.default_rng(seed + 1000).permutation(len(names))
+        self.shuffled = self.frame.take(order).set_column(0, "annotator", [names.tolist()])
+        self.shuffled_of_test = self.shuffled.take([at[name] for name in self.test.annotators.tolist()])
+        features = AnnotatorFeatures.fit(self.frame, self.train.annotators)
+        self.r_train = features.of(self.frame, self.train.annotators)
+        self.r_test = features.of(self.frame, self.test.annotators)
+
+
+def smoothed(votes: np.ndarray, marginal: np.ndarray, weight: float) -> np.ndarray:
+    shares = votes + weight * marginal
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def log_of(proba: np.ndarray, label: np.ndarray) -> np.ndarray:
+    return np.asarray(np.log(proba[np.arange(label.size), label]))
+
+
+def baselines(split: Split) -> dict[str, np.ndarray]:
+    """Arm → (n, K) probabilities of the test rows."""
+    train, test = split.train, split.test
+    own = np.eye(train.n_classes)[train.label]
+    marginal = (own.sum(axis=0) + 1) / (len(own) + train.n_classes)
+    others = train.votes()[train.item] - own  # each label by the others of its item
+    best = max(SMOOTHING, key=lambda weight: log_of(smoothed(others, marginal, weight), train.label).sum())
+    votes = smoothed(train.votes(), marginal, best)[test.item]
+    found = {"marginal": np.tile(marginal, (test.n_annotations, 1)), "votes": votes}
+    centred = split.X - split.X.mean(axis=0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:COMPONENTS]
+    vectors = centred @ directions.T
+    vectors = vectors / vectors.std(axis=0)
+
+    def inputs(shares: np.ndarray, item: np.ndarray, r: np.ndarray, scale: float) -> np.ndarray:
+        return np.column_stack([np.log(shares), 0.1 * vectors[item], scale * r])
+
+    taught = smoothed(others, marginal, best)
+    for name, scales in (("linear", (0.0,)), ("linear + metadata", SCALES)):
+        group = np.random.default_rng(0).permutation(train.n_annotators)[train.annotator] % 3
+        r = split.r_train[train.annotator]
+
+        def score(scale: float, r: np.ndarray = r, group: np.ndarray = group) -> float:
+            x = inputs(taught, train.item, r, scale)
+            return sum(
+                log_of(_logistic(x[group != g], train.label[group != g], x[group == g]), train.label[group == g]).sum()
+                for g in range(3)
+            )
+
+        scale = scales[0] if len(scales) == 1 else max(scales, key=score)
+        x = inputs(taught, train.item, r, scale)
+        found[name] = _logistic(x, train.label, inputs(votes, test.item, split.r_test[test.annotator], scale))
+    own_taught, own_new = (np.log(smoothed(_others_of_annotator(t), marginal, OWN)) for t in (train, test))
+    x = inputs(taught, train.item, own_taught, 1.0)
+    found["linear + own labels"] = _logistic(x, train.label, inputs(votes, test.item, own_new, 1.0))
+    return found
+
+
+def _others_of_annotator(table: Any) -> np.ndarray:
+    """(N, K) how often the annotator of a row gave each label in its other rows."""
+    own = np.eye(table.n_classes)[table.label]
+    total = np.zeros((table.n_annotators, table.n_classes))
+    np.add.at(total, table.annotator, own)
+    return np.asarray(total[table.annotator] - own)
+
+
+def _logistic(x: np.ndarray, label: np.ndarray, new: np.ndarray) -> np.ndarray:
+    from sklearn.linear_model import LogisticRegression
+
+    return np.asarray(LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label).predict_proba(new))
+
+
+def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(n, K) probabilities of the test rows, by the mean residual and by all residuals."""
+    import torch
+
+    from dissensus.learning import LIA
+    from dissensus.learning.objectives.lia import LIAHead, log_confusion
+
+    train, test = split.train, split.test
+    model = LIA(seed=seed, **keywords).fit(train, split.X, annotators=frame)
+    q = model.posterior_[test.item]
+    whom = test.annotators if frame is None else of_test
+    mean = model.confusion(None, whom)[test.item, test.annotator]  # (n, K, K)
+    network, objective = model.models_[0].network_, model.models_[0].objective_
+    head: Any = network.head
+    assert isinstance(head, LIAHead)
+    able, spread = head.competence, []
+    with torch.inference_mode():
+        z = network.encoder(**model.models_[0].encoder_.prepare(split.X).take(torch.arange(train.n_items)))
+        hard = head.hardness(z)
+        rows = able.table.weight[None].expand(test.n_annotators, -1, -1)  # (J, A, E)
+        if frame is not None:
+            assert able.described is not None
+            _, r = model._whom(of_test)
+            rows = rows + able.described(torch.as_tensor(r, dtype=torch.float32))[:, None]
+        C = able.of(rows.reshape(-1, rows.shape[2])).reshape(*rows.shape[:2], *able.shape)
+        share = torch.as_tensor(objective.labels_given_ / objective.labels_given_.sum())
+        for at in torch.arange(test.n_annotations).split(100):
+            D = hard[torch.as_tensor(test.item[at].astype(np.int64))][:, None]
+            each = log_confusion(D, C[torch.as_tensor(test.annotator[at].astype(np.int64))]).exp()  # (n, A, K, K)
+            spread.append(torch.einsum("a,nakl->nkl", share, each).double().numpy())
+    return np.einsum("nk,nkl->nl", q, mean), np.einsum("nk,nkl->nl", q, np.concatenate(spread))
+
+
+def run(fold: int, seed: int, part: int) -> dict[str, Any]:
+    """Per arm, the log likelihood of each held-out annotator's labels."""
+    import torch
+
+    torch.set_num_threads(1)
+    split = Split(fold, seed, part)
+    keywords = {"steps": 100} if part > 1 else {}
+    found = baselines(split)
+    frames = {"LIA": (None, None), "LIA + metadata": (split.frame, split.of_test)}
+    frames["LIA + shuffled"] = (split.shuffled, split.shuffled_of_test)
+    for name, (frame, of_test) in frames.items():
+        found[f"{name}, mean"], found[f"{name}, spread"] = lia(split, frame, of_test, seed, **keywords)
+    test = split.test
+    return {
+        "fold": fold, "seed": seed, "annotators": test.annotators.tolist(),
+        "labels": np.bincount(test.annotator, minlength=test.n_annotators).tolist(),
+        "log_likelihood": {
+            arm: np.bincount(test.annotator, log_of(found[arm], test.label), test.n_annotators).round(6).tolist()
+            for arm in ARMS
+        },
+    }  # fmt: skip
+
+
+def gains(rows: list[dict[str, Any]], arm: str, than: str) -> tuple[float, float, float, float]:
+    """Gain per label, its 95 % interval, and the share of annotators who are predicted better."""
+    by: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        each = zip(
+            row["annotators"], row["labels"], row["log_likelihood"][arm], row["log_likelihood"][than], strict=True
+        )
+        for name, n, a, b in each:
+            by.setdefault(name, []).append((a - b, n))
+    gain, n = np.array([np.mean(value, axis=0) for value in by.values()]).T
+    draw = np.random.default_rng(0).integers(0, n.size, (10_000, n.size))
+    drawn = gain[draw].sum(axis=1) / n[draw].sum(axis=1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(gain.sum() / n.sum()), float(low), float(high), float((gain > 0).mean())
+
+
+def tables(rows: list[dict[str, Any]]) -> list[str]:
+    seeds = sorted({row["seed"] for row in rows})
+    levels, lines = [], []
+    for arm in ARMS:
+        per_seed = [
+            sum(sum(row["log_likelihood"][arm]) for row in rows if row["seed"] == seed)
+            / sum(sum(row["labels"]) for row in rows if row["seed"] == seed)
+            for seed in seeds
+        ]
+        levels.append([arm, f"{np.mean(per_seed):.4f}", f"{np.min(per_seed):.4f} to {np.max(per_seed):.4f}"])
+    for arm, than in PAIRS:
+        gain, low, high, better = gains(rows, arm, than)
+        lines.append([arm, than, f"{gain:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{better:.0%}"])
+    return [
+        record.table(["", "log likelihood per label", f"of {len(seeds)} seeds"], levels),
+        record.table(["", "less", "gain", "95 % interval", "annotators predicted better"], lines, left=2),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--store", type=Path, default=STORE)
+    parser.add_argument("--render", action="store_true", help="only write the tables of what is stored")
+    parser.add_argument("--quick", action="store_true", help="one fold, a few annotators, 100 steps; nothing is kept")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    store = None if options.quick else options.store
+    rows = stored(store)
+    done = {(row["fold"], row["seed"]) for row in rows}
+    wanted = [(0, 0, 10)] if options.quick else [(f, s, 1) for s in range(options.seeds) for f in range(FOLDS)]
+    made = record.provenance()
+    rows += run_all(run, [w for w in wanted if w[:2] not in done and not options.render], options.jobs, store)
+    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}), *tables(rows)]
+    if store != STORE:
+        print("\n\n".join(text))
+        return
+    record.save(HERE, "unseen-annotators", made, {"runs": rows}, indent=None)
+    record.splice(HERE / "README.md", "unseen-annotators", "\n\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""Who answers what: P(j gives a label for i), learnt from which pairs of item and annotator are in the table.
+
+The decision function of Platanios et al. 2020, section 1, as a factor model: items have a vector v_i and a bias a_i,
+linear in what an encoder makes of their features (or of a vector of their own), annotators have e_j and b_j:
+
+    logit P(j answers i) = s_ij = v_i · e_j + a_i + b_j
+
+Nearly all pairs are unobserved, so they are sampled: `draws` annotators per item in every epoch, uniformly and with
+replacement, and those who answered the item are left out. An unobserved pair is then met ρ = draws / A times an epoch
+on average, an observed one once, so what is met is an answer with the odds P / (ρ (1 − P)), and
+
+    loss = −Σ_observed log σ(s_ij − log ρ) − Σ_drawn log σ(−s_ij + log ρ) + λ/2 Σ_both |v_i|² + |e_j|²
+
+has σ(s_ij) for the probability itself, whatever ρ is. Items that nobody answered do not teach: whether they were ever
+offered to anyone is not known. No array has a cell for every item and annotator.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus.annotations import Annotations
+from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.learning import inputs as given
+from dissensus.learning.annotator_features import AnnotatorFeatures, Whom, find
+from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.objectives.base import as_tensor
+from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.trainer import Trainer
+from dissensus.parameters import Parameters, is_number, is_whole
+
+SPREAD = 0.1  # standard deviation of annotators' vectors at the start
+AT_ONCE = 2**18  # pairs that are looked at together
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Inputs of items, who answered them, and draws of who may not have."""
+
+    inputs: Columns
+    answered: Bag  # annotator
+    keys: Tensor  # (n,) sorted: item · A + annotator of the observed pairs
+    n_annotators: int
+    draws: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all."""
+        return self.inputs.nbytes + self.answered.nbytes + self.keys.nbytes
+
+    def to(self, device: Any) -> Pairs:
+        """The same on another device."""
+        inputs, answered, keys = self.inputs.to(device), self.answered.to(device), self.keys.to(device)
+        return Pairs(inputs, answered, keys, self.n_annotators, self.draws)
+
+    def take(self, rows: Tensor) -> tuple[Batch, Batch]:
+        """Inputs of these items; of pairs `row` (the item's place), `annotator`, `answer`, and what they count."""
+        seen = self.answered.take("answered", rows)
+        drawn = torch.randint(self.n_annotators, (len(rows), self.draws)).to(rows.device)
+        key = rows[:, None] * self.n_annotators + drawn
+        at = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
+        free = (self.keys[at] != key).float().flatten()
+        ones = torch.ones(len(seen["row"]), device=rows.device)
+        place = torch.arange(len(rows), device=rows.device).repeat_interleave(self.draws)
+        return self.inputs.take(rows), {
+            "row": torch.cat([seen["row"], place]),
+            "annotator": torch.cat([seen["annotator"], drawn.flatten()]),
+            "answer": torch.cat([ones, torch.zeros_like(free)]),
+            "counts": torch.cat([ones, free]),
+        }
+
+
+class PairNetwork(nn.Module):
+    """An encoder with vectors of items and annotators; `forward` is the loss."""
+
+    features: Tensor
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        width: int,
+        n_annotators: int,
+        size: int,
+        *,
+        rate: float,
+        share: float,
+        penalty: float,
+        features: FloatArray | None,
+    ):
+        super().__init__()
+        self.encoder, self.rate, self.penalty = encoder, rate, penalty
+        self.item = nn.Linear(width, size + 1)
+        rows = torch.randn(n_annotators, size + 1) * SPREAD
+        rows[:, -1] = 0
+        with torch.no_grad():
+            self.item.bias[-1] = math.log(share / (1 - share))
+        self.table = RowEmbedding(rows)
+        self.described: nn.Linear | None = None
+        if features is not None:
+            self.register_buffer("features", as_tensor(features, torch.float32), persistent=False)
+            self.described = nn.Linear(features.shape[1], size + 1, bias=False)
+            nn.init.zeros_(self.described.weight)
+
+    def forward(self, inputs: Batch, pairs: Batch) -> Tensor:
+        """The sum of the losses of the batch's pairs."""
+        v = self.item(self.encoder(**inputs)).index_select(0, pairs["row"])  # (n, size + 1)
+        u = e = self.table(pairs["annotator"])
+        if self.described is not None:
+            e = u + self.described(self.features.index_select(0, pairs["annotator"]))
+        logit = self.score(v, e) - math.log(self.rate)
+        loss: Tensor = functional.binary_cross_entropy_with_logits(
+            logit, pairs["answer"], pairs["counts"], reduction="sum"
+        )
+        squares: Tensor = (v[:, :-1].square() + u[:, :-1].square()).sum(dim=1)
+        return loss + self.penalty / 2 * (pairs["counts"] * squares).sum()
+
+    def score(self, v: Tensor, e: Tensor) -> Tensor:
+        """(n,) s of rows of items and annotators (n, size + 1), of which the last are the biases."""
+        inner: Tensor = (v[..., :-1] * e[..., :-1]).sum(dim=-1)
+        return inner + v[..., -1] + e[..., -1]
+
+    def annotators(self, codes: Tensor, features: Tensor | None) -> Tensor:
+        """(n, size + 1) rows of annotators; −1 has the mean, and its features where they are given."""
+        rows = torch.where(codes[:, None] >= 0, self.table.weight[codes], self.table.weight.mean(dim=0))
+        if self.described is None:
+            return rows
+        if features is None:
+            features = torch.where(codes[:, None] >= 0, self.features[codes], 0.0)
+        described: Tensor = self.described(features)
+        return rows + described
+
+
+class DecisionFunction(Parameters):
+    """P(annotator j answers item i).
+
+    Parameters
+    ----------
+    encoder : Encoder, optional
+        Of features; None for one hidden layer (`MLP`) where there are features, and for a vector per item where not.
+    size : int
+        Of the vectors of items and annotators.
+    draws : int, optional
+        Annotators drawn per item and epoch; None for four times the answers that an item has on average.
+    penalty : float
+        λ.
+    epochs, batch_size : int
+        Passes over the items; items per step.
+    learning_rate, vector_learning_rate : float
+        Of layers; of the vectors that annotators (and items without features) have. Chosen with `epochs` and `penalty`
+        by held-out pairs of `medical_causes`.
+    device : str
+    seed : int or None
+    """
+
+    items_: Names
+    annotators_: Names
+    annotator_features_: AnnotatorFeatures | None
+    trace_: FloatArray
+    network_: PairNetwork
+
+    def __init__(
+        self,
+        *,
+        encoder: Encoder | None = None,
+        size: int = 16,
+        draws: int | None = None,
+        penalty: float = 0.01,
+        epochs: int = 60,
+        batch_size: int = 256,
+        learning_rate: float = 0.01,
+        vector_learning_rate: float = 0.1,
+        device: str = "cpu",
+        seed: int | None = 0,
+    ):
+        self.encoder = encoder
+        self.size = size
+        self.draws = draws
+        self.penalty = penalty
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.vector_learning_rate = vector_learning_rate
+        self.device = device
+        self.seed = seed
+
+    def fit(self, table: Annotations, X: Any = None, *, annotators: Any = None, on_step: OnStep | None = None) -> Self:
+        """Learn from who answered what; X (I, D) one row per `table.items`, `annotators` a frame as `LIA` has it."""
+        self._check()
+        if X is not None and given.rows(X) != table.n_items:
+            raise DataError(
+                f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
+            )
+        taught = np.flatnonzero(np.diff(table.item_ptr))
+        if not taught.size:
+            raise DataError("the decision function is learnt from who answered what, and there are no annotations.")
+        A = table.n_annotators
+        keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # who answered twice has answered
+        counts = np.bincount(keys // A, minlength=table.n_items)
+        draws = math.ceil(4 * len(keys) / taught.size) if self.draws is None else self.draws
+        seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
+        self.items_, self.annotators_ = table.items, table.annotators
+        self._inputs = table.items if X is None else X
+        self.encoder_ = self._encoder(X is not None)
+        self.encoder_.fit(self._inputs if taught.size == table.n_items else given.take(self._inputs, taught))
+        self.annotator_features_ = None if annotators is None else AnnotatorFeatures.fit(annotators, table.annotators)
+        described = self.annotator_features_
+        features = None if described is None else described.of(annotators, table.annotators)
+        share = min(len(keys) / (taught.size * A), 1 - 1 / (2 * len(keys)))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = PairNetwork(
+                self.encoder_.module(), self.encoder_.width, A, self.size, rate=draws / A, share=share,
+                penalty=self.penalty, features=features,
+            )  # fmt: skip
+        ptr = torch.as_tensor(np.concatenate([[0], np.cumsum(counts)]))
+        pairs = Pairs(
+            self.encoder_.prepare(self._inputs), Bag({"annotator": torch.as_tensor(keys % A)}, ptr),
+            torch.as_tensor(keys), A, draws,
+        )  # fmt: skip
+        trainer = Trainer(
+            epochs=self.epochs, batch_size=self.batch_size, schedule="cosine", device=self.device,
+            precision="32-true", seed=seed,
+        )  # fmt: skip
+        parts: dict[bool, list[nn.Parameter]] = {False: [], True: []}
+        for parameter in network.parameters():
+            parts[getattr(parameter, "row_sparse", False)].append(parameter)
+        rates = {False: self.learning_rate, True: self.vector_learning_rate}
+        groups = [{"params": parts[sparse], "lr": rates[sparse]} for sparse in (False, True)]
+        trace = trainer.fit(network, pairs, taught, groups, on_step=on_step)
+        self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
+        self.network_ = network
+        return self
+
+    # Answers ----------------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, items: Any = None, annotators: Any = None) -> FloatArray:
+        """(items, annotators) P(the annotator answers the item), of all of these with all of those.
+
+        Names of items of the table and of annotators, None for all; one who was not there is an average one, or, where
+        `annotators` is a frame with the columns that `fit` had, one of its features.
+        """
+        self._check_fitted()
+        items, (codes, features) = given.item_codes(items, self.items_), self._whom(annotators)
+        found = np.empty((items.size, codes.size))
+        e = self._annotators(codes, features)
+        step = max(AT_ONCE // max(codes.size, 1), 1)
+        with torch.inference_mode():
+            for start in range(0, items.size, step):
+                v = self._items(items[start : start + step])
+                found[start : start + step] = self.network_.score(v[:, None], e[None]).sigmoid().cpu().double().numpy()
+        return found
+
+    def predict_pairs(self, items: Any, annotators: Any) -> FloatArray:
+        """(n,) the same of pairs: the first item with the first annotator, and so on."""
+        self._check_fitted()
+        rows, (codes, features) = given.item_codes(items, self.items_), self._whom(annotators)
+        if rows.size != codes.size:
+            raise DataError(f"{rows.size:,} items and {codes.size:,} annotators are no pairs; give equally many.")
+        found = np.empty(rows.size)
+        with torch.inference_mode():
+            for start in range(0, rows.size, AT_ONCE):
+                at = slice(start, start + AT_ONCE)
+                distinct, place = np.unique(rows[at], return_inverse=True)
+                e = self._annotators(codes[at], None if features is None else features[at])
+                v = self._items(distinct)[torch.as_tensor(place).to(e.device)]
+                found[at] = self.network_.score(v, e).sigmoid().cpu().double().numpy()
+        return found
+
+    # Inside -----------------------------------------------------------------------------------------------------------
+
+    def _items(self, codes: IntArray) -> Tensor:
+        """(n, size + 1) rows of items."""
+        self.network_.eval()
+        device = self.network_.item.weight.device
+        batch = self.encoder_.prepare(given.take(self._inputs, codes)).take(torch.arange(codes.size))
+        with torch.inference_mode():
+            rows: Tensor = self.network_.item(self.network_.encoder(**{k: x.to(device) for k, x in batch.items()}))
+        return rows
+
+    def _annotators(self, codes: IntArray, features: FloatArray | None) -> Tensor:
+        device = self.network_.item.weight.device
+        known = None if features is None else torch.as_tensor(features.astype(np.float32)).to(device)
+        with torch.inference_mode():
+            return self.network_.annotators(torch.as_tensor(codes.astype(np.int64)).to(device), known)
+
+    def _encoder(self, features: bool) -> Encoder:
+        if self.encoder is not None:
+            return type(self.encoder)(**self.encoder.get_params(deep=False))
+        return MLP(hidden=(64,), dropout=0.0) if features else ItemEmbedding(size=self.size, hidden=())
+
+    def _whom(self, annotators: Any) -> Whom:
+        if annotators is None:
+            return np.arange(self.annotators_.size), None
+        return find(annotators, self.annotators_, self.annotator_features_)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "network_"):
+            raise NotFitted("this DecisionFunction is not fitted yet; call fit(table, X) first.")
+
+    def _check(self) -> None:
+        for name in ("size", "draws", "epochs", "batch_size"):
+            value = getattr(self, name)
+            if not (is_whole(value) and value >= 1) and not (name == "draws" and value is None):
+                raise BadParameter(f"{name} must be at least 1, got {value!r}.")
+        for name in ("penalty", "learning_rate", "vector_learning_rate"):
+            if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
+                raise BadParameter(f"{name} must be 0 or more, got {getattr(self, name)!r}.")

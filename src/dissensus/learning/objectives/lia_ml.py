@@ -1,0 +1,258 @@
+"""LIA-ML (Platanios et al. 2020, Section 3.4): many questions about the same items, or open label sets, by embeddings.
+
+A class κ is a value that one question may have; its embedding t_κ is that of the value's name, which all questions with
+this value share, plus one of its own that starts at zero: a question nothing is known of is like the others. h, d and
+c take embeddings, d and c those of *pairs* of a question's classes (φ), so any number of questions and classes will do:
+
+    t_κ = common[name of κ] + own_κ                      φ_κλ = (A t_κ + a) ⊙ (B t_λ + b) / √S
+    h_κ(x_i) ∝ exp(⟨h(x_i), t_κ⟩ + b_κ)                                            over the classes κ of one question
+    D_i[κ, λ] = ⟨d(x_i), φ_κλ⟩        C_j[κ, λ] = ⟨c(e_j), φ_κλ⟩ + b_κλ             L numbers each
+    Q_ij[κ, λ] = softmax_λ log Σ_m exp(D_i[κ, λ, m] + C_j[κ, λ, m])                 P(j says λ of i | its class is κ)
+
+c is linear in e_j, but bilinear in e_j and the classes: were it additive, no annotator could be better at one question
+than at another. A yes/no question has two classes, its own "0" and "1"; one embedding per question, and K × K tensors
+of it, is this form with the same `own` in all classes of a question.
+
+The equations of LIA then hold for every pair of an item and a question (`dissensus.learning.objectives.lia`): a batch
+is of items, x_i is encoded once, and its pairs are rows. A question with fewer classes than the widest is padded (its
+other logits are −10⁴), so that a step costs items × questions × (most classes)² and annotations × (most classes)² × S.
+
+| symbol | name | shape |
+|---|---|---|
+| t | `Labels.classes()` (`lia_ml_head.py`) | (Q, K, T) |
+| φ | `Labels.pairs()` | (Q, K, K, S), S = T |
+| q | `LIAMLHead.q` | (I·Q, K) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dissensus import names as naming
+from dissensus._types import IntArray
+from dissensus.annotations import Annotations
+from dissensus.base import check_gold
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.objectives.base import Branch, Walk, as_tensor
+from dissensus.learning.objectives.labels import vote_weight
+from dissensus.learning.objectives.lia import Competence, LIAHead, LIAObjective
+from dissensus.learning.objectives.lia_ml_head import Labels, LIAMLHead
+from dissensus.parameters import is_whole
+
+
+class LIAMLObjective(LIAObjective):
+    """LIA of many questions: `fit` takes a mapping from question to table, all of the same items and annotators.
+
+    Not in the registry: `CrowdClassifier` has one table; `dissensus.learning.LIAML` trains this.
+
+    Parameters
+    ----------
+    label_size : int
+        T, of a class's embedding.
+    rounds, finetune, tuning, penalty, entropy, latent, annotator_size, difficulty, truth_counts, truth_in_posterior,
+    residual_penalty, difficulty_penalty
+        As in `LIAObjective`; the penalty is per annotations of an item in one question.
+    """
+
+    def __init__(
+        self,
+        *,
+        label_size: int = 16,
+        rounds: int = 10,
+        finetune: Literal["joint", "per-annotation"] | None = "joint",
+        tuning: float = 0.5,
+        penalty: float = 0.06,
+        entropy: float = 0.0,
+        latent: int = 1,
+        annotator_size: int | None = 16,
+        difficulty: bool = True,
+        truth_counts: Literal["items", "annotations"] = "items",
+        truth_in_posterior: bool = True,
+        residual_penalty: float = 1.0,
+        difficulty_penalty: float = 1.0,
+    ):
+        super().__init__(
+            rounds=rounds, finetune=finetune, tuning=tuning, penalty=penalty, entropy=entropy, latent=latent,
+            annotator_size=annotator_size, difficulty=difficulty, truth_counts=truth_counts,
+            truth_in_posterior=truth_in_posterior, residual_penalty=residual_penalty,
+            difficulty_penalty=difficulty_penalty,
+        )  # fmt: skip
+        self.label_size = label_size
+
+    def fit(  # type: ignore[override]  # several tables in the place of one
+        self, questions: Mapping[str, Annotations], gold: Mapping[str, IntArray] | None, seed: int
+    ) -> Self:
+        """Count labels; the votes are the first posterior. `gold`: (I,) codes by question, of some of them."""
+        self._check()
+        if not (is_whole(self.label_size) and self.label_size >= 1):
+            raise BadParameter(f"label_size must be at least 1, got {self.label_size!r}.")
+        self.questions_ = sorted(questions)
+        tables = [questions[name] for name in self.questions_]
+        _check_alike(self.questions_, tables)
+        self.n_items_, self.n_classes_ = tables[0].n_items, max(table.n_classes for table in tables)
+        self.names_ = sorted({str(name) for table in tables for name in table.classes})
+        code = {name: at for at, name in enumerate(self.names_)}
+        self.class_name_ = np.full((len(tables), self.n_classes_), -1)  # (Q, K)
+        self.shares_ = np.ones((len(tables), self.n_classes_))  # (Q, K) of the votes
+        weight = np.stack([vote_weight(table) for table in tables], axis=1)  # (I, Q)
+        for q, table in enumerate(tables):
+            self.class_name_[q, : table.n_classes] = [code[str(name)] for name in table.classes]
+            votes = table.votes().sum(axis=0)
+            self.shares_[q, : table.n_classes] = (votes + 1) / (votes.sum() + table.n_classes)
+        if not (weight > 0).any():
+            raise DataError("lia-ml learns from annotations, and there are none in any question.")
+        self._gold = _golds(gold, self.questions_, tables)
+        self.taught_ = weight > 0 if self._gold is None else (weight > 0) | (self._gold >= 0)  # (I, Q)
+        self.teaches_ = np.asarray(self.taught_.any(axis=1))
+        given = [np.bincount(table.annotator, table.weight, table.n_annotators) for table in tables]
+        self.labels_given_ = np.sum(given, axis=0).astype(np.float32)  # (A,)
+        self.per_item_ = float(weight[weight > 0].mean())
+        self.classes_ = [table.classes for table in tables]
+        self._tables = tables
+        return self
+
+    def targets(self) -> Columns:
+        """The rows of all tables by item; `item` (I, Q), the pair's place in q; `votes` (I, Q, K); `taught` (I, Q)."""
+        K, Q = self.n_classes_, len(self._tables)
+        item = np.concatenate([table.item for table in self._tables])
+        order = np.argsort(item, kind="stable")
+
+        def column(parts: list[Any], kind: torch.dtype) -> Tensor:
+            return as_tensor(np.concatenate(parts)[order], kind)
+
+        rows = {
+            "annotator": column([table.annotator for table in self._tables], torch.int64),
+            "question": column([np.full(table.n_annotations, q) for q, table in enumerate(self._tables)], torch.int64),
+        }
+        if any(table.proba is not None for table in self._tables):
+            said = [np.eye(t.n_classes)[t.label] if t.proba is None else t.proba for t in self._tables]
+            rows["proba"] = column([_wide(proba, K) for proba in said], torch.float32)
+        else:
+            rows["label"] = column([table.label for table in self._tables], torch.int64)
+        if any(table.weight is not None for table in self._tables):
+            weights = [np.ones(t.n_annotations) if t.weight is None else t.weight for t in self._tables]
+            rows["weight"] = column(weights, torch.float32)
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(item, minlength=self.n_items_))])
+        votes = np.stack([_wide(table.soft_labels(), K) for table in self._tables], axis=1)  # (I, Q, K)
+        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
+        return Columns(
+            annotations=Bag(rows, as_tensor(ptr, torch.int64)),
+            item=torch.arange(self.n_items_ * Q).reshape(self.n_items_, Q),
+            votes=as_tensor(votes, torch.float32),
+            taught=as_tensor(self.taught_, torch.float32),
+            **known,
+        )
+
+    def head(self, branch: Branch, width: int) -> LIAMLHead:
+        """The classes first, then difficulty, then the annotators, then the embeddings."""
+        T, L = self.label_size, self.latent
+        truth = nn.Sequential(branch(), nn.Linear(width, T))
+        hard = nn.Sequential(branch(), nn.Linear(width, T * L)) if self.difficulty else None
+        able = Competence(as_tensor(self.labels_given_), 1, T * L, self.annotator_size)  # as of one class: S·L numbers
+        return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self._labels())
+
+    def head_beside(self, other: LIAMLObjective, head: LIAMLHead) -> LIAMLHead:
+        """A head for these questions beside that of others, fitted: see `LIAMLHead.beside`.
+
+        Annotators are the others' and one more, the average.
+        """
+        known = [other.names_.index(name) if name in other.names_ else None for name in self.names_]
+        self.labels_given_ = np.append(other.labels_given_, np.float32(0))  # an average is one of the others'
+        return head.beside(self._labels(), known, self.n_items_, self.per_item_, as_tensor(other.labels_given_))
+
+    def _labels(self) -> Labels:
+        """Fresh embeddings of the classes."""
+        return Labels(self.class_name_, len(self.names_), self.shares_, self.label_size, self.latent)
+
+    # As LIA, of pairs -------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
+        """An E step, where a round begins."""
+        super().begin_epoch(head, epoch, epochs, lambda: ((z, _pairs(targets)) for z, targets in walk()))
+
+    def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """(B·Q, K) Eq. 4, not normalised."""
+        return super().log_posterior(head, z, _pairs(targets))
+
+    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """Minus what is raised, of all pairs."""
+        return super().loss(head, z, _pairs(targets))
+
+    def _parts(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As LIA's; log Q as the penalty is to take it: 0 where there is no class, and 2/K that of the question."""
+        assert isinstance(head, LIAMLHead)
+        logits, votes, log_q, pulls = super()._parts(head, z, targets)
+        there = (head.labels.name >= 0).to(log_q.dtype)  # (Q, K)
+        scale = self.n_classes_ / there.sum(dim=1)[:, None, None] * there[:, :, None] * there[:, None]  # (Q, K, K)
+        return logits, votes, log_q * scale.index_select(0, targets["row"] % len(there)), pulls
+
+    def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
+        """Log Q of the annotations (n, K, K), and the pulls on annotators and pairs."""
+        assert isinstance(head, LIAMLHead)
+        row = targets["row"]
+        question, hard = row % len(head.labels.name), head.hardness(z)
+        rows, pull = head.competence(targets["annotator"])
+        each = None if hard is None else hard.index_select(0, row)
+        log_q = head.log_confusion(each, head.able(rows, question), question)
+        return log_q, self._pulls(hard, pull, targets)
+
+    def _target(self, head: LIAHead, targets: Batch) -> Tensor:
+        """Nothing where nobody answered: h is not to learn that it was right."""
+        return super()._target(head, targets) * targets["taught"][:, None]
+
+    def question_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, question: int) -> Tensor:
+        """(B, J, K, K) Q of all items with all annotators in one question; −1 is the average annotator."""
+        assert isinstance(head, LIAMLHead)
+        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device))
+        asked = torch.full((len(rows),), question, device=z.device)
+        able, hard = head.able(head.competence.of(rows), asked)[None], head.hardness(z)
+        if hard is not None:
+            hard = hard.reshape(len(z), -1, *hard.shape[1:])[:, question, None]
+        log_q = head.log_confusion(hard, able, asked[None])
+        return log_q.exp().expand(len(z), -1, -1, -1)
+
+
+def _pairs(targets: Batch) -> Batch:
+    """What is (B, Q, …) of items and questions as (B·Q, …) of pairs, and `row` the pair of an annotation."""
+    if "question" not in targets:
+        return targets
+    pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
+    rest = {name: value for name, value in targets.items() if name != "question"}
+    return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
+
+
+def _wide(shares: Any, K: int) -> Any:
+    """(n, K) of (n, fewer)."""
+    return np.pad(shares, ((0, 0), (0, K - shares.shape[1])))
+
+
+def _check_alike(names: list[str], tables: list[Annotations]) -> None:
+    if not tables:
+        raise DataError("lia-ml: no question is given; give a mapping from question to table.")
+    for name, table in zip(names, tables, strict=True):
+        for what in ("items", "annotators"):
+            own, first = getattr(table, what), getattr(tables[0], what)
+            if not np.array_equal(own, first):
+                raise DataError(
+                    f"questions {naming.shown(names[0])} and {naming.shown(name)} are of other {what} ({first.size:,} "
+                    f"and {own.size:,}); make all tables over the same ones, as `Questions.from_arrays` does."
+                )
+
+
+def _golds(gold: Mapping[str, IntArray] | None, names: list[str], tables: list[Annotations]) -> IntArray | None:
+    """(I, Q) codes, −1 unknown; None where nothing is known."""
+    gold = gold or {}
+    for name in gold:
+        if name not in names:
+            raise DataError(f"gold: there is no question {naming.shown(name)}; there are {', '.join(names)}.")
+    known = [check_gold(gold.get(name), table) for name, table in zip(names, tables, strict=True)]
+    if all(codes is None for codes in known):
+        return None
+    none = np.full(tables[0].n_items, -1, np.int32)
+    return np.stack([none if codes is None else codes for codes in known], axis=1)
