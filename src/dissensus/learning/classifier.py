@@ -4,7 +4,7 @@ Any encoder (how an input becomes a vector) with any objective (how annotations 
 trainer. After `fit` there are `classes_`, `items_`, `annotators_`, `posterior_` (I, K: features and annotations
 together), `proba_` (I, K: what the network alone says of the items it was fitted to), `confusion_` (A, K, K),
 `reliability_` (A,), `trace_` (mean training loss per epoch), `history_` (all metrics per epoch), `n_iter_`,
-`converged_`.
+`converged_`; with objective "lia" also `difficulty_` (I,) and `competence_` (A, 3), see `competence.py`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Columns, Padded
+from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
@@ -127,6 +128,8 @@ class CrowdClassifier(Parameters):
     confusion_: FloatArray
     population_confusion_: FloatArray
     reliability_: FloatArray
+    difficulty_: FloatArray | None  # (I,) P(an average annotator is wrong), where the objective is LIA
+    competence_: FloatArray | None  # (A, 3) P(the annotator is right), on all, the easiest and the hardest items
     hits_: FloatArray
     total_: FloatArray
     n_annotations_: IntArray
@@ -353,6 +356,7 @@ class CrowdClassifier(Parameters):
         )
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
+        self.difficulty_, self.competence_ = difficulty_and_competence(self, lessons.inputs)
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
@@ -406,11 +410,14 @@ class CrowdClassifier(Parameters):
             columns: dict[str, Any] = {
                 "item": self.items_, "label": label, "confidence": self.posterior_.max(axis=1), "model": model,
                 "taught": self.teaches_ & ~self.held_out_,
-            } | {f"p_{name}": self.posterior_[:, k] for k, name in enumerate(self.classes_)}  # fmt: skip
+            } | ({} if self.difficulty_ is None else {"difficulty": self.difficulty_})  # fmt: skip
+            columns |= {f"p_{name}": self.posterior_[:, k] for k, name in enumerate(self.classes_)}
         elif kind == "annotators":
             columns = {
                 "annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_,
             }  # fmt: skip
+            if self.competence_ is not None:
+                columns |= {f"competence_{where}": self.competence_[:, at] for at, where in enumerate(WHERE)}
         elif kind == "history":
             columns = {key: [entry[key] for entry in self.history_] for key in (self.history_ or [{}])[0]}
         else:
@@ -538,15 +545,18 @@ class CrowdClassifier(Parameters):
             raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
         return self._run(columns, self.network_.logits)
 
-    def _run(self, columns: Columns, ask: Callable[..., Tensor], *more: Columns) -> FloatArray:
-        """An answer (rows, …) for all rows, some at a time, where the model is wanted; `ask` takes a batch of each."""
+    def _run(
+        self, columns: Columns, ask: Callable[..., Tensor], *more: Columns, rows: IntArray | None = None
+    ) -> FloatArray:
+        """An answer (rows, …) for all rows, or these, some at a time; `ask` takes a batch of each."""
         device = self._trainer(0).place()
         self.network_.to(device).eval()
         found = []
         with torch.inference_mode():
-            for rows in torch.split(torch.arange(len(columns)), AT_ONCE * self.batch_size):
+            wanted = torch.arange(len(columns)) if rows is None else torch.as_tensor(rows.astype(np.int64))
+            for some in torch.split(wanted, AT_ONCE * self.batch_size):
                 batches = [
-                    {name: value.to(device) for name, value in part.take(rows).items()} for part in (columns, *more)
+                    {name: value.to(device) for name, value in part.take(some).items()} for part in (columns, *more)
                 ]
                 found.append(ask(*batches).cpu().double())
         K = self.objective_.n_classes_

@@ -32,10 +32,10 @@ from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.batches import Batch
 from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.competence import embedding
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives import LIAObjective
-from dissensus.learning.objectives.lia import LIAHead
 from dissensus.learning.seeds import fit_together
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.tuning import SPLITS, Tuned, tune
@@ -100,7 +100,8 @@ class LIA(Parameters):
     posteriors_: FloatArray  # (n_seeds, I, K) of every seed
     proba_: FloatArray  # (I, K) h
     difficulty_: FloatArray  # (I,) P(an average annotator is wrong)
-    embedding_: FloatArray  # (A, annotator_size)
+    competence_: FloatArray  # (A, 3) P(right) on all, the easiest and the hardest items
+    embedding_: FloatArray  # (A, annotator_size) of the first seed
     confusion_: FloatArray
     reliability_: FloatArray
     trace_: FloatArray
@@ -200,10 +201,6 @@ class LIA(Parameters):
         else:
             self.models_ = self._fit_seeds(table, rows, gold, annotators, on_step)
         self._gather()
-        head = self.models_[0].network_.head
-        assert isinstance(head, LIAHead)
-        self.embedding_ = head.competence.rows().detach().cpu().numpy().copy()
-        self.difficulty_ = 1 - self._competence(np.arange(self.items_.size), (np.array([-1]), None))[:, 0]
         return self
 
     def _fit_seeds(
@@ -322,9 +319,8 @@ class LIA(Parameters):
             "parameters": {**self.get_params(deep=False), "checkpoint": None},
             "models": [model.to_tree() for model in self.models_],
             "inputs": None if isinstance(self.models_[0].encoder_, ItemEmbedding) else vectors(self._inputs),
-            "embedding": self.embedding_, "difficulty": self.difficulty_,
             "tuned": None if self.tuned_ is None else self.tuned_.to_tree(),
-        }  # fmt: skip
+        }
         return write_tree(Path(folder) / FILE, tree, KIND)
 
     @classmethod
@@ -335,7 +331,6 @@ class LIA(Parameters):
         try:
             model = cls(**{**tree["parameters"], "device": device})
             model.models_ = [CrowdClassifier.from_tree(one, path, device) for one in tree["models"]]
-            model.embedding_, model.difficulty_ = tree["embedding"], tree["difficulty"]
             model.tuned_ = None if tree["tuned"] is None else Tuned.from_tree(tree["tuned"])
             model._gather()
             model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
@@ -352,6 +347,7 @@ class LIA(Parameters):
             setattr(self, name, getattr(self.models_[0], name))
         for name in AVERAGED:
             setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
+        self.embedding_ = embedding(self.models_[0])
 
     def _competence(self, items: IntArray, whom: Whom) -> FloatArray:
         found = np.empty((items.size, whom[0].size))
@@ -387,5 +383,5 @@ class LIA(Parameters):
 
 
 ALIKE = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
-AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_")
+AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_", "difficulty_", "competence_")
 """What the classifiers of all seeds have: the same, or each its own."""

@@ -50,8 +50,9 @@ class Report:
         The comparison, where `dissensus.report.contest` has made it already.
     clustering, search : optional
         A fitted clustering, and the search that chose its numbers of clusters: a section shows them.
-    model : CrowdClassifier or folder, optional
-        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it.
+    model : CrowdClassifier, LIA or folder, optional
+        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it, and one
+        more where it is a LIA (of several seeds, the first).
     out_of_fold : OutOfFold, optional
         What `dissensus.learning.out_of_fold` found; left out, a folder's own where it has one.
     only : names of sections, optional
@@ -93,6 +94,9 @@ class Report:
 
             model, found = load_trained(model)
             out_of_fold = found if out_of_fold is None else out_of_fold
+        if model is not None:
+            model = getattr(model, "models_", [model])[0]
+            model._check_fitted()
         self.study = Study.make(
             table,
             fitted,

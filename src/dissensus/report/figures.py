@@ -1,4 +1,4 @@
-"""Figures as files, drawn as the report draws its own: the numbers are those of `dissensus.learning.analysis`."""
+"""Figures as files, drawn as the report draws its own: the numbers are those of `dissensus.learning`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 from dissensus._types import IntArray
 from dissensus.annotations import Annotations
+from dissensus.base import check_gold
 from dissensus.exceptions import BadParameter
 from dissensus.io import atomic
-from dissensus.report import charts
+from dissensus.report import charts, lia_charts
 from dissensus.report.extra import need
 from dissensus.report.study import distinct
 
 WIDTH, HEIGHT = 480, 300  # pixels
+PANEL = 260  # of a picture beside others
 SCALE = 2  # of pixels in a PNG
 
 
@@ -58,9 +60,47 @@ def plot_class_distributions(table: Annotations, path: str | Path, gold: IntArra
     return _save(bars, path)
 
 
+def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, **options: Any) -> Path:
+    """Draw annotators by their embeddings in two dimensions, as Figure 2 of Platanios et al. 2020; .svg, .png or .html.
+
+    Three times: by cluster of mistakes, by false positive and by false negative rate of the second class (of more than
+    two classes: by error rate and by the class that is over-used). `model` is a fitted LIA, or a CrowdClassifier with
+    objective "lia"; `options` are those of `dissensus.learning.annotator_map.annotator_map`.
+    """
+    from dissensus.learning.annotator_map import annotator_map
+
+    alt, found = charts.altair(), annotator_map(model, table, **options)
+    classes = distinct(table.classes.tolist(), 60)
+    rows = lia_charts.map_rows(found, distinct(table.annotators.tolist(), 60), classes)
+    drawn = [
+        chart.properties(width=PANEL, height=PANEL, title=alt.TitleParams(title, subtitle=note, anchor="start"))
+        for title, note, chart in lia_charts.panels(rows, classes)
+    ]
+    title = f"{len(rows):,} annotators by their embeddings ({found.how}), {lia_charts.clusters_by(found.mistakes.by)}"
+    beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
+    return _write(beside.resolve_scale(color="independent", shape="independent"), path)
+
+
+def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
+    """Draw how hard LIA finds items against the entropy of their votes; .svg, .png or .html.
+
+    Coloured by whether the model's class is right where `gold` (I,) is known, else by what most annotators say.
+    """
+    from dissensus.learning.annotator_map import difficulty_of, posterior_of
+
+    gold = check_gold(gold, table)
+    posterior, classes = posterior_of(model, table), distinct(table.classes.tolist(), 60)
+    names = distinct(table.items.tolist(), 100)
+    rows = lia_charts.difficulty_rows(difficulty_of(model, table), posterior, table, names, classes, gold)
+    return _save(lia_charts.difficulty_chart(rows), path)
+
+
 def _save(chart: Any, path: str | Path) -> Path:
+    return _write(chart.properties(width=WIDTH, height=HEIGHT), path)
+
+
+def _write(chart: Any, path: str | Path) -> Path:
     path = Path(path)
-    chart = chart.properties(width=WIDTH, height=HEIGHT)
     spec = chart.to_dict()
     convert = need("vl_convert")
     kind = path.suffix.lower()

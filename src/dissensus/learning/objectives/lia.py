@@ -429,10 +429,15 @@ class LIAObjective(Objective):
     def pair_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K, K) Q of all items with all annotators; −1 is the average one, or the average of its `features`."""
         assert isinstance(head, LIAHead)
-        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device), features)
-        able, hard = head.competence.of(rows), head.hardness(z)
-        both = log_confusion(None if hard is None else hard[:, None], able[None])
-        return both.exp().expand(len(z), -1, -1, -1)
+        return self.confusion_by(head, head.hardness(z), annotators, features).expand(len(z), -1, -1, -1)
+
+    def confusion_by(
+        self, head: LIAHead, hard: Tensor | None, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(B, J, K, K) the same of items whose D (B, K, K, L) is known; without, (1, J, K, K) of any."""
+        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(annotators.device), features)
+        able = head.competence.of(rows)
+        return log_confusion(None if hard is None else hard[:, None], able[None]).exp()
 
     def row_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
         """(n, K, K) Q of n items with an annotator each; −1 is the average one."""

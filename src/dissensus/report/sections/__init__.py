@@ -1,5 +1,15 @@
 """The sections of the report, one file each; importing them registers them."""
 
-from dissensus.report.sections import annotators, clusters, items, labels, methods, model, overview, redundancy
+from dissensus.report.sections import (
+    annotators,
+    clusters,
+    competence,
+    items,
+    labels,
+    methods,
+    model,
+    overview,
+    redundancy,
+)
 
-__all__ = ["annotators", "clusters", "items", "labels", "methods", "model", "overview", "redundancy"]
+__all__ = ["annotators", "clusters", "competence", "items", "labels", "methods", "model", "overview", "redundancy"]

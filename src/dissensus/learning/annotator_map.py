@@ -1,0 +1,156 @@
+"""A map of annotators: their embeddings in two dimensions, and how they err (Platanios et al. 2020, Figure 2).
+
+Near each other are annotators of whom LIA learnt the same. Distances are those of the competence that an embedding
+stands for (`competence.coordinates`), projected by UMAP (McInnes et al. 2018) or, where it is not installed or there
+are too few annotators for it, on their principal components. Annotators without labels have nothing but their random
+start, and no place.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus import names as naming
+from dissensus._types import BoolArray, FloatArray, IntArray
+from dissensus.annotations import Annotations
+from dissensus.exceptions import BadParameter, DataError, MissingExtra
+from dissensus.learning.competence import coordinates
+from dissensus.learning.mistakes import CLUSTERS, LEAST, Mistakes, mistakes
+
+MOST = 1500  # annotators on a map, those with the most labels
+NEIGHBOURS = 15  # UMAP's own default: of fewer annotators everyone is everyone's neighbour
+
+How = Literal["auto", "umap", "pca"]
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatorMap:
+    """Where annotators stand, and how they err."""
+
+    annotator: IntArray  # (n,) codes into the table's annotators
+    place: FloatArray  # (n, 2)
+    how: str  # "UMAP" or "PCA"
+    mistakes: Mistakes  # of these n
+    of: int  # annotators with labels
+
+
+def annotator_map(
+    model: Any,
+    table: Annotations,
+    *,
+    how: How = "auto",
+    clusters: int = CLUSTERS,
+    least: int = LEAST,
+    most: int = MOST,
+    seed: int = 0,
+) -> AnnotatorMap:
+    """The map of a fitted LIA, or a CrowdClassifier with objective "lia".
+
+    Parameters
+    ----------
+    model : LIA or CrowdClassifier
+        Of several seeds, the embeddings are the first's.
+    table : Annotations
+        What it was fitted to, or part of it.
+    how : "auto", "umap" or "pca"
+        "auto": UMAP where it is installed and there are more than 15 annotators.
+    clusters, least
+        As in `mistakes`.
+    most : int
+        Annotators, at most: those with the most labels.
+    seed : int
+        Of UMAP.
+    """
+    if how not in ("auto", "umap", "pca"):
+        raise BadParameter(f"how must be 'auto', 'umap' or 'pca', got {how!r}.")
+    posterior = posterior_of(model, table)
+    table = table.select(rows=known_rows(model, table))
+    labels = np.diff(table.annotator_ptr)
+    there = np.flatnonzero(labels)
+    if not there.size:
+        raise DataError("no annotator of the model labelled any of its items in this table; give the one it is of.")
+    who = np.sort(there[np.argsort(-labels[there], kind="stable")[:most]])
+    chosen = np.zeros(labels.size, np.bool_)
+    chosen[who] = True
+    code = naming.match(table.annotators[who], model.annotators_, "annotators")
+    rows = coordinates(classifier_of(model))[code]
+    place, used = project(rows, how=how, seed=seed)
+    found = mistakes(table.select(annotators=chosen), posterior, clusters=clusters, least=least)
+    return AnnotatorMap(who, place, used, found, there.size)
+
+
+def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[FloatArray, str]:
+    """(n, E) → (n, 2), and by what."""
+    if how == "umap" or (how == "auto" and len(rows) > NEIGHBOURS):
+        umap = _umap()
+        if umap is not None and len(rows) > 3:
+            neighbours = min(NEIGHBOURS, len(rows) - 1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about spectral starts of small graphs
+                fitted = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(rows)
+            return np.asarray(fitted, np.float64), "UMAP"
+        if how == "umap":
+            raise (
+                MissingExtra("how='umap' needs umap-learn, which is not installed: pip install 'dissensus[umap]'.")
+                if umap is None
+                else DataError(f"UMAP needs at least 4 annotators, got {len(rows)}; take how='pca'.")
+            )
+    rows = np.asarray(rows, np.float64)
+    left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # no library decides what is up
+    place = (left * size * sign)[:, :2]
+    return np.pad(place, ((0, 0), (0, 2 - place.shape[1]))), "PCA"
+
+
+def known_rows(model: Any, table: Annotations) -> BoolArray:
+    """(N,) labels of items and by annotators that the model knows."""
+    items = naming.match(table.items, model.items_, "items") >= 0
+    annotators = naming.match(table.annotators, model.annotators_, "annotators") >= 0
+    return np.asarray(items[table.item] & annotators[table.annotator])
+
+
+def posterior_of(model: Any, table: Annotations) -> FloatArray:
+    """(I, K) the model's, in the order of the table's items and classes; zeros for items that it does not know."""
+    classifier_of(model)  # says what is wrong
+    at = naming.match(table.items, model.items_, "items")
+    columns = naming.match(model.classes_, table.classes, "classes")
+    if (at < 0).all() or (columns < 0).any():
+        odd = naming.shown(model.items_[0] if (at < 0).all() else model.classes_[columns < 0][0])
+        raise DataError(f"the model is of another table: {odd} is not in this one; give the one it was fitted to.")
+    posterior = np.zeros((table.n_items, table.n_classes))
+    there = np.flatnonzero(at >= 0)
+    posterior[there[:, None], columns[None, :]] = model.posterior_[at[there]]
+    return posterior
+
+
+def difficulty_of(model: Any, table: Annotations) -> FloatArray:
+    """(I,) the model's, in the order of the table's items; NaN for items that it does not know."""
+    classifier_of(model)
+    at = naming.match(table.items, model.items_, "items")
+    return np.where(at >= 0, model.difficulty_[at], np.nan)
+
+
+def classifier_of(model: Any) -> Any:
+    """The CrowdClassifier with objective "lia" that it is, or that is the first of its seeds."""
+    found = getattr(model, "models_", [model])[0]
+    if getattr(found, "difficulty_", None) is None:
+        raise DataError(
+            f"{type(model).__name__} knows no difficulty and competence; give a fitted LIA, or a CrowdClassifier that "
+            "was fitted with objective 'lia'."
+        )
+    return found
+
+
+def _umap() -> Any:
+    """The library, or None."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is no TensorFlow
+            return import_module("umap")
+    except ImportError:
+        return None
