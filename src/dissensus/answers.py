@@ -75,7 +75,7 @@ def _of_learner(model: Any) -> Answers:
     if hasattr(model, "_pairs"):
 
         def of(items: IntArray, annotators: IntArray) -> FloatArray:
-            return _given(np.concatenate([confusion for _, confusion in model._pairs(items, annotators)]))
+            return _given(np.concatenate([confusion for _, confusion in model._pairs(items, (annotators, None))]))
 
         return Answers(model.posterior_, of, False)
     everyone = np.concatenate([model.confusion_, model.population_confusion_[None]])
