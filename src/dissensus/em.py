@@ -1,6 +1,6 @@
 """One EM driver: restarts, convergence, acceleration and the trace, written once for every EM method.
 
-A method is its equations: `start`, `em_pass` and, as the readable form that tests hold the fast pass to, `log_votes`,
+A method is its equations: a start, a pass and, as the readable form that tests hold the fast pass to, `log_votes`,
 `m_step` and `log_penalty`. The objective is the one EM raises, log evidence plus log prior density, so it never falls.
 
 `accelerate="squarem"` looks ahead of EM. First two cycles of SQUAREM (Varadhan & Roland 2008, scheme S3): from θ0 take
@@ -26,6 +26,7 @@ import numpy as np
 from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator
+from dissensus.engines.base import Checkpoint
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 
 LONGEST = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
@@ -74,10 +75,6 @@ class EMAggregator(Aggregator, Generic[P]):
         if self.accelerate not in (None, "squarem"):
             raise BadParameter(f"accelerate must be None or 'squarem', got {self.accelerate!r}.")
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> P:
-        """First parameters: from majority vote, or (`rng` given) from a random start near it."""
-        raise NotImplementedError
-
     def log_votes(self, table: Annotations, params: P) -> FloatArray:
         """(N, K) log P(this row's label | class)."""
         raise NotImplementedError
@@ -95,18 +92,27 @@ class EMAggregator(Aggregator, Generic[P]):
         raise NotImplementedError
 
     def run(
-        self, em_pass: Callable[[P], tuple[float, P]], table: Annotations, gold: IntArray | None, on_step: OnStep
+        self,
+        em_pass: Callable[[P], tuple[float, P]],
+        start: Callable[[np.random.Generator | None], P],
+        on_step: OnStep,
+        checkpoint: Checkpoint,
     ) -> P:
-        """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all."""
+        """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all.
+
+        `start` gives the first parameters: from the votes, or (a generator given) from a random start near that. After
+        every pass the state goes to `checkpoint`, and a run that finds one there goes on from it.
+        """
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per restart, and nobody else
-        best: Run[P] | None = None
-        passes = 0
+        before: State[P] = checkpoint.load() or State(0, 0, None, None)
+        best, passes = before.best, before.passes
         for number, child in enumerate(children):
-            first = self.start(table, gold, np.random.default_rng(child) if number else None)
-            count_on = partial(_count_on, on_step, passes)
-            done = climb(
-                em_pass, first, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, on_step=count_on
-            )
+            if number < before.number:
+                continue
+            first = start(np.random.default_rng(child) if number else None)
+            climbing, before.climbing = before.climbing or Climb(first, self.accelerate), None
+            put_away = partial(_put_away, checkpoint, State(number, passes, best, climbing), on_step)
+            done = climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away)
             passes += len(done.trace)
             if best is None or done.trace[-1] > best.trace[-1]:
                 best = done
@@ -127,8 +133,9 @@ class EMAggregator(Aggregator, Generic[P]):
         return best.params
 
 
-def _count_on(on_step: OnStep, offset: int, step: int, objective: float) -> None:
-    on_step(offset + step, objective)
+def _put_away(checkpoint: Checkpoint, state: State[P], on_step: OnStep, step: int, objective: float) -> None:
+    checkpoint.save(state)
+    on_step(state.passes + step, objective)
 
 
 def e_step(
@@ -146,6 +153,57 @@ def e_step(
     return np.exp(log_joint - log_evidence), float(log_evidence.sum()) + model.log_penalty(params)
 
 
+class Climb(Generic[P]):
+    """One EM run. All of its state is here, so that it can be put away between passes and taken up again."""
+
+    def __init__(self, params: P, accelerate: Accelerate):
+        self.params = params
+        self.trace: list[float] = []
+        self.ahead = LookAhead[P]() if accelerate == "squarem" else None
+        self.refuge: P | None = None  # the EM step to go back to, while `params` is a look ahead of it
+        self.ended: Run[P] | None = None
+
+    def run(self, em_pass: Callable[[P], tuple[float, P]], *, max_iter: int, tol: float, on_step: OnStep) -> Run[P]:
+        """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|."""
+        while self.ended is None:
+            if len(self.trace) >= max_iter:
+                return Run(self.params, self.trace, False)  # an EM step: there was no looking ahead of the last pass
+            self._step(*em_pass(self.params), max_iter, tol)
+            on_step(len(self.trace), self.trace[-1])
+        return self.ended
+
+    def _step(self, objective: float, after: P, max_iter: int, tol: float) -> None:
+        """Take up what a pass found."""
+        trace, looked = self.trace, self.refuge is not None
+        if self.refuge is not None and not objective >= trace[-1]:  # also where it is not a number
+            trace.append(trace[-1])
+            self.params, self.refuge = self.refuge, None
+            if self.ahead is not None:
+                self.ahead.forget()
+            return
+        if not np.isfinite(objective):
+            raise BadParameter(f"the objective became {objective}; a keyword may be far too large or too small.")
+        little = bool(trace) and objective - trace[-1] <= tol * abs(objective)
+        trace.append(objective)
+        if little and not looked:  # a look ahead that gains little proves nothing; an EM step does
+            self.ended = Run(after, trace, True)
+            return
+        beyond = None
+        if self.ahead is not None and len(trace) < max_iter and not little:
+            beyond = self.ahead.beyond(self.params, after)
+        self.params, self.refuge = (after, None) if beyond is None else (beyond, after)
+
+
+@dataclass
+class State(Generic[P]):
+    """Where a fit is between two passes: the start that is under way, passes and best run of those before it."""
+
+    number: int
+    passes: int
+    best: Run[P] | None
+    climbing: Climb[P] | None
+
+
 def climb(
     em_pass: Callable[[P], tuple[float, P]],
     params: P,
@@ -155,30 +213,8 @@ def climb(
     accelerate: Accelerate,
     on_step: OnStep,
 ) -> Run[P]:
-    """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|."""
-    trace: list[float] = []
-    ahead = LookAhead[P]() if accelerate == "squarem" else None
-    refuge: P | None = None  # the EM step to go back to, while `params` is a look ahead of it
-    while len(trace) < max_iter:
-        objective, after = em_pass(params)
-        looked = refuge is not None
-        if refuge is not None and not objective >= trace[-1]:  # also where it is not a number
-            trace.append(trace[-1])
-            on_step(len(trace), trace[-1])
-            params, refuge = refuge, None
-            if ahead is not None:
-                ahead.forget()
-            continue
-        if not np.isfinite(objective):
-            raise BadParameter(f"the objective became {objective}; a keyword may be far too large or too small.")
-        little = bool(trace) and objective - trace[-1] <= tol * abs(objective)
-        trace.append(objective)
-        on_step(len(trace), objective)
-        if little and not looked:  # a look ahead that gains little proves nothing; an EM step does
-            return Run(after, trace, True)
-        beyond = ahead.beyond(params, after) if ahead is not None and len(trace) < max_iter and not little else None
-        params, refuge = (after, None) if beyond is None else (beyond, after)
-    return Run(params, trace, False)  # an EM step: there was no looking ahead of the last pass
+    """One run of `em_pass` from `params`, see `Climb.run`."""
+    return Climb(params, accelerate).run(em_pass, max_iter=max_iter, tol=tol, on_step=on_step)
 
 
 class LookAhead(Generic[P]):
