@@ -15,11 +15,11 @@ the objective never falls.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import partial
 from numbers import Integral
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -104,14 +104,17 @@ class EMAggregator(Aggregator, Generic[P]):
         every pass the state goes to `checkpoint`, and a run that finds one there goes on from it.
         """
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per restart, and nobody else
-        before: State[P] = checkpoint.load() or State(0, 0, None, None)
-        best, passes = before.best, before.passes
+        stored = checkpoint.load()
+        best: Run[P] | None = None
+        passes = 0
         for number, child in enumerate(children):
-            if number < before.number:
+            if stored and number < stored["number"]:
                 continue
             first = start(np.random.default_rng(child) if number else None)
-            climbing, before.climbing = before.climbing or Climb(first, self.accelerate), None
-            put_away = partial(_put_away, checkpoint, State(number, passes, best, climbing), on_step)
+            climbing = Climb(first, self.accelerate)
+            if stored:
+                (passes, best, climbing), stored = unpack(stored, climbing), None
+            put_away = partial(_put_away, checkpoint, number, passes, best, climbing, on_step)
             done = climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away)
             passes += len(done.trace)
             if best is None or done.trace[-1] > best.trace[-1]:
@@ -133,9 +136,19 @@ class EMAggregator(Aggregator, Generic[P]):
         return best.params
 
 
-def _put_away(checkpoint: Checkpoint, state: State[P], on_step: OnStep, step: int, objective: float) -> None:
-    checkpoint.save(state)
-    on_step(state.passes + step, objective)
+def _put_away(
+    checkpoint: Checkpoint,
+    number: int,
+    passes: int,
+    best: Run[P] | None,
+    climbing: Climb[P],
+    on_step: OnStep,
+    step: int,
+    objective: float,
+) -> None:
+    if checkpoint.wanted:
+        checkpoint.save(pack(number, passes, best, climbing))
+    on_step(passes + step, objective)
 
 
 def e_step(
@@ -194,14 +207,50 @@ class Climb(Generic[P]):
         self.params, self.refuge = (after, None) if beyond is None else (beyond, after)
 
 
-@dataclass
-class State(Generic[P]):
-    """Where a fit is between two passes: the start that is under way, passes and best run of those before it."""
+def pack(number: int, passes: int, best: Run[P] | None, climbing: Climb[P]) -> dict[str, Any]:
+    """Where a fit is between two passes, as arrays: start `number` is under way, `passes` and `best` of those before.
 
-    number: int
-    passes: int
-    best: Run[P] | None
-    climbing: Climb[P] | None
+    Never pickle: the parameters are dataclasses, of which the fields are kept.
+    """
+    ended, ahead = climbing.ended, climbing.ahead
+    points = {
+        "params": climbing.params,
+        "refuge": climbing.refuge,
+        "ended": None if ended is None else ended.params,
+        "best": None if best is None else best.params,
+    }
+    arrays: dict[str, Any] = {"number": number, "passes": passes, "trace": climbing.trace}
+    for name, point in points.items():
+        if point is not None:
+            arrays |= {f"{name}.{field.name}": getattr(point, field.name) for field in fields(cast(Any, point))}
+    if best is not None:
+        arrays |= {"best_trace": best.trace, "best_converged": best.converged}
+    if ahead is not None:
+        arrays["cycles"] = ahead.cycles
+        if ahead.start is not None:
+            arrays |= {"zero": ahead.start[0], "one": ahead.start[1]}
+        if ahead.previous is not None:
+            arrays["previous"] = ahead.previous
+    return arrays
+
+
+def unpack(stored: Mapping[str, Any], like: Climb[P]) -> tuple[int, Run[P] | None, Climb[P]]:
+    """`passes`, `best` and the run under way from what `pack` made; `like` is that run at its start."""
+
+    def point(name: str) -> P | None:
+        names = [field.name for field in fields(cast(Any, like.params))]
+        if f"{name}.{names[0]}" not in stored:
+            return None
+        return type(like.params)(*(stored[f"{name}.{part}"] for part in names))
+
+    best, ended = point("best"), point("ended")
+    like.params, like.refuge, like.trace = cast(P, point("params")), point("refuge"), stored["trace"].tolist()
+    like.ended = None if ended is None else Run(ended, like.trace, True)
+    if like.ahead is not None:
+        like.ahead.cycles, like.ahead.previous = int(stored["cycles"]), stored.get("previous")
+        like.ahead.start = (stored["zero"], stored["one"]) if "zero" in stored else None
+    before = None if best is None else Run(best, stored["best_trace"].tolist(), bool(stored["best_converged"]))
+    return int(stored["passes"]), before, like
 
 
 def climb(
@@ -221,27 +270,27 @@ class LookAhead(Generic[P]):
     """Where to look ahead, given a point and the EM step from it: two SQUAREM cycles, then momentum; see the module."""
 
     def __init__(self) -> None:
-        self._cycles = 2  # of SQUAREM, still to come
-        self._start: tuple[FloatArray, FloatArray] | None = None  # θ0 and θ1 of the cycle under way
-        self._previous: FloatArray | None = None  # the last EM step
+        self.cycles = 2  # of SQUAREM, still to come
+        self.start: tuple[FloatArray, FloatArray] | None = None  # θ0 and θ1 of the cycle under way
+        self.previous: FloatArray | None = None  # the last EM step
 
     def forget(self) -> None:
         """The last look ahead was no good: begin again from the EM step."""
-        self._start = self._previous = None
+        self.start = self.previous = None
 
     def beyond(self, point: P, after: P) -> P | None:
         """A point beyond `after`, the EM step from `point`; None: no further than that."""
         step = after.to_vector()
-        previous, self._previous = self._previous, step
-        if self._cycles == 0:
+        previous, self.previous = self.previous, step
+        if self.cycles == 0:
             return None if previous is None else after.from_vector(step + MOMENTUM * (step - previous))
-        if self._start is None:
-            self._start = point.to_vector(), step
+        if self.start is None:
+            self.start = point.to_vector(), step
             return None
-        (zero, one), self._start = self._start, None
+        (zero, one), self.start = self.start, None
         r = one - zero
         v = (step - one) - r
-        self._cycles -= 1
+        self.cycles -= 1
         length = float(np.sqrt(v @ v))
         alpha = min(float(np.sqrt(r @ r)) / length, LONGEST) if length > 0 else 0.0
         if alpha <= 1.0:  # alpha = 1 is the second EM step itself

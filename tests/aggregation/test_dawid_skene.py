@@ -9,7 +9,7 @@ import pytest
 from aggregation.tables import KINDS, placed, random_table
 from dissensus import Annotations, methods
 from dissensus.aggregation.dawid_skene import ConfusionPass, Confusions, DawidSkene, expected_pseudo, fitting
-from dissensus.em import climb, e_step
+from dissensus.em import Climb, e_step
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.kernels import confusion as kernels
 from dissensus.simulate import simulate
@@ -264,19 +264,19 @@ def test_population_confusion_is_the_pooled_counts_per_true_class():
 
 def test_every_restart_has_its_own_draw_and_the_best_is_kept(monkeypatch):
     table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
-    firsts, ends, start = [], [], DawidSkene.start
+    firsts, ends, start, run = [], [], DawidSkene.start, Climb.run
 
     def watched_start(self, *arguments):
         firsts.append(start(self, *arguments))
         return firsts[-1]
 
-    def watched_climb(*arguments, **keywords):
-        done = climb(*arguments, **keywords)
+    def watched_run(self, *arguments, **keywords):
+        done = run(self, *arguments, **keywords)
         ends.append(done.trace[-1])
         return done
 
     monkeypatch.setattr(DawidSkene, "start", watched_start)
-    monkeypatch.setattr("dissensus.em.climb", watched_climb)
+    monkeypatch.setattr("dissensus.em.Climb.run", watched_run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = DawidSkene(restarts=4, seed=3).fit(table)

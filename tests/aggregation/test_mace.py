@@ -344,8 +344,8 @@ class Only(MACE):
         super().__init__(**keywords)
         self.first = first
 
-    def start(self, table, gold, rng):
-        super().start(placed(table, gold), rng)
+    def start(self, engine, rng):
+        super().start(engine, rng)
         return self.first
 
 

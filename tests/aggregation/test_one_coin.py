@@ -154,7 +154,9 @@ def test_restarts_start_apart_and_keep_gold(with_gold):
     table = random_table(7)
     gold = some_gold(table) if with_gold else None
     model = OneCoin()
-    starts = [model.start(placed(table, gold), rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))]
+    starts = [
+        model.start(placed(table, gold), rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))
+    ]
     for a in range(3):
         for b in range(a):
             assert np.abs(starts[a].coin - starts[b].coin).max() > 1e-3

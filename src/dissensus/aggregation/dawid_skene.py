@@ -155,7 +155,7 @@ class DawidSkene(EMAggregator[Confusions]):
             raise BadParameter(f"precision must be 'float64' or 'float32', got {self.precision!r}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, self.threads) as engine:
+        with place(self, table, gold) as engine:
             walk, pool = ConfusionPass(fitting(self.precision, engine)), engine.pool
 
             def objective(evidence: float, params: Confusions) -> float:
@@ -170,7 +170,7 @@ class DawidSkene(EMAggregator[Confusions]):
                 return objective(sums.evidence, params), self._maximise(sums.counts, sums.prior_counts, pool)
 
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
-            self.posterior_ = engine.per_item(engine.size.n_classes)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
             sums = engine.sweep(walk, params, {"posterior": self.posterior_})
             self.trace_ = np.append(self.trace_, objective(sums.evidence, params))  # of what is returned
         population = sums.counts.sum(axis=0) + self.pseudo_

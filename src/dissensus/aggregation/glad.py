@@ -127,7 +127,7 @@ class GLAD(EMAggregator[Skills]):
             raise BadParameter(f"class_count must be at least 1e-09, or None, got {self.class_count}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, self.threads) as engine:
+        with place(self, table, gold) as engine:
             walk, labelled = AbilityPass(1 / self.easiness_sd**2), engine.labelled()
 
             def sweep(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
@@ -143,7 +143,7 @@ class GLAD(EMAggregator[Skills]):
                 return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
 
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
-            self.posterior_ = engine.per_item(engine.size.n_classes)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
             sums, _ = sweep(params, posterior=self.posterior_)
             total = engine.once(AgreementPass()).total.sum(axis=1)
         self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned

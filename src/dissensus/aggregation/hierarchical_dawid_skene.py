@@ -136,7 +136,7 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
             raise BadParameter(f"vote_count must lie from 0 to {LARGEST:g}, got {self.vote_count}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, self.threads) as engine:
+        with place(self, table, gold) as engine:
             walk = ConfusionPass()
 
             def bound(params: Crowd) -> tuple[float, Counts]:
@@ -150,7 +150,7 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
             self.trace_ = np.append(self.trace_, bound(params)[0])  # the objective of what is returned
             gamma = params.concentration
-            self.posterior_ = engine.per_item(engine.size.n_classes)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
             means = Confusions(params.prior, gamma / gamma.sum(axis=1, keepdims=True))
             sums = engine.sweep(walk, means, {"posterior": self.posterior_})
         self.prior_, self.class_counts_ = params.prior, sums.prior_counts

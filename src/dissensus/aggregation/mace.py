@@ -159,7 +159,7 @@ class MACE(EMAggregator[Copied]):
             raise BadParameter(f"class_prior must be 'uniform' or 'learned', got {self.class_prior!r}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, self.threads) as engine:
+        with place(self, table, gold) as engine:
             walk = CopyPass()
 
             def em_pass(params: Copied) -> tuple[float, Copied]:
@@ -174,7 +174,7 @@ class MACE(EMAggregator[Copied]):
             self.competence_counts_, self.strategy_counts_ = self.counts(params)
             self.competence_ = self.competence_counts_[:, 0] / self.competence_counts_.sum(axis=1)
             self.strategy_ = self.strategy_counts_ / self.strategy_counts_.sum(axis=1, keepdims=True)
-            self.posterior_ = engine.per_item(engine.size.n_classes)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
             means = Believed(self.prior_, certain(self.competence_, self.strategy_))
             sums = engine.sweep(walk, means, {"posterior": self.posterior_})
         self.class_counts_ = sums.prior_counts

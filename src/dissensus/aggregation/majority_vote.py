@@ -45,7 +45,7 @@ class MajorityVote(Aggregator):
         self.seed = seed
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, None) as engine:
+        with place(self, table, gold) as engine:
             total = engine.once(AgreementPass()).total
             votes = total.sum(axis=0)
             self.prior_ = votes / votes.sum() if votes.sum() > 0 else np.full(votes.size, 1 / votes.size)
@@ -56,7 +56,8 @@ class MajorityVote(Aggregator):
 
     def _conclude_on(self, engine: Engine, skill: FloatArray, lean: FloatArray | None) -> FloatArray:
         """Set the posterior that skills (A,) and `prior_` make; returns (A,) the weight of labels right by it."""
-        self.posterior_, self.item_total_ = engine.per_item(engine.size.n_classes), engine.per_item()
+        K = engine.size.n_classes
+        self.posterior_, self.item_total_ = engine.per_item("posterior", K), engine.per_item("item_total")
         out = {"posterior": self.posterior_, "item_total": self.item_total_}
         return engine.sweep(SharePass(), Skilled(skill, self.prior_, lean), out).hits
 

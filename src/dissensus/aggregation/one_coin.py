@@ -154,7 +154,7 @@ class OneCoin(EMAggregator[Coins]):
             raise BadParameter(f"class_prior must be 'uniform' or 'learned', got {self.class_prior!r}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, self.threads) as engine:
+        with place(self, table, gold) as engine:
             labels = engine.once(AgreementPass()).total
             fixed, walk, total = self._fixed_prior(labels.sum(axis=0)), CoinPass(), labels.sum(axis=1)
 
@@ -166,7 +166,7 @@ class OneCoin(EMAggregator[Coins]):
                 return objective(sums.evidence, params), self._maximise(sums.hits, total, sums.prior_counts, fixed)
 
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
-            self.posterior_ = engine.per_item(engine.size.n_classes)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
             sums = engine.sweep(walk, params, {"posterior": self.posterior_})
         self.trace_ = np.append(self.trace_, objective(sums.evidence, params))  # of what is returned
         self.prior_, self.coin_, self.class_counts_ = params.prior, params.coin, sums.prior_counts

@@ -58,7 +58,7 @@ class Wawa(MajorityVote):
     population_skill_: float
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, None) as engine:
+        with place(self, table, gold) as engine:
             vote = SkilledVote(engine)
             self._conclude(vote, vote.agreement(vote.first.hits))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True

@@ -82,7 +82,7 @@ class ZeroBasedSkill(Wawa):
             raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self.engine, table, gold, None) as engine:
+        with place(self, table, gold) as engine:
             vote = SkilledVote(engine)
             skill = np.full(table.n_annotators, 1 / table.n_classes)
             trace: list[float] = []

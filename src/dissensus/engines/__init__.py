@@ -24,21 +24,36 @@ An engine with options is made by its class: `DawidSkene(engine=Disk(folder="wor
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from pathlib import Path
+from typing import Any
 
 from dissensus._types import IntArray
 from dissensus.annotations import Annotations
 from dissensus.engines.base import Engine, hard_rows
+from dissensus.engines.coding import Coded, code, code_table, without_pattern
+from dissensus.engines.disk import DiskEngine, RunFolder
 from dissensus.engines.local import Local, Threads, thread_count
+from dissensus.engines.options import Disk, EngineChoice, Torch, options_of
+from dissensus.exceptions import BadParameter, MissingExtra
 
-EngineChoice = Literal["local"]
-
-__all__ = ["EngineChoice", "in_memory", "place"]
+__all__ = ["Coded", "Disk", "EngineChoice", "Torch", "code", "in_memory", "on_disk", "place"]
 
 
-def place(engine: Any, table: Any, gold: IntArray | None, threads: int | None) -> Engine:
-    """The table where passes over it run."""
-    return in_memory(table, gold, threads)
+def place(model: Any, table: Any, gold: IntArray | None) -> Engine:
+    """The table where the passes of a model run: `model.engine`, in `model.threads` threads where it has any say."""
+    options, threads = options_of(model.engine), getattr(model, "threads", None)
+    if isinstance(options, Disk):
+        pool = Threads(thread_count(threads, table.n_annotations))
+        return DiskEngine(table, options.block_rows, pool, gold, RunFolder(model, table, gold))
+    if not isinstance(options, Torch):
+        return in_memory(table, gold, threads)
+    try:
+        from dissensus.engines.torch import on_device
+    except ModuleNotFoundError:
+        raise MissingExtra("engine='torch' needs torch; install dissensus[learning].") from None
+    pool = Threads(thread_count(threads, table.n_annotations))
+    return on_device(hard_rows(table), table.n_annotators, table.n_classes, gold, options, pool)
 
 
 def in_memory(table: Annotations, gold: IntArray | None, threads: int | None) -> Local:
@@ -46,3 +61,25 @@ def in_memory(table: Annotations, gold: IntArray | None, threads: int | None) ->
     rows = hard_rows(table)
     pool = Threads(thread_count(threads, rows.annotator.size))
     return Local(rows, table.n_annotators, table.n_classes, pool, gold)
+
+
+def on_disk(engine: Any, table: Any) -> Any:
+    """What `fit` was given, as codes on a disk where the engine is `disk`: a path or pattern, or a table in memory."""
+    options = options_of(engine)
+    if isinstance(table, Coded) and not isinstance(options, Disk):
+        raise BadParameter("a table on a disk is fitted by engine='disk', of a method that has that keyword.")
+    if not isinstance(options, Disk) or isinstance(table, Coded):
+        return table
+    if isinstance(table, Annotations):
+        if options.folder is None:
+            raise BadParameter("engine='disk' keeps the codes of a table in a folder; name it: Disk(folder=…).")
+        return code_table(table, options.folder)
+    if not isinstance(table, str | Path):
+        return table
+    return code(table, options.folder or beside(table), memory_gb=options.memory_gb)
+
+
+def beside(source: str | Path) -> Path:
+    """The folder of a file's codes where none is named: `labels.parquet` → `labels.parquet.dissensus`."""
+    folder, pattern = without_pattern(source)
+    return folder / (re.sub(r"[*?\[\]/]+", "_", pattern) + ".dissensus")

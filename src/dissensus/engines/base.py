@@ -105,24 +105,28 @@ class Pass(ABC, Generic[P, S, B]):
 
 
 class Checkpoint(Protocol):
-    """Where a driver leaves its state between passes."""
+    """Where a driver leaves its state between passes, as named arrays."""
 
-    def load(self) -> Any:
+    wanted: bool
+
+    def load(self) -> dict[str, Any] | None:
         """The last state that was saved for this very fit; None where there is none."""
 
-    def save(self, state: Any) -> None:
+    def save(self, state: Mapping[str, Any]) -> None:
         """Replace the state, whole or not at all."""
 
 
 class NoCheckpoint:
     """A fit in memory starts again."""
 
-    def load(self) -> Any:
+    wanted = False
+
+    def load(self) -> dict[str, Any] | None:
         """Nothing."""
         return None
 
-    def save(self, state: Any) -> None:
-        """Do nothing."""
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Nothing is kept."""
 
 
 class Engine(ABC):
@@ -152,8 +156,8 @@ class Engine(ABC):
             self._known[walk] = self.sweep(walk, None)
         return self._known[walk]  # type: ignore[return-value]  # what this very pass gave
 
-    def per_item(self, *shape: int) -> Any:
-        """An array with one entry of this shape per item, to be written by a pass."""
+    def per_item(self, name: str, *shape: int) -> Any:
+        """A result with one entry of this shape per item, to be written by a pass."""
         return np.empty((self.size.n_items, *shape))
 
     def __enter__(self) -> Self:
