@@ -157,9 +157,9 @@ def code(
         f'JOIN annotators a ON r."{columns["annotator"]}" = a.name JOIN classes c ON r."{columns["label"]}" = c.name '
         f"ORDER BY item, a, c{', w' if weighed else ''}"
     ).to_arrow_reader(BATCH)
-    writer = _Writer(folder, annotators, class_names, bool(weighed))
-    for batch in batches:
-        writer.write(*(batch.column(n) for n in range(batch.num_columns)))
+    with _Writer(folder, annotators, class_names, bool(weighed)) as writer:
+        for batch in batches:
+            writer.write(*(batch.column(n) for n in range(batch.num_columns)))
     rows.close()
     shutil.rmtree(folder / "spill", ignore_errors=True)
     return writer.finish(made_of)
@@ -169,11 +169,11 @@ def code_table(table: Annotations, folder: str | Path) -> Coded:
     """A table in memory as codes in `folder`."""
     if table.proba is not None:
         raise BadParameter("engine='disk' takes one label per row; this table is probabilistic: fit it in memory.")
-    writer = _Writer(Path(folder), table.annotators, table.classes, table.weight is not None)
     names = pa.array(table.items) if table.items.dtype != object else pa.array(table.items.tolist(), pa.large_string())
-    writer.start(names.type)
-    writer.rows(table.annotator, table.label, table.weight)
-    writer.append_items(names, table.item_ptr[:-1])
+    with _Writer(Path(folder), table.annotators, table.classes, table.weight is not None) as writer:
+        writer.start(names.type)
+        writer.rows(table.annotator, table.label, table.weight)
+        writer.append_items(names, table.item_ptr[:-1])
     return writer.finish({"version": VERSION, "table": True})
 
 
@@ -245,12 +245,17 @@ class _Writer:
         self.per_annotator += np.bincount(annotator, minlength=self.per_annotator.size)
         self.n_rows += annotator.size
 
-    def finish(self, made_of: dict[str, Any]) -> Coded:
-        """Close everything; from now on it is a table."""
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         np.array([self.n_rows], np.int64).tofile(self.ptr)
         for file in (*self.files.values(), self.ptr, self.text, self.integers):
             if file is not None:
                 file.close()
+
+    def finish(self, made_of: dict[str, Any]) -> Coded:
+        """After all is closed: from now on it is a table."""
         if self.n_rows == 0:
             raise DataError("there is no row; a table needs at least one annotation.")
         np.save(self.folder / "per_annotator.npy", self.per_annotator)

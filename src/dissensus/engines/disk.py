@@ -44,7 +44,8 @@ class RunFolder:
 
     def load(self) -> dict[str, Any] | None:
         """The state after the last pass that was finished."""
-        with suppress(OSError, ValueError, zipfile.BadZipFile), np.load(self.path / STATE) as stored:
+        damage = suppress(OSError, ValueError, zipfile.BadZipFile)
+        with damage, (self.path / STATE).open("rb") as file, np.load(file) as stored:
             return {name: stored[name] for name in stored.files}
         return None
 

@@ -62,7 +62,9 @@ class Part:
         self.ptr = ptr - ptr[0]
         self.lengths = self.ptr.diff()
         self.annotator, self.label = data.annotator[rows], data.label[rows]
-        self.cell = self.annotator.long() * data.n_classes + self.label  # of (annotator, label)
+        small = max(data.n_annotators, self.n) * data.n_classes < 2**31  # half the bytes to write and read
+        self.codes = torch.int32 if small else torch.int64
+        self.cell = self.annotator.to(self.codes) * data.n_classes + self.label  # of (annotator, label)
         self.weight = None if data.weight is None else data.weight[rows]
         self.gold = None if data.gold is None else data.gold[start:stop]
 
@@ -73,7 +75,7 @@ class Part:
 
     def item(self) -> torch.Tensor:
         """(rows,) the item of each row, counted from the first here."""
-        items = torch.arange(self.n, device=self.ptr.device)
+        items = torch.arange(self.n, device=self.ptr.device, dtype=self.codes)
         return torch.repeat_interleave(items, self.lengths, output_size=self.cell.numel())
 
     def of_label(self, item: torch.Tensor) -> torch.Tensor:
