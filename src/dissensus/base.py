@@ -135,7 +135,7 @@ class Aggregator(Parameters, ABC):
         gold = check_gold(gold, table)
         if table.n_annotations == 0 and table.n_items == 0:
             return self
-        self.items_, at, item = online.merge(self.items_, table.items, "items")
+        self.items_, at, item = online.merge(np.asarray(self.items_), table.items, "items")
         for key in self._per_item:
             if key in vars(self):
                 fill = {"posterior_": self.prior_, "difficulty_": 1.0}.get(key, 0.0)

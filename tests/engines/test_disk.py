@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from dissensus import methods, read
+from dissensus import load, methods, read, save
 from dissensus.engines import Disk, code
 from dissensus.engines.coding import Coded
 from dissensus.engines.disk import DiskEngine
@@ -125,6 +125,17 @@ def test_a_fit_leaves_files_and_arrays_mapped_from_them(tmp_path):
     np.testing.assert_array_equal(model.predict(), local.predict())
     np.testing.assert_allclose(model.predict_proba(table), local.predict_proba(table), atol=1e-9)
     assert model.to_frame("items", "pyarrow")["item"].to_pylist() == table.items.tolist()
+
+
+def test_a_model_fitted_on_a_disk_is_saved_and_learns_more(tmp_path):
+    table = write(tmp_path / "in", names=True)
+    model = methods["dawid-skene"](engine=Disk(folder=tmp_path / "work")).fit(tmp_path / "in" / "*.parquet")
+    again = load(save(model, tmp_path / "saved"))
+    assert again.engine == "disk"
+    np.testing.assert_array_equal(again.items_, table.items)
+    np.testing.assert_array_equal(again.posterior_, model.posterior_)
+    model.partial_fit(table.select(rows=np.arange(7)))
+    assert model.n_annotations_.sum() == len(table) + 7
 
 
 KILLED = """

@@ -36,6 +36,11 @@ class Torch:
 EngineChoice = Literal["local", "disk", "torch"] | Disk | Torch
 
 
+def name_of(engine: EngineChoice) -> str:
+    """The engine without its options."""
+    return engine if isinstance(engine, str) else type(engine).__name__.lower()
+
+
 def options_of(engine: object) -> Literal["local"] | Disk | Torch:
     """The engine with its options."""
     if engine == "local":
