@@ -25,9 +25,11 @@ def test_python_in_the_readme_prints_what_it_says():
     assert failed == 0
 
 
-@pytest.mark.parametrize(("guide", "module"), [("features", "transformers"), ("learning", "torch")])
+@pytest.mark.parametrize(
+    ("guide", "module"), [("features", "transformers"), ("learning", "torch"), ("scale", "duckdb")]
+)
 def test_python_in_a_guide_prints_what_it_says(guide, module):
-    pytest.importorskip(module, reason="needs the `learning` and `text` extras")
+    pytest.importorskip(module, reason="needs the extra that the guide is about")
     failed, tried = doctest.testfile(
         str(ROOT / "docs" / "guides" / f"{guide}.md"), module_relative=False, encoding="utf-8"
     )

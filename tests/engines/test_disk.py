@@ -16,7 +16,7 @@ import pytest
 from dissensus import load, methods, read, save
 from dissensus.engines import Disk, code
 from dissensus.engines.coding import Coded
-from dissensus.engines.disk import DiskEngine
+from dissensus.engines.disk import DiskEngine, RunFolder
 from dissensus.exceptions import DataError, MissingColumn, UnknownClass, UnreadableFile
 from dissensus.simulate import simulate
 
@@ -142,7 +142,7 @@ KILLED = """
 import os, signal, sys, warnings
 from dissensus import methods
 from dissensus.engines import Disk
-from dissensus.engines.disk import DiskEngine
+from dissensus.engines.disk import DiskEngine, RunFolder
 
 walked, walk = 0, DiskEngine._walk
 
@@ -213,3 +213,19 @@ def test_meta_says_what_the_codes_were_made_of(tmp_path):
     made_of = json.loads((tmp_path / "out" / "meta.json").read_text())["made_of"]
     assert made_of["files"][0][1] == (tmp_path / "0.parquet").stat().st_size
     assert made_of["columns"] == {"item": "item", "annotator": "annotator", "label": "label"}
+
+
+def test_a_state_belongs_to_one_table_method_keywords_and_gold(tmp_path):
+    write(tmp_path, parts=1)
+    coded, gold = code(tmp_path / "0.parquet", tmp_path / "out"), np.zeros(900, np.int32)
+    model = methods["dawid-skene"](engine=Disk(), threads=1)
+    same = RunFolder(methods["dawid-skene"](engine=Disk(block_rows=9), threads=2), coded, None).path
+    assert RunFolder(model, coded, None).path == same
+    others = [
+        RunFolder(model, coded, gold),
+        RunFolder(model, coded, gold + 1),
+        RunFolder(methods["dawid-skene"](smoothing=0.2), coded, None),
+        RunFolder(methods["one-coin"](), coded, None),
+        RunFolder(model, code(tmp_path / "0.parquet", tmp_path / "out", classes=[3, 2, 1, 0]), None),
+    ]
+    assert len({same, *(other.path for other in others)}) == 6
