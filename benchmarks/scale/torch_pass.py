@@ -1,6 +1,7 @@
 """One pass of Dawid-Skene on a GPU: 1 billion annotations, generated on the device.
 
     python -m benchmarks.scale.torch_pass                           # 100M items, 100k annotators, 5 classes
+    python -m benchmarks.scale.torch_pass --kernel triton           # the candidate of `triton_pass`, in its place
     python -m benchmarks.scale.torch_pass --million 1 --device cpu  # does it run at all; writes nothing
 
 - **s per pass** is the least of several `engine.sweep`s: parameters from the host to the device, E step and counts
@@ -29,6 +30,7 @@ from benchmarks import record
 from dissensus.aggregation.dawid_skene import ConfusionPass, DawidSkene
 from dissensus.engines.local import Threads
 from dissensus.engines.torch import PART_ROWS, TorchEngine
+from dissensus.kernels import on_torch
 from dissensus.kernels.on_torch import Data
 
 HERE = Path(__file__).parent
@@ -142,16 +144,22 @@ def main() -> None:
     options.add_argument("--annotators", type=int, default=100_000)
     options.add_argument("--classes", type=int, default=5)
     options.add_argument("--device", default="cuda")
+    options.add_argument("--kernel", choices=["torch", "triton"], default="torch")
     given = options.parse_args()
     made = record.provenance()
+    if given.kernel == "triton":  # a candidate: in its place, so that the same engine runs it
+        from benchmarks.scale import triton_pass
+
+        on_torch.confusion = triton_pass.confusion
     result = measure(given.million, given.redundancy, given.annotators, given.classes, torch.device(given.device))
+    result["kernel"] = given.kernel
     text = table(result)
     print(text)
     print(np.round(result["s_passes"], 4).tolist())
     if given.device != "cpu":
-        record.save(HERE, "torch", made, {"result": result})
+        record.save(HERE, given.kernel, made, {"result": result})
         versions = {"dissensus": {"torch": result["torch"]}}
-        record.splice(HERE / "README.md", "torch", f"{record.sentence(made, versions)}\n\n{text}")
+        record.splice(HERE / "README.md", given.kernel, f"{record.sentence(made, versions)}\n\n{text}")
 
 
 if __name__ == "__main__":

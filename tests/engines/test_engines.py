@@ -1,5 +1,7 @@
 """All engines give the same answer, over tables of every kind, real sets and a simulated crowd."""
 
+import dataclasses
+import pickle
 import warnings
 
 import numpy as np
@@ -7,11 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from aggregation.tables import KINDS, random_table, some_gold
+from aggregation.tables import KINDS, placed, random_table, some_gold
 from dissensus import Annotations, methods
+from dissensus.aggregation.dawid_skene import ConfusionPass, Confusions, VotePass
+from dissensus.aggregation.glad import AbilityPass, Skills
+from dissensus.aggregation.mace import Believed, CopyPass, certain
+from dissensus.aggregation.majority_vote import AgreementPass, SharePass, Skilled
+from dissensus.aggregation.one_coin import CoinPass, Coins
+from dissensus.aggregation.wawa import SkillPass
 from dissensus.base import TIE
 from dissensus.datasets import load_dataset
 from dissensus.engines import Disk, Torch
+from dissensus.engines.base import Block, Rows
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.simulate import simulate
 
@@ -76,6 +85,52 @@ def test_real_sets(readme, engine, tmp_path):
     for method in METHODS:
         keywords = short(method, 5)
         assert_agree(fit(method, table, **keywords), fit(method, table, engine=placed, **keywords))
+
+
+def passes(table: Annotations):
+    """Every pass with some parameters, and what it writes."""
+    rng, I, A, K = np.random.default_rng(1), table.n_items, table.n_annotators, table.n_classes
+    prior, theta = rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(K), (A, K)).transpose(0, 2, 1)
+    right, skill = rng.uniform(0.3, 0.9, A), rng.uniform(0, 1, A)
+    beliefs = certain(right, rng.dirichlet(np.ones(K), A))
+    return {
+        "confusion": (ConfusionPass(), Confusions(prior, np.ascontiguousarray(theta)), {"posterior": (I, K)}),
+        "vote": (VotePass(), None, {}),
+        "agreement": (AgreementPass(), None, {}),
+        "coin": (CoinPass(), Coins(prior, np.stack([right, 1 - right], axis=1)), {"posterior": (I, K)}),
+        "copy": (CopyPass(), Believed(prior, beliefs), {"posterior": (I, K)}),
+        "skill": (SkillPass(), skill, {"votes": (I, K)}),
+        "share": (SharePass(), Skilled(skill, prior, np.ones(K)), {"posterior": (I, K), "item_total": (I,)}),
+        "ability": (AbilityPass(1.3), Skills(4 * right, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
+    }
+
+
+@pytest.mark.parametrize("kind", ["hard", "weighted"])
+@pytest.mark.parametrize("name", passes(random_table(1)))
+def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
+    """What a cluster does: the pass is sent, each task opens it, walks its items and closes it; sums are added."""
+    table = random_table(2, **KINDS[kind])
+    gold = some_gold(table)
+    walk, params, shapes = passes(table)[name]
+    with placed(table, gold) as engine:
+        whole = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
+        expected = engine.sweep(walk, params, whole)
+        parts, found = {key: np.full(shape, np.nan) for key, shape in shapes.items()}, []
+        for start, stop in ((0, 5), (5, 23)):
+            sent, at = pickle.loads(pickle.dumps((walk, params))), table.item_ptr[start : stop + 1]
+            rows, cut = engine.rows, slice(at[0], at[-1])
+            weight = None if rows.weight is None else rows.weight[cut]
+            block = Block(
+                0, stop - start, Rows(at - at[0], rows.annotator[cut], rows.label[cut], weight), gold[start:stop], start
+            )
+            (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
+            sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
+            found.append(sent[0].close([buffer], engine.pool))
+    total = found[0] + found[1]
+    for field in dataclasses.fields(total):
+        np.testing.assert_allclose(getattr(total, field.name), getattr(expected, field.name), atol=1e-10)
+    for key in shapes:
+        np.testing.assert_allclose(parts[key], whole[key], atol=1e-12)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -329,9 +329,10 @@ class Counts(Sums):
 class ConfusionPass(Pass[Confusions, Counts, Any]):
     """One fused pass of a model with a confusion matrix per annotator, see `kernels.confusion`; writes `posterior`."""
 
+    cells: FloatArray = np.empty((0, 0, 0, 2, 0))  # of every worker, kept between passes
+
     def __init__(self, precision: str = "float64"):
         self.precision = precision
-        self.cells: FloatArray = np.empty((0, 0, 0, 2, 0))  # of every worker, kept between passes
 
     def open(self, params: Confusions, size: Size, workers: int, pool: Threads) -> list[Any]:
         """Θ and counts side by side, prior, counts of the classes and evidence (1,), for each worker."""

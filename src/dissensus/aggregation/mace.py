@@ -414,8 +414,7 @@ class CopySums(Sums):
 class CopyPass(Pass[Believed, CopySums, Any]):
     """One fused pass, see `kernels.mace`; may write `posterior`."""
 
-    def __init__(self) -> None:
-        self.cells: FloatArray = np.empty((0, 0, 0, 2))  # of every worker, kept between passes
+    cells: FloatArray = np.empty((0, 0, 0, 2))  # of every worker, kept between passes
 
     def open(self, params: Believed, size: Size, workers: int, pool: Threads) -> list[Any]:
         """Ratios and hits (A, K, 2), prior, classes (K,) and evidence (1,), for each worker."""

@@ -82,6 +82,9 @@ class Pass(ABC, Generic[P, S, B]):
     with the parameters, walks any number of blocks with it and closes it; sums of several workers are added.
     """
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "cells"}  # settings travel, buffers do not
+
     @property
     def in_order(self) -> bool:
         """Whether blocks must come one after the other, from the first item to the last (a walk that draws)."""
