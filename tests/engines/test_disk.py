@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from aggregation.tables import random_table
 from dissensus import load, methods, read, save
 from dissensus.engines import Disk, code
-from dissensus.engines.coding import Coded
+from dissensus.engines.coding import Coded, code_table
 from dissensus.engines.disk import DiskEngine, RunFolder
 from dissensus.exceptions import DataError, MissingColumn, UnknownClass, UnreadableFile
 from dissensus.simulate import simulate
@@ -229,3 +230,7 @@ def test_a_state_belongs_to_one_table_method_keywords_and_gold(tmp_path):
         RunFolder(model, code(tmp_path / "0.parquet", tmp_path / "out", classes=[3, 2, 1, 0]), None),
     ]
     assert len({same, *(other.path for other in others)}) == 6
+    one, two = (random_table(seed) for seed in (1, 2))  # of the same size
+    assert (
+        RunFolder(model, code_table(one, tmp_path), None).path != RunFolder(model, code_table(two, tmp_path), None).path
+    )

@@ -152,6 +152,13 @@ def test_an_engine_that_is_none_is_refused():
         methods["dawid-skene"](engine="gpu").fit(random_table(1))
 
 
+def test_options_out_of_range_are_refused():
+    with pytest.raises(BadParameter, match="block_rows must be at least 1"):
+        Disk(block_rows=0)
+    with pytest.raises(BadParameter, match="part_rows must be at least 1"):
+        Torch(part_rows=0)
+
+
 def test_a_path_needs_the_disk_engine(tmp_path):
     pq.write_table(pa.table({"item": [1, 1], "annotator": [1, 2], "label": [0, 1]}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match="fit takes one table of annotations, got str"):

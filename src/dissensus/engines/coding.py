@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
@@ -174,7 +175,10 @@ def code_table(table: Annotations, folder: str | Path) -> Coded:
         writer.start(names.type)
         writer.rows(table.annotator, table.label, table.weight)
         writer.append_items(names, table.item_ptr[:-1])
-    return writer.finish({"version": VERSION, "table": True})
+    arrays = (table.item_ptr, table.annotator, table.label, table.weight)
+    return writer.finish(
+        {"version": VERSION, "table": [zlib.crc32(array.data) for array in arrays if array is not None]}
+    )
 
 
 class _Writer:
@@ -281,10 +285,15 @@ def _open(files: list[str], columns: dict[str, Any], folder: Path, memory_gb: fl
     named = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
     wanted = ", ".join(f'"{name}"' for name in dict.fromkeys(columns.values()))
     rows.execute(f"CREATE VIEW rows AS SELECT {wanted} FROM read_parquet([{named}])")
-    for role in ("item", "annotator", "label"):
-        column = f'"{columns[role]}"'
-        missing = f"{column} IS NULL OR trim(CAST({column} AS VARCHAR)) = ''"
-        count, total = rows.execute(f"SELECT count(*) FILTER ({missing}), count(*) FROM rows").fetchall()[0]
+    text = {name for name, kind, *_ in rows.execute("DESCRIBE rows").fetchall() if kind == "VARCHAR"}
+    roles = ("item", "annotator", "label")
+    missing = [
+        f'count(*) FILTER ("{columns[role]}" IS NULL'
+        + (f" OR trim(\"{columns[role]}\") = '')" if columns[role] in text else ")")
+        for role in roles
+    ]
+    *counts, total = rows.execute(f"SELECT {', '.join(missing)}, count(*) FROM rows").fetchall()[0]  # one scan
+    for role, count in zip(roles, counts, strict=True):
         if count:
             raise DataError(
                 f"column {columns[role]!r}: {count:,} of {total:,} rows are blank or missing; drop those rows first."

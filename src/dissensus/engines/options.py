@@ -21,6 +21,10 @@ class Disk:
     memory_gb: float = 1.0
     block_rows: int = 4_000_000
 
+    def __post_init__(self) -> None:
+        if self.block_rows < 1 or not self.memory_gb > 0:
+            raise BadParameter(f"block_rows must be at least 1 and memory_gb above 0, got {self}.")
+
 
 @dataclass(frozen=True)
 class Torch:
@@ -31,6 +35,10 @@ class Torch:
 
     device: str | None = None
     part_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.part_rows is not None and self.part_rows < 1:
+            raise BadParameter(f"part_rows must be at least 1, or None, got {self.part_rows}.")
 
 
 EngineChoice = Literal["local", "disk", "torch"] | Disk | Torch
