@@ -5,6 +5,7 @@ from typing import Any
 from dissensus import aggregation, clustering, simulate
 from dissensus.annotations import Annotations
 from dissensus.base import clusterings, methods
+from dissensus.classifiers import classifier_accuracy
 from dissensus.clustering import select_clusters
 from dissensus.comparison import compare
 from dissensus.datasets import list_datasets, load_dataset
@@ -22,6 +23,7 @@ __all__ = [
     "Questions",
     "Report",
     "aggregation",
+    "classifier_accuracy",
     "clustering",
     "clusterings",
     "compare",

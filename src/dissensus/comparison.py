@@ -177,7 +177,7 @@ def compare(
     models = _models(names, table)
     if splits < 1:
         raise BadParameter(f"splits must be at least 1, got {splits}.")
-    hidden = [_hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
+    hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     total = len(models) * (splits + (gold is not None))
     step = on_fit or (lambda method, done, of: None)
     found: dict[str, _Found] = {}
@@ -238,7 +238,7 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
     return models
 
 
-def _hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """(N,) which rows are hidden: a share of all, but of no item the last one."""
     if not 0 < share < 1:
         raise BadParameter(f"share must be between 0 and 1, got {share}.")
@@ -269,7 +269,7 @@ def _try_out(
             fitted = fresh(model).fit(seen)
             seconds.append(time.perf_counter() - began)
             expected = fitted.predict_annotations(rest)
-            logs, w = _log_likelihood(rest, expected)
+            logs, w = log_likelihood(rest, expected)
             by_item += np.bincount(rest.item, logs * w, rest.n_items)
             weight += np.bincount(rest.item, w, rest.n_items)
             errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
@@ -287,7 +287,7 @@ def fresh(model: Aggregator) -> Aggregator:
     return type(model)(**model.get_params())
 
 
-def _log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
+def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
     logs = np.log(np.maximum(expected, LEAST))
     found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)

@@ -611,3 +611,12 @@ def test_every_encoder_and_objective_is_listed_with_a_summary():
             assert name == name.lower()
             assert entry.summary
             json.dumps(entry.facts)
+
+
+def test_features_divided_by_their_largest_size():
+    X = np.array([[1.0, -4.0, 0.0], [-2.0, 3.0, 0.0]], np.float32)
+    encoder = MLP(scale="max").fit(X)
+    np.testing.assert_allclose(encoder.prepare(X).columns["x"].numpy(), [[0.5, -1, 0], [-1, 0.75, 0]])
+    np.testing.assert_allclose(encoder.prepare(2 * X).columns["x"].numpy(), [[1, -2, 0], [-2, 1.5, 0]])
+    with pytest.raises(BadParameter, match="scale must be True, False or 'max'"):
+        MLP(scale="min").fit(X)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from crowds import blobs
 from dissensus import Annotations
@@ -35,6 +36,28 @@ def test_each_item_is_predicted_by_a_network_taught_by_the_others(objective):
         network = quick(objective=objective).fit(others, X)
         np.testing.assert_array_equal(found.proba[here], network.proba_[here])
     np.testing.assert_array_equal(found.posterior, combine(table, found.proba, None).posterior)
+
+
+def test_lia_has_a_posterior_of_its_own_by_annotators_of_the_other_folds():
+    table, X, truth = blobs(40)
+    gold = np.where(np.arange(40) % 4 == 0, truth, -1)
+    found = out_of_fold(quick(objective="lia"), table, X, gold=gold, folds=4, seed=1)
+    for number in range(4):
+        here = found.fold == number
+        network = quick(objective="lia").fit(
+            table.select(rows=~here[table.item]), X, gold=np.where(here, -1, gold).astype(np.int32)
+        )
+        columns = network.encoder_.prepare(X)
+        with torch.inference_mode():
+            z = network.network_.encoder(**columns.take(torch.arange(40)))
+            q = network.objective_.pair_confusion(network.network_.head, z, torch.arange(7)).double().numpy()
+        for i in np.flatnonzero(here):
+            expected = network.proba_[i].copy()
+            for row in np.flatnonzero(table.item == i):
+                expected *= q[i, table.annotator[row], :, table.label[row]]
+            np.testing.assert_allclose(found.posterior[i], expected / expected.sum(), rtol=1e-4)
+    with pytest.raises(BadParameter, match="hard has no posterior"):
+        quick().fit(table, X).predict_posterior(table, X)
 
 
 def test_an_item_s_own_labels_and_gold_do_not_reach_its_network():

@@ -6,7 +6,7 @@ import torch
 
 from crowds import blobs
 from dissensus import Annotations, load_dataset
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import ItemEmbedding
 
@@ -23,11 +23,9 @@ def with_oracles(table: Annotations, truth: np.ndarray) -> Annotations:
     )  # fmt: skip
 
 
-def assert_oracles_are_found(model: LIA, many: int = 0):
-    """Best of those with `many` labels; the penalty is one per label, so who was right 20 times of 20 is as good."""
+def assert_oracles_are_found(model: LIA):
     by_annotator = model.competence().mean(axis=0)
     assert model.annotators_[by_annotator.argmin()] == "wrong"
-    by_annotator[model.model_.n_annotations_ < many] = 0
     assert model.annotators_[by_annotator.argmax()] == "right"
 
 
@@ -40,9 +38,11 @@ def test_the_annotator_who_is_always_right_comes_out_best_and_the_one_who_never_
 @pytest.mark.realdata
 @pytest.mark.parametrize("name", ["bluebirds", "rte"])
 def test_oracles_are_found_on_real_sets(name):
-    """Not wordsim: of its 30 items one is decided against gold, and w2 then agrees with 29, as the oracle does."""
+    """Not wordsim: of its 30 items one is decided against gold, and w2 then agrees with 29, as the oracle does. Not the
+    medical sets, where crowd and experts differ on a quarter of the items: who is always right is not so by the crowd.
+    """
     data = load_dataset(name)
-    assert_oracles_are_found(LIA().fit(with_oracles(data.annotations, data.gold)), many=30)
+    assert_oracles_are_found(LIA().fit(with_oracles(data.annotations, data.gold)))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_pairs_in_parts_are_the_same(model, monkeypatch):
 
 def test_it_is_a_crowd_classifier_with_the_objective(model):
     model, table, X, truth = model
-    keywords = model.model_.get_params(deep=False)
+    keywords = model.models_[0].get_params(deep=False)
     assert keywords["batch_size"] == round(1024 * 80 / table.n_annotations)
     assert keywords["epochs"] * np.ceil(80 / keywords["batch_size"]) >= 200
     again = CrowdClassifier(**keywords).fit(table, X)
@@ -102,8 +102,8 @@ def test_where_labels_are_wrong_more_often_items_are_harder():
 def test_without_features_items_have_vectors_of_their_own():
     table, _, truth = blobs(80)
     model = LIA(steps=200, item_size=5).fit(table)
-    assert isinstance(model.model_.encoder_, ItemEmbedding)
-    assert model.model_.network_.encoder.vectors.weight.shape == (80, 5)
+    assert isinstance(model.models_[0].encoder_, ItemEmbedding)
+    assert model.models_[0].network_.encoder.vectors.weight.shape == (80, 5)
     assert (model.predict() == table.classes[truth]).mean() > 0.85
     with pytest.raises(DataError, match="fitted without features"):
         model.predict(np.zeros((2, 5)))
@@ -124,6 +124,50 @@ def test_mistakes_are_named(model):
         LIA(steps=0).fit(model[1])
     with pytest.raises(DataError, match="items: 'zebra' is none of the 80 fitted items"):
         model[0].competence(["zebra"], ["w0"])
+
+
+@pytest.mark.parametrize(("features", "n_seeds"), [(True, 1), (False, 1), (True, 2)])
+def test_what_annotators_would_say_and_all_else_is_the_same_after_loading(features, n_seeds, tmp_path):
+    table, X, _ = blobs(30)
+    model = LIA(steps=40, hidden=(8,), n_seeds=n_seeds).fit(table, X if features else None)
+    expected = model.predict_annotations(table)
+    np.testing.assert_allclose(expected.sum(axis=1), 1, rtol=1e-9)
+    for row in (0, 17, 60):
+        i, j = table.item[row], table.annotator[row]
+        said = np.zeros(3)
+        for one, q in zip(model.models_, model.posteriors_, strict=True):
+            alone = LIA(steps=40, hidden=(8,))
+            vars(alone).update({**vars(model), "models_": [one]})
+            said += q[i] @ alone.confusion([table.items[i]], [table.annotators[j]])[0, 0]
+        np.testing.assert_allclose(expected[row], said / n_seeds, rtol=1e-5)
+    path = model.save(tmp_path)
+    loaded = LIA.load(tmp_path)
+    assert path.name == "lia.safetensors"
+    assert loaded.get_params() == {**model.get_params(), "checkpoint": None}
+    for name in ("posterior_", "proba_", "difficulty_", "embedding_", "confusion_", "items_", "annotators_", "trace_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
+    np.testing.assert_array_equal(loaded.predict_annotations(table), expected)
+    np.testing.assert_array_equal(loaded.competence(), model.competence())
+    np.testing.assert_array_equal(loaded.predict(), model.predict())
+    if features:
+        np.testing.assert_array_equal(loaded.predict_proba(X[:4]), model.predict_proba(X[:4]))
+
+
+def test_parts_of_rows_are_the_same(model, monkeypatch):
+    fitted, table = model[0], model[1]
+    whole = fitted.predict_annotations(table)
+    monkeypatch.setattr("dissensus.learning.lia.PAIRS", 20)
+    np.testing.assert_allclose(fitted.predict_annotations(table), whole, rtol=1e-5)
+
+
+def test_a_file_that_is_no_lia_is_named(tmp_path):
+    table, X, _ = blobs(20)
+    fitted = LIA(steps=20, hidden=(4,)).fit(table, X)
+    fitted.models_[0].save(tmp_path).rename(tmp_path / "lia.safetensors")
+    with pytest.raises(UnreadableFile, match="is a trained model of format 1; this version of dissensus reads a LIA"):
+        LIA.load(tmp_path)
+    with pytest.raises(NotFitted):
+        LIA().save(tmp_path)
 
 
 # Item embeddings ------------------------------------------------------------------------------------------------------

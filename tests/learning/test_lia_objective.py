@@ -23,6 +23,7 @@ from dissensus.learning.objectives import LIAObjective
 from learning.tables import fitted, sparse_table
 
 A, K = 7, 4
+FREE = {"penalty": 0, "residual_penalty": 0, "difficulty_penalty": 0}
 FORMS = {
     "plain": {},
     "one-hot": {"annotator_size": None},
@@ -39,10 +40,15 @@ def scrambled(objective: LIAObjective, table=None, gold=None):
     return objective, head, z, targets
 
 
+def literal_own(head, j):
+    """(K·K·L,) V u_j."""
+    u = head.competence.table.weight[j].detach().double().numpy()
+    return u if head.competence.linear is None else head.competence.linear.weight.detach().double().numpy() @ u
+
+
 def literal_confusion(objective, head, z, i, j):
     """(K, K) Q_ij by the module's formula, entry by entry."""
-    row = head.competence.table.weight[j]
-    able = (row if head.competence.linear is None else head.competence.linear(row)).detach().double().numpy()
+    able = literal_own(head, j) + head.competence.crowd.detach().double().numpy()
     hard = np.zeros_like(able)
     if head.difficulty is not None:
         hard = head.difficulty(z[i : i + 1])[0].detach().double().numpy()
@@ -96,6 +102,7 @@ def test_m_step_loss_is_the_literal_sum(rows, form):
     gold = some_gold(table)
     for counts in ("items", "annotations"):
         keywords = {"penalty": 0.7, "entropy": 0.3, "truth_counts": counts, **FORMS[form]}
+        keywords |= {"residual_penalty": 0.4, "difficulty_penalty": 0.6}
         objective, head, z, targets = scrambled(LIAObjective(**keywords), table, gold)
         q = np.random.default_rng(3).dirichlet(np.ones(K), table.n_items)
         head.q.copy_(torch.as_tensor(q))
@@ -110,6 +117,10 @@ def test_m_step_loss_is_the_literal_sum(rows, form):
                 expected += 0.3 * np.exp(log_h[i, k]) * log_h[i, k]
         for weight, _, Q in parts:
             expected += 0.7 / per_item * weight * 4 / K**2 * (np.log(Q) ** 2).sum()
+        given = {j for j, (weight, _, _) in zip(table.annotator, parts, strict=True) if weight > 0}
+        expected += 0.4 / 2 * sum((literal_own(head, j) ** 2).sum() for j in given)
+        if head.difficulty is not None:
+            expected += 0.6 / 2 * (head.difficulty(z).detach().double().numpy() ** 2).sum()
         np.testing.assert_allclose(objective.loss(head, z, targets).item(), expected, rtol=1e-4)
 
 
@@ -119,7 +130,7 @@ def test_marginal_losses_are_the_literal_sums(rows, form):
     table = sparse_table(**ROWS[rows])
     gold = some_gold(table)
     for kind in ("joint", "per-annotation"):
-        objective, head, z, targets = scrambled(LIAObjective(finetune=kind, penalty=0, **FORMS[form]), table, gold)
+        objective, head, z, targets = scrambled(LIAObjective(finetune=kind, **FREE, **FORMS[form]), table, gold)
         head.marginal = True
         log_h, parts = literal_parts(objective, head, z, table)
         expected = 0.0
@@ -191,7 +202,7 @@ def test_constant_h_and_one_hot_annotators_are_dawid_skene(way):
         "marginal": {"rounds": 0},
     }[way]
     model = CrowdClassifier(
-        encoder=Identity(), objective=LIAObjective(annotator_size=None, difficulty=False, penalty=0, **schedule),
+        encoder=Identity(), objective=LIAObjective(annotator_size=None, difficulty=False, **FREE, **schedule),
         optimizer="amsgrad", learning_rate=0.03, head_learning_rate=0.03, schedule="cosine", epochs=600, batch_size=300,
         device="cpu",
     ).fit(table, np.zeros((300, 1)))  # fmt: skip
@@ -226,11 +237,12 @@ def test_additive_form_is_mmce():
     n, k = table.n_items, table.n_classes
     tau = np.zeros((n * k, k))
     tau[reference.item_effect_cell_] = reference.item_effect_
-    objective = LIAObjective(annotator_size=None, penalty=0).fit(table, None, 0)
+    objective = LIAObjective(annotator_size=None, **FREE).fit(table, None, 0)
     head = objective.head(nn.Identity, k * k).double()
     head.truth, head.difficulty = Fixed(torch.zeros(k).double()), nn.Identity()
     with torch.no_grad():
         head.competence.table.weight.copy_(torch.as_tensor(reference.annotator_effect_).reshape(-1, k * k))
+        head.competence.crowd.zero_()
     head.marginal = True
     z = torch.as_tensor(tau.reshape(n, k * k)).requires_grad_()
     targets = objective.targets().take(torch.arange(n))
@@ -272,7 +284,8 @@ def test_a_round_begins_with_an_e_step_and_the_first_with_the_votes():
     seen = []
     for epoch in range(8):
         with torch.no_grad():
-            objective.begin_epoch(head, epoch, 8, walk)
+            if objective.begins(epoch, 8):
+                objective.begin_epoch(head, epoch, 8, walk)
             seen.append((len(asked), head.marginal, head.q.clone()))
             head.truth[-1].bias.add_(torch.randn(K))
     assert [n for n, _, _ in seen] == [1, 1, 2, 2, 2, 2, 2, 2]

@@ -15,5 +15,6 @@ from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
+from dissensus.learning.seeds import fit_together
 
-__all__ = ["LIA", "CrowdClassifier", "OutOfFold", "encoders", "objectives", "out_of_fold"]
+__all__ = ["LIA", "CrowdClassifier", "OutOfFold", "encoders", "fit_together", "objectives", "out_of_fold"]

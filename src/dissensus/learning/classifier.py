@@ -9,9 +9,11 @@ together), `proba_` (I, K: what the network alone says of the items it was fitte
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,6 +29,7 @@ from dissensus.base import Aggregator, arg_max, check_gold, methods, reliability
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
+from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Columns, Padded
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
@@ -41,6 +44,25 @@ from dissensus.registry import Registry
 
 FILE = "model.safetensors"
 HEAD_RATE = 1e-3  # the last layers and the annotators start from nothing: they learn at least so fast
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training, ready to be done."""
+
+    table: Annotations
+    gold: IntArray | None
+    described: AnnotatorFeatures | None  # what is known of annotators
+    encoder: Encoder
+    objective: Objective
+    network: Network
+    lessons: Lessons
+    taught: IntArray  # the items that teach
+    held_out: BoolArray  # (I,) those that would, but are validated against
+    groups: list[dict[str, Any]]
+    trainer: Trainer
+    evaluate: Validation | None
+    key: str  # what it is about, for its checkpoint
 
 
 class CrowdClassifier(Parameters):
@@ -113,6 +135,7 @@ class CrowdClassifier(Parameters):
     history_: list[dict[str, float]]
     trace_: FloatArray
     n_iter_: int
+    annotator_features_: AnnotatorFeatures | None  # how a frame of annotators was read
     best_epoch_: int | None  # whose weights were kept, where there was validation
     monitor_: str  # what it was chosen by
     converged_: bool
@@ -190,6 +213,7 @@ class CrowdClassifier(Parameters):
         X: Any,
         *,
         gold: IntArray | None = None,
+        annotators: Any = None,
         validation: float | tuple[Any, Any] | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
@@ -202,6 +226,9 @@ class CrowdClassifier(Parameters):
             One row per `table.items`, in their order: what the encoder takes.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
+        annotators : frame, optional
+            What is known of the annotators: a column `annotator` and others, numbers or texts, where missing values may
+            be. For objective "lia"; annotators who were not there then have a competence by their features.
         validation : float or (X, labels), optional
             A share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
             integers, codes as in `gold`) or with an Annotations table of theirs.
@@ -209,6 +236,29 @@ class CrowdClassifier(Parameters):
             Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
             looking (a terminal, a notebook) and training takes longer than a second.
         """
+        run = self._begin(table, X, gold, validation, annotators)
+        with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+            trace = run.trainer.fit(
+                run.network,
+                run.lessons,
+                run.taught,
+                run.groups,
+                evaluate=run.evaluate,
+                on_step=after_epoch,
+                key=run.key,
+            )
+        return self._end(run, trace)
+
+    def _begin(
+        self,
+        table: Annotations,
+        X: Any,
+        gold: Any,
+        validation: Any = None,
+        annotators: Any = None,
+        like: Run | None = None,
+    ) -> Run:
+        """All that a training needs, without training; inputs that `like` has prepared are not prepared again."""
         if not isinstance(table, Annotations):
             raise DataError(
                 f"fit takes a table of annotations first, got {type(table).__name__}; `dissensus.read` makes one."
@@ -222,6 +272,7 @@ class CrowdClassifier(Parameters):
         seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
         encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
         objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
+        described = self._describe(objective, annotators, table)
         teaches = objective.teaches_
         held_out, validating = self._hold_out(validation, table, gold, teaches, seed)
         taught = np.flatnonzero(teaches & ~held_out)
@@ -231,12 +282,15 @@ class CrowdClassifier(Parameters):
             # what is validated against has no part in what is taught, not even through a method's labels
             known = None if gold is None else np.where(held_out, np.int32(-1), gold)
             objective.fit(table.select(rows=~held_out[table.item]), known, seed)
-        try:
-            encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
-        except DataError:
-            _part(self.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
-            raise
-        columns = encoder.prepare(X)
+        if like is not None and np.array_equal(like.taught, taught):
+            encoder, columns = like.encoder, like.lessons.inputs
+        else:
+            try:
+                encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
+            except DataError:
+                _part(self.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
+                raise
+            columns = encoder.prepare(X)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = _network(encoder, objective)
@@ -247,25 +301,36 @@ class CrowdClassifier(Parameters):
             at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
             prepared = columns if inside else encoder.prepare(validating.X)
             evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
-        key = "" if self.checkpoint is None else _key(self, table, columns, gold, evaluate)
-        with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
-            trace = trainer.fit(
-                network,
-                lessons,
-                taught,
-                self._groups(network, encoder),
-                evaluate=evaluate,
-                on_step=after_epoch,
-                key=key,
-            )
+        key = "" if self.checkpoint is None else _key(self, table, columns, gold, evaluate, objective)
+        groups = self._groups(network, encoder)
+        return Run(
+            table,
+            gold,
+            described,
+            encoder,
+            objective,
+            network,
+            lessons,
+            taught,
+            held_out,
+            groups,
+            trainer,
+            evaluate,
+            key,
+        )
+
+    def _end(self, run: Run, trace: Trace) -> Self:
+        """Take over what was trained, and say what it says of the items and annotators of the table."""
+        table, lessons = run.table, run.lessons
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
-        self.encoder_, self.objective_, self.network_ = encoder, objective, network
-        self.teaches_, self.held_out_ = teaches, held_out
-        if objective.has_posterior and held_out.any():  # which is of all labels, also of those that did not teach
-            whole = _part(self.objective, objectives, Objective).fit(table, gold, seed)
-            lessons = Lessons(columns, whole.targets())
-        self._conclude(table, lessons, gold, trace)
+        self.encoder_, self.objective_, self.network_ = run.encoder, run.objective, run.network
+        self.teaches_, self.held_out_ = run.objective.teaches_ | run.held_out, run.held_out
+        self.annotator_features_ = run.described
+        if run.objective.has_posterior and run.held_out.any():  # it is of all labels, also of those that did not teach
+            whole = _part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
+            lessons = Lessons(lessons.inputs, whole.targets())
+        self._conclude(table, lessons, run.gold, trace)
         return self
 
     def _conclude(self, table: Annotations, lessons: Lessons, gold: IntArray | None, trace: Trace) -> None:
@@ -305,18 +370,18 @@ class CrowdClassifier(Parameters):
         """(rows, annotators, K) P(label | x, annotator): what each of them would say.
 
         By the objective where it models annotators, else through their confusion matrices. One who was not there at
-        `fit` is taken for an average one.
+        `fit` is taken for an average one; or for one of its features, where `annotators` is a frame with the columns
+        that `fit` had, in the place of names.
         """
         self._check_fitted()
         if isinstance(annotators, str):
             raise DataError(f"annotators must be a list of names, got the text {annotators!r}; write [{annotators!r}].")
-        codes = self._codes(annotators)
+        codes, features = find(annotators, self.annotators_, self.annotator_features_)
         columns = self.encoder_.prepare(X)
         if not self.objective_.models_annotators or not codes.size:
             known = np.concatenate([self.confusion_, self.population_confusion_[None]])[codes]  # −1 takes the last
             return np.asarray(np.einsum("ic,acl->ial", softmax(self._logits(columns), axis=1), known))
-        at = torch.as_tensor(codes.astype(np.int64))
-        proba = self._run(columns, lambda batch: self.network_.label_proba(batch, at.to(self._device)))
+        proba = self._run(columns, lambda batch: self.network_.label_proba(batch, *self._placed(codes, features)))
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def score(self, X: Any, labels: Any) -> float:
@@ -352,36 +417,53 @@ class CrowdClassifier(Parameters):
             raise BadParameter(f"kind must be 'items', 'annotators' or 'history', got {kind!r}.")
         return pa.table(columns)
 
+    def predict_posterior(self, table: Annotations, X: Any) -> FloatArray:
+        """(I, K) P(class | x, annotations) of the items of another table, by what was learnt of the annotators.
+
+        For an objective with a posterior of its own; the table has the same annotators and classes in the same order.
+        """
+        self._check_fitted()
+        if not self.objective_.has_posterior:
+            raise BadParameter(f"{objectives.name_of(type(self.objective_))} has no posterior of its own.")
+        log_q = self._run(self.encoder_.prepare(X), self.network_.log_posterior, self._targets(table, None))
+        return np.asarray(softmax(log_q, axis=1))
+
     # On disk ----------------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
         self._check_fitted()
+        return write_tree(Path(folder) / FILE, self.to_tree(), "trained model")
+
+    def to_tree(self) -> dict[str, Any]:
+        """What `save` writes: keywords, results and weights as `write_tree` takes them."""
         results = {
             name: value
             for name, value in vars(self).items()
-            if name.endswith("_") and name not in ("encoder_", "objective_", "network_")
+            if name.endswith("_") and name not in ("encoder_", "objective_", "network_", "annotator_features_")
         }
+        described = self.annotator_features_
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = _stored(parameters["optimizer"])
         parameters["checkpoint"] = None  # a folder of the machine that trained
-        return write_tree(
-            Path(folder) / FILE,
-            {
-                "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
-                "encoder": _stored_part(self.encoder_, encoders),
-                "objective": _stored_part(self.objective_, objectives),
-                "results": results,
-                "weights": dict(self.network_.state_dict()),
-            },
-            "trained model",
-        )
+        return {
+            "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
+            "encoder": _stored_part(self.encoder_, encoders),
+            "objective": _stored_part(self.objective_, objectives),
+            "annotators": None if described is None else dataclasses.asdict(described),
+            "results": results,
+            "weights": dict(self.network_.state_dict()),
+        }
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
         """The model that `save` wrote into `folder`, ready to predict."""
         path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
-        tree = read_tree(path, "trained model")
+        return cls.from_tree(read_tree(path, "trained model"), path, device)
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
+        """The model of a tree that `to_tree` made; `path` is where it was read."""
         try:
             encoder = _loaded_part(tree["encoder"], encoders)
             objective = _loaded_part(tree["objective"], objectives)
@@ -393,6 +475,8 @@ class CrowdClassifier(Parameters):
             for name, value in tree["results"].items():
                 setattr(model, name, value)
             model.encoder_, model.objective_ = encoder, objective
+            described = tree["annotators"]
+            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
             with torch.random.fork_rng(devices=[]):
                 model.network_ = _network(encoder, objective)
             model.network_.load_state_dict(tree["weights"])
@@ -456,6 +540,11 @@ class CrowdClassifier(Parameters):
             raise DataError("validation: no item has a known class or a vote.")
         return none, Held(X if known.size == len(truth) else given.take(X, known), truth[known])
 
+    def _targets(self, table: Annotations, gold: IntArray | None) -> Columns:
+        """What this objective makes of another table."""
+        objective: Objective = _part(self.objective, objectives, Objective).fit(table, gold, 0)
+        return objective.targets()
+
     @property
     def _device(self) -> torch.device:
         return next(iter(self.network_.parameters())).device
@@ -479,9 +568,24 @@ class CrowdClassifier(Parameters):
         K = self.objective_.n_classes_
         return torch.cat(found).numpy() if found else np.empty((0, K))
 
-    def _codes(self, annotators: Any) -> IntArray:
-        names = naming.to_names(naming.to_column(annotators, "annotators"))
-        return naming.match(names, self.annotators_, "annotators")
+    def _describe(self, objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
+        """Tell the objective what is known of the annotators."""
+        if annotators is None:
+            return None
+        if not objective.describes_annotators:
+            able = [name for name in objectives if objectives[name].describes_annotators]
+            raise BadParameter(
+                f"objective '{objectives.name_of(type(objective))}' has no use for features of annotators; leave "
+                f"annotators out, or take {' or '.join(map(repr, able))}."
+            )
+        described = AnnotatorFeatures.fit(annotators, table.annotators)
+        objective.annotator_features_ = described.of(annotators, table.annotators)
+        return described
+
+    def _placed(self, codes: IntArray, features: FloatArray | None) -> tuple[Tensor, Tensor | None]:
+        """The same as tensors where the model is."""
+        at = torch.as_tensor(codes.astype(np.int64)).to(self._device)
+        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self._device)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
@@ -506,15 +610,21 @@ def _part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
 
 
 def _key(
-    model: CrowdClassifier, table: Annotations, columns: Columns, gold: IntArray | None, validation: Validation | None
+    model: CrowdClassifier,
+    table: Annotations,
+    columns: Columns,
+    gold: IntArray | None,
+    validation: Validation | None,
+    objective: Objective,
 ) -> str:
-    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs and validation."""
+    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs, validation, annotators."""
     digest = hashlib.blake2b(digest_size=16)
     keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in RUNNING}
     keywords["optimizer"] = _stored(keywords["optimizer"])
     digest.update(repr(sorted(keywords.items())).encode())
     arrays = [table.item_ptr, table.annotator, table.label, table.weight, table.proba, gold]
     arrays += [naming.hashes(names) for names in (table.items, table.annotators, table.classes)]
+    arrays += [] if objective.annotator_features_ is None else [objective.annotator_features_]
     inputs = [columns]
     if validation is not None:
         arrays += [validation.rows, validation.truth]

@@ -3,7 +3,8 @@
     p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c) Π_{j∈M_i} Θ_j[c, y_ij]
 
 Where a network learnt its items by heart, what it says of them is no second opinion; this is. Θ is learnt with p as in
-`posterior.py`. An item's own gold is hidden from both, so that either can be held against it.
+`posterior.py`; an objective with a posterior of its own (`lia`) has it, with annotators as the other folds show them.
+An item's own gold is hidden from both, so that either can be held against it.
 """
 
 from __future__ import annotations
@@ -114,6 +115,7 @@ def out_of_fold(
     fold[teaching[np.argsort(draw, kind="stable")]] = np.arange(teaching.size) % folds
 
     proba = np.zeros((table.n_items, table.n_classes))
+    own = np.full_like(proba, np.nan)  # posteriors of the objective itself
     done = 0
     for number in range(folds):
         here = fold == number
@@ -134,8 +136,12 @@ def out_of_fold(
         done += network.n_iter_
         proba[here] = network.proba_[here]
         proba[fold < 0] += network.proba_[fold < 0] / folds
+        if network.objective_.has_posterior:
+            own[here] = network.predict_posterior(table, X)[here]
 
-    if gold is None:
+    if network.objective_.has_posterior:
+        posterior = np.where(fold[:, None] < 0, proba, own)
+    elif gold is None:
         posterior = combine(table, proba, None).posterior
     else:
         posterior = proba.copy()

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
-from dissensus._types import ByteArray, FloatArray
+from dissensus import names as naming
+from dissensus._types import ByteArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError
 from dissensus.names import shown
 
@@ -178,3 +179,14 @@ def _values(X: Any) -> list[Any]:
     if columns is None:
         return X.tolist() if isinstance(X, np.ndarray) else list(X)
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def item_codes(items: Any, known: Names) -> IntArray:
+    """Codes of items among those of a fit, by their names; None for all."""
+    if items is None:
+        return np.arange(known.size)
+    named = naming.to_names(naming.to_column(items, "items"))
+    codes = naming.match(named, known, "items")
+    if (codes < 0).any():
+        raise DataError(f"items: {shown(named[codes < 0][0])} is none of the {known.size:,} fitted items.")
+    return codes

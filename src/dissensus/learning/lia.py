@@ -1,14 +1,17 @@
-"""LIA for features, or for no features at all: the objective `lia` on layers of 16, with the schedule that suits it.
+"""LIA for features, or for no features at all: the objective `lia` on two layers, with the schedule that suits it.
 
     model = LIA().fit(table, X)        x_i by an MLP
     model = LIA().fit(table)           LIA-E: a learnt vector per item
+    model = LIA().fit(table, X, annotators=frame)      what is known of annotators: an unseen one has a competence too
 
-A `CrowdClassifier` (`model_`) does the work; here are the questions that only LIA answers:
+A `CrowdClassifier` (`models_`, one per seed) does the work; here are the questions that only LIA answers:
 
     competence[i, j] = Σ_k q_i(k) Q_ij[k, k]        P(j is right on i)
     difficulty_[i] = 1 − competence[i, an average annotator]
 
-The equations are in `dissensus.learning.objectives.lia`.
+The equations are in `dissensus.learning.objectives.lia`. Layers, dropout and steps were chosen by the likelihood of
+the annotations of new items (two folds of labelme, rte, sentiment_polarity, medical_causes; no gold): the paper's, four
+layers of 16 without dropout and many steps, learn such features by heart.
 """
 
 from __future__ import annotations
@@ -21,19 +24,40 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names, OnStep
+from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import arg_max
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
+from dissensus.learning import inputs as given
+from dissensus.learning.annotator_features import Whom, find
+from dissensus.learning.batches import Batch
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.objectives.lia import LIAHead
+from dissensus.learning.seeds import fit_together
+from dissensus.learning.storage import read_tree, write_tree
+from dissensus.learning.tuning import SPLITS, Tuned, tune
 from dissensus.parameters import Parameters, is_whole
+from dissensus.progress import waiting
 
 LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
 PAIRS = 2**20  # of an item and an annotator that are looked at together
+FILE, KIND = "lia.safetensors", "LIA"
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "difficulty": (True, False),
+    "penalty": (0.02, 0.06, 0.25),
+    "residual_penalty": (0.3, 1.0, 3.0),
+    "difficulty_penalty": (0.3, 1.0, 3.0),
+    "hidden": ((16, 16, 16, 16), (64, 64)),
+    "dropout": (0.0, 0.5),
+    "entropy": (0.0, 0.1),
+    "weight_decay": (0.0, 0.001),
+    "annotator_size": (4, 16),
+    "latent": (1, 2),
+}
+"""What `tune=True` tries, in this order."""
 
 
 class LIA(Parameters):
@@ -45,7 +69,8 @@ class LIA(Parameters):
         Widths of the layers that h and d share.
     item_size : int
         Of an item's vector, where there are no features.
-    annotator_size, latent, difficulty, rounds, finetune, tuning, penalty, entropy, truth_counts, truth_in_posterior
+    annotator_size, latent, difficulty, rounds, finetune, tuning, penalty, entropy, truth_counts, truth_in_posterior,
+    residual_penalty, difficulty_penalty, feature_penalty
         See `LIAObjective`.
     steps : int
         Steps in all, but at least 20 passes over the items.
@@ -54,16 +79,25 @@ class LIA(Parameters):
     learning_rate, head_learning_rate : float
         Of the shared layers; of the last ones and of the annotators.
     weight_decay, dropout : float
-        Of the layers.
+        Of the layers. Without dropout, features of hundreds of numbers are learnt by heart, above all where items have
+        few labels; it was chosen by the likelihood of held-out annotations and of those of new items.
     device, checkpoint
         As in `CrowdClassifier`.
     seed : int or None
+    n_seeds : int
+        So many fits with seeds of their own, trained as one (`fit_together`); answers are means over them, and
+        `models_` has each.
+    tune : bool
+        Choose difficulty, penalties, sizes, dropout, entropy, weight decay and latent by the likelihood of annotations
+        that are hidden from the fit (`CHOICES`; 28 fits before the last one). `tuned_` says what was chosen and what
+        was tried; the keywords stay as they are.
     """
 
     classes_: Names
     items_: Names
     annotators_: Names
     posterior_: FloatArray  # (I, K) the E step
+    posteriors_: FloatArray  # (n_seeds, I, K) of every seed
     proba_: FloatArray  # (I, K) h
     difficulty_: FloatArray  # (I,) P(an average annotator is wrong)
     embedding_: FloatArray  # (A, annotator_size)
@@ -72,12 +106,13 @@ class LIA(Parameters):
     trace_: FloatArray
     n_iter_: int
     converged_: bool
-    model_: CrowdClassifier
+    models_: list[CrowdClassifier]  # one per seed
+    tuned_: Tuned | None  # where `tune` was asked for
 
     def __init__(
         self,
         *,
-        hidden: Sequence[int] = (16, 16, 16, 16),
+        hidden: Sequence[int] = (64, 64),
         item_size: int = 16,
         annotator_size: int | None = 16,
         latent: int = 1,
@@ -85,19 +120,24 @@ class LIA(Parameters):
         rounds: int = 10,
         finetune: Literal["joint", "per-annotation"] | None = "joint",
         tuning: float = 0.5,
-        penalty: float = 0.25,
+        penalty: float = 0.06,
         entropy: float = 0.0,
         truth_counts: Literal["items", "annotations"] = "items",
         truth_in_posterior: bool = True,
+        residual_penalty: float = 1.0,
+        difficulty_penalty: float = 1.0,
+        feature_penalty: float = 3.0,
         steps: int = 1000,
         batch: int = 1024,
         learning_rate: float = 0.003,
         head_learning_rate: float = 0.01,
         weight_decay: float = 0.0,
-        dropout: float = 0.0,
+        dropout: float = 0.5,
         device: str = "cpu",
         checkpoint: str | Path | None = None,
         seed: int | None = 0,
+        n_seeds: int = 1,
+        tune: bool = False,
     ):
         self.hidden = hidden
         self.item_size = item_size
@@ -111,6 +151,9 @@ class LIA(Parameters):
         self.entropy = entropy
         self.truth_counts: Literal["items", "annotations"] = truth_counts
         self.truth_in_posterior = truth_in_posterior
+        self.residual_penalty = residual_penalty
+        self.difficulty_penalty = difficulty_penalty
+        self.feature_penalty = feature_penalty
         self.steps = steps
         self.batch = batch
         self.learning_rate = learning_rate
@@ -120,38 +163,95 @@ class LIA(Parameters):
         self.device = device
         self.checkpoint = checkpoint
         self.seed = seed
+        self.n_seeds = n_seeds
+        self.tune = tune
 
     def fit(
-        self, table: Annotations, X: Any = None, *, gold: IntArray | None = None, on_step: OnStep | None = None
+        self,
+        table: Annotations,
+        X: Any = None,
+        *,
+        gold: IntArray | None = None,
+        annotators: Any = None,
+        rows: BoolArray | None = None,
+        on_step: OnStep | None = None,
     ) -> Self:
-        """Learn from annotations and, where there are any, features X (I, D), one row per `table.items`."""
-        self.model_ = self.classifier(table, features=X is not None)
+        """Learn from annotations.
+
+        Parameters
+        ----------
+        table : Annotations
+        X : (I, D), optional
+            Features, one row per `table.items`; left out, a vector is learnt for each.
+        gold : (I,) int, optional
+            Known classes, −1 where unknown.
+        annotators : frame, optional
+            A column `annotator` and what is known of them, numbers or texts.
+        rows : (n_seeds, annotations) bool, optional
+            What each seed sees of the table; all, where it is left out.
+        """
+        if self.tune and rows is not None:
+            raise BadParameter("tune=True looks at the whole table; leave out rows, or tune first.")
+        self.tuned_ = self._tune(table, X, gold) if self.tune else None
         self._inputs = table.items if X is None else X
-        self.model_.fit(table, self._inputs, gold=gold, on_step=on_step)
-        for name in RESULTS:
-            setattr(self, name, getattr(self.model_, name))
-        head = self.model_.network_.head
+        first = self.classifier(table, features=X is not None)
+        if self.n_seeds == 1 and rows is None:
+            self.models_ = [first.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)]
+        else:
+            self.models_ = self._fit_seeds(table, rows, gold, annotators, on_step)
+        self._gather()
+        head = self.models_[0].network_.head
         assert isinstance(head, LIAHead)
-        self.embedding_ = head.competence.table.weight.detach().cpu().numpy().copy()
-        self.difficulty_ = 1 - self._competence(np.arange(self.items_.size), np.array([-1]))[:, 0]
+        self.embedding_ = head.competence.rows().detach().cpu().numpy().copy()
+        self.difficulty_ = 1 - self._competence(np.arange(self.items_.size), (np.array([-1]), None))[:, 0]
         return self
+
+    def _fit_seeds(
+        self,
+        table: Annotations,
+        rows: BoolArray | None,
+        gold: IntArray | None,
+        annotators: Any,
+        on_step: OnStep | None,
+    ) -> list[CrowdClassifier]:
+        if self.seed is None:
+            raise BadParameter("n_seeds counts up from seed; give one, not None.")
+        if rows is not None and np.shape(rows) != (self.n_seeds, table.n_annotations):
+            raise DataError(
+                f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got one of "
+                f"shape {np.shape(rows)}."
+            )
+        tables = [table] * self.n_seeds if rows is None else [table.select(rows=seen) for seen in rows]
+        features = self._inputs is not table.items
+        models = [self.classifier(tables[0], features=features) for _ in tables]
+        for s, model in enumerate(models):
+            model.seed = self.seed + s
+        return fit_together(models, tables, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
+
+    def _tune(self, table: Annotations, X: Any, gold: IntArray | None) -> Tuned:
+        start = LIA(**{**self.get_params(deep=False), "tune": False, "n_seeds": 1, "checkpoint": None})
+        fits = SPLITS * (1 + sum(value != getattr(self, name) for name in CHOICES for value in CHOICES[name]))
+        with waiting("tuning", fits) as step:
+            return tune(start, CHOICES, table, X, gold=gold, seed=self.seed or 0, on_step=step)
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
         """The classifier that `fit` trains, not fitted."""
-        for name in ("steps", "batch"):
+        for name in ("steps", "batch", "n_seeds"):
             if not (is_whole(getattr(self, name)) and getattr(self, name) >= 1):
                 raise BadParameter(f"{name} must be at least 1, got {getattr(self, name)!r}.")
-        objective = LIAObjective(**{name: getattr(self, name) for name in LIAObjective.parameter_names()})
-        encoder: Encoder = MLP(hidden=self.hidden, dropout=self.dropout)
+        tuned = getattr(self, "tuned_", None)
+        own = self.get_params(deep=False) | ({} if tuned is None else tuned.keywords)
+        objective = LIAObjective(**{name: own[name] for name in LIAObjective.parameter_names()})
+        encoder: Encoder = MLP(hidden=own["hidden"], dropout=own["dropout"])
         if not features:
-            encoder = ItemEmbedding(size=self.item_size, hidden=self.hidden, dropout=self.dropout)
+            encoder = ItemEmbedding(size=self.item_size, hidden=own["hidden"], dropout=own["dropout"])
         items = max(int(np.count_nonzero(np.diff(table.item_ptr))), 1)
         size = max(round(self.batch * items / max(table.n_annotations, 1)), 1)
         epochs = max(math.ceil(self.steps / math.ceil(items / size)), LEAST_EPOCHS)
         return CrowdClassifier(
             encoder=encoder, objective=objective, optimizer="amsgrad", learning_rate=self.learning_rate,
-            head_learning_rate=self.head_learning_rate, weight_decay=self.weight_decay, epochs=epochs, batch_size=size,
-            device=self.device, checkpoint=self.checkpoint, seed=self.seed,
+            head_learning_rate=self.head_learning_rate, weight_decay=own["weight_decay"], epochs=epochs,
+            batch_size=size, device=self.device, checkpoint=self.checkpoint, seed=self.seed,
         )  # fmt: skip
 
     # Answers ----------------------------------------------------------------------------------------------------------
@@ -161,81 +261,131 @@ class LIA(Parameters):
         self._check_fitted()
         if X is None:
             return self.posterior_
-        if isinstance(self.model_.encoder_, ItemEmbedding):
+        if isinstance(self.models_[0].encoder_, ItemEmbedding):
             raise DataError("this LIA was fitted without features and knows nothing of new items; fit it with X.")
-        return self.model_.predict_proba(X)
+        return np.asarray(np.mean([model.predict_proba(X) for model in self.models_], axis=0))
 
     def predict(self, X: Any = None) -> Names:
         """(rows,) the most probable class names."""
         proba = self.predict_proba(X)
         if X is None:
-            best = arg_max(proba, self.items_, self.classes_, self.model_.tie_seed_)
+            best = arg_max(proba, self.items_, self.classes_, self.models_[0].tie_seed_)
             return np.asarray(self.classes_[best])
         return np.asarray(self.classes_[proba.argmax(axis=1)])
 
     def competence(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators) P(the annotator is right on the item).
 
-        Names of fitted items and of annotators, None for all; one who was not there is taken for an average one.
+        Names of fitted items and of annotators, None for all; one who was not there is taken for an average one, or,
+        where `annotators` is a frame with the columns that `fit` had, for one of its features.
         """
         self._check_fitted()
-        return self._competence(self._item_codes(items), self._annotator_codes(annotators))
+        return self._competence(given.item_codes(items, self.items_), self._whom(annotators))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
         self._check_fitted()
-        items, annotators = self._item_codes(items), self._annotator_codes(annotators)
+        items, whom = given.item_codes(items, self.items_), self._whom(annotators)
         K = self.classes_.size
-        found = np.empty((items.size, annotators.size, K, K))
-        for at, pairs in self._pairs(items, annotators):
+        found = np.empty((items.size, whom[0].size, K, K))
+        for at, pairs in self._pairs(items, whom):
             found[at] = pairs
         return found
 
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, K) Σ_k q_i(k) Q_ij[k, ·] for the rows of a table of fitted items: P(label | item, annotator).
+
+        q is of the labels that were fitted, not of those of `table`: rows that were held out are predicted.
+        """
+        self._check_fitted()
+        table = table.to_classes(self.classes_)
+        item = given.item_codes(table.items, self.items_)[table.item]
+        annotator = self._whom(table.annotators)[0][table.annotator]
+        columns, found = self.models_[0].encoder_.prepare(self._inputs), np.zeros((item.size, self.classes_.size))
+        for model, posterior in zip(self.models_, self.posteriors_, strict=True):
+            z = torch.as_tensor(model._run(columns, lambda batch, net=model.network_: net.encoder(**batch))).float()
+            assert isinstance(model.objective_, LIAObjective)
+            for start in range(0, item.size, PAIRS):
+                at = slice(start, start + PAIRS)
+                i, j = (torch.as_tensor(codes[at].astype(np.int64)).to(model._device) for codes in (item, annotator))
+                with torch.inference_mode():
+                    q = model.objective_.row_confusion(model.network_.head, z.to(model._device)[i], j)
+                found[at] += np.einsum("nk,nkl->nl", posterior[item[at]], q.cpu().double().numpy())
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+    # On disk ----------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        tree = {
+            "parameters": {**self.get_params(deep=False), "checkpoint": None},
+            "models": [model.to_tree() for model in self.models_],
+            "inputs": None if isinstance(self.models_[0].encoder_, ItemEmbedding) else vectors(self._inputs),
+            "embedding": self.embedding_, "difficulty": self.difficulty_,
+            "tuned": None if self.tuned_ is None else self.tuned_.to_tree(),
+        }  # fmt: skip
+        return write_tree(Path(folder) / FILE, tree, KIND)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> LIA:
+        """The model that `save` wrote into `folder`; all its answers are the same."""
+        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
+        tree = read_tree(path, KIND)
+        try:
+            model = cls(**{**tree["parameters"], "device": device})
+            model.models_ = [CrowdClassifier.from_tree(one, path, device) for one in tree["models"]]
+            model.embedding_, model.difficulty_ = tree["embedding"], tree["difficulty"]
+            model.tuned_ = None if tree["tuned"] is None else Tuned.from_tree(tree["tuned"])
+            model._gather()
+            model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
+        return model
+
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _competence(self, items: IntArray, annotators: IntArray) -> FloatArray:
-        found = np.empty((items.size, annotators.size))
-        for at, pairs in self._pairs(items, annotators):
+    def _gather(self) -> None:
+        """Set what is the same for all seeds, and means of what is not."""
+        self.posteriors_ = np.stack([model.posterior_ for model in self.models_])
+        for name in ALIKE:
+            setattr(self, name, getattr(self.models_[0], name))
+        for name in AVERAGED:
+            setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
+
+    def _competence(self, items: IntArray, whom: Whom) -> FloatArray:
+        found = np.empty((items.size, whom[0].size))
+        for at, pairs in self._pairs(items, whom):
             found[at] = np.einsum("ik,ijkk->ij", self.posterior_[items[at]], pairs)
         return found
 
-    def _pairs(self, items: IntArray, annotators: IntArray) -> Any:
+    def _pairs(self, items: IntArray, whom: Whom) -> Any:
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
-        model = self.model_
-        columns = model.encoder_.prepare(self._inputs)
-        network, objective = model.network_.to(model._device).eval(), model.objective_
-        at_once = max(PAIRS // max(annotators.size, 1), 1)
-        who = torch.as_tensor(annotators.astype(np.int64)).to(model._device)
+        at_once = max(PAIRS // max(whom[0].size, 1), 1)
+        columns = self.models_[0].encoder_.prepare(self._inputs)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
-            with torch.inference_mode():
-                batch = columns.take(torch.as_tensor(items[at].astype(np.int64)))
-                z = network.encoder(**{name: value.to(model._device) for name, value in batch.items()})
-                yield at, objective.pair_confusion(network.head, z, who).cpu().double().numpy()
+            rows = columns.take(torch.as_tensor(items[at].astype(np.int64)))
+            yield at, np.mean([self._confusion(model, rows, whom) for model in self.models_], axis=0)
 
-    def _item_codes(self, items: Any) -> IntArray:
-        if items is None:
-            return np.arange(self.items_.size)
-        named = naming.to_names(naming.to_column(items, "items"))
-        codes = naming.match(named, self.items_, "items")
-        if (codes < 0).any():
-            raise DataError(
-                f"items: {naming.shown(named[codes < 0][0])} is none of the {self.items_.size:,} fitted items."
-            )
-        return codes
+    def _confusion(self, model: CrowdClassifier, rows: Batch, whom: Whom) -> FloatArray:
+        """(rows, annotators, K, K) by one seed."""
+        network, objective, device = model.network_.eval(), model.objective_, model._device
+        assert isinstance(objective, LIAObjective)
+        with torch.inference_mode():
+            z = network.encoder(**{name: value.to(device) for name, value in rows.items()})
+            return np.asarray(objective.pair_confusion(network.head, z, *model._placed(*whom)).cpu().double().numpy())
 
-    def _annotator_codes(self, annotators: Any) -> IntArray:
+    def _whom(self, annotators: Any) -> Whom:
         if annotators is None:
-            return np.arange(self.annotators_.size)
-        return naming.match(naming.to_names(naming.to_column(annotators, "annotators")), self.annotators_, "annotators")
+            return np.arange(self.annotators_.size), None
+        return find(annotators, self.annotators_, self.models_[0].annotator_features_)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "difficulty_"):
             raise NotFitted("this LIA is not fitted yet; call fit(table, X) first.")
 
 
-RESULTS = (
-    "classes_", "items_", "annotators_", "posterior_", "proba_", "confusion_", "reliability_", "trace_", "n_iter_",
-    "converged_",
-)  # fmt: skip
-"""What is the classifier's own."""
+ALIKE = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
+AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_")
+"""What the classifiers of all seeds have: the same, or each its own."""

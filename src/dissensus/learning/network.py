@@ -76,6 +76,8 @@ class Network(nn.Module):
     @torch.no_grad()
     def begin_epoch(self, epoch: int, epochs: int, walk: Callable[[], Iterator[tuple[Any, ...]]]) -> None:
         """Let the objective do what it has to; `walk()` gives what `forward` takes, for all items that teach."""
+        if not self.objective.begins(epoch, epochs):
+            return
 
         def encoded() -> Iterator[tuple[Tensor, Batch]]:
             for inputs, targets, _ in walk():
@@ -93,9 +95,9 @@ class Network(nn.Module):
         """(B, K) unnormalised log P(class | x)."""
         return self.objective.logits(self.head, self.encoder(**inputs))
 
-    def label_proba(self, inputs: Batch, annotators: Tensor) -> Tensor:
+    def label_proba(self, inputs: Batch, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, len(annotators), K) P(label | x, annotator)."""
-        return self.objective.label_proba(self.head, self.encoder(**inputs), annotators)
+        return self.objective.label_proba(self.head, self.encoder(**inputs), annotators, features)
 
     def log_posterior(self, inputs: Batch, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations)."""

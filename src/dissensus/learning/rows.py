@@ -32,6 +32,12 @@ class RowEmbedding(nn.Embedding):
         super().__init__(rows.shape[0], rows.shape[1], sparse=True, _weight=rows)
         self._mark()
 
+    def forward(self, codes: Tensor) -> Tensor:
+        """(…, D) rows of codes (…)."""
+        if self.sparse:
+            return super().forward(codes)
+        return self.weight.index_select(0, codes.reshape(-1)).reshape(*codes.shape, -1)  # which vmap can batch
+
     def _mark(self) -> None:
         self.weight.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
 
@@ -81,6 +87,25 @@ class RowAdam(Optimizer):
         scale = (square / one_minus_power(beta2, steps)).sqrt_().add_(eps)
         move = (mean / one_minus_power(beta1, steps)).div_(scale)
         param.index_copy_(0, rows, param.index_select(0, rows).sub_(move, alpha=lr))
+
+
+class StackedRowAdam(RowAdam):
+    """The same for tables (S, A, D) of several trainings, whose gradients are dense: a row of zeros was not touched."""
+
+    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+        (beta1, beta2), state, grad = betas, self.state[param], param.grad
+        assert grad is not None
+        if not state:
+            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
+            state["steps"] = param.new_zeros(*param.shape[:-1], 1)
+        touched = (grad != 0).any(dim=-1, keepdim=True)  # (S, A, 1)
+        steps = state["steps"].add_(touched)
+        mean = state["mean"].lerp_(grad, (1 - beta1) * touched.to(grad.dtype))
+        square = state["square"]
+        square.copy_(torch.where(touched, beta2 * square + (1 - beta2) * grad * grad, square))
+        at = steps.clamp(min=1)
+        scale = (square / one_minus_power(beta2, at)).sqrt_().add_(eps)
+        param.sub_(torch.where(touched, (mean / one_minus_power(beta1, at)).div_(scale), 0), alpha=lr)
 
 
 class Joint(Optimizer):

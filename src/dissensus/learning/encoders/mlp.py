@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -28,13 +28,19 @@ class Scaled(Encoder):
     takes = "features, items × columns"
     mixes = True
 
-    scale: bool
+    scale: bool | Literal["max"]
     center_: FloatArray
     spread_: FloatArray
 
     def fit(self, X: Any) -> Self:
-        """Mean and standard deviation of every feature; a constant one is only centred."""
+        """Mean and standard deviation of every feature; a constant one is only centred. Or its largest size."""
         x = vectors(X)
+        if self.scale not in (True, False, "max"):
+            raise BadParameter(f"scale must be True, False or 'max', got {self.scale!r}.")
+        if self.scale == "max":
+            largest = np.abs(x).max(axis=0, initial=0).astype(np.float64)
+            self.center_, self.spread_ = np.zeros(x.shape[1]), np.where(largest > 0, largest, 1.0)
+            return self
         self.center_ = x.mean(axis=0, dtype=np.float64) if self.scale else np.zeros(x.shape[1])
         spread = x.std(axis=0, dtype=np.float64) if self.scale else np.ones(x.shape[1])
         self.spread_ = np.where(spread > FLAT * np.maximum(np.abs(self.center_), 1), spread, 1.0)
@@ -58,11 +64,18 @@ class MLP(Scaled):
         Widths of the layers.
     dropout : float
         Share of values set to zero after each layer while training.
-    scale : bool
-        Centre features and divide them by their standard deviation over the training items.
+    scale : bool or "max"
+        Centre features and divide them by their standard deviation over the training items; "max": divide each by its
+        largest absolute value there, as the program of Platanios et al. (2020) does.
     """
 
-    def __init__(self, *, hidden: Sequence[int] = (128, 128, 128, 128), dropout: float = 0.2, scale: bool = True):
+    def __init__(
+        self,
+        *,
+        hidden: Sequence[int] = (128, 128, 128, 128),
+        dropout: float = 0.2,
+        scale: bool | Literal["max"] = True,
+    ):
         self.hidden, self.dropout, self.scale = hidden, dropout, scale
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -32,10 +32,12 @@ class Objective(Parameters, ABC):
 
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
+    describes_annotators: ClassVar[bool] = False  # whether it has a use for features of annotators
     monitor: ClassVar[str] = "cross-entropy"  # what tells on validation items when to stop
 
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
+    annotator_features_: FloatArray | None = None  # (A, F) set before `head`, where it `describes_annotators`
 
     @abstractmethod
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
@@ -58,11 +60,19 @@ class Objective(Parameters, ABC):
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
 
+    def begins(self, epoch: int, epochs: int) -> bool:
+        """Whether there is anything to be done before that epoch."""
+        return False
+
     def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
         """What is to be done before epoch `epoch` (from 0) of `epochs`, without gradients: an E step, for instance.
 
         What it finds belongs into the head's state dict: a run that goes on within an epoch does not ask again.
         """
+
+    def phase(self, head: nn.Module) -> Any:
+        """What the loss depends on besides tensors: a captured step is good for one such state."""
+        return None
 
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations).
@@ -71,8 +81,11 @@ class Objective(Parameters, ABC):
         """
         raise NotImplementedError
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
-        """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there."""
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+        """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there.
+
+        `features` (len(annotators), F), to an objective that `describes_annotators`: what is known of them.
+        """
         raise NotImplementedError
 
 

@@ -245,7 +245,7 @@ class CrowdLayerObjective(Objective):
             loss = loss + functional.nll_loss(log_p, targets["gold"], ignore_index=-1, reduction="sum")
         return loss
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K) P_j(label | x); −1 is the average annotator."""
         log_p, layer = log_softmax(self.logits(head, z)), _layer(head)
         weight, bias = layer.rows_of(annotators, self._totals(log_p.device))

@@ -1,0 +1,183 @@
+"""What is known of annotators (age, trust, country, …) as numbers r_j that a network can take.
+
+A column of numbers becomes two: the number, standardised, and whether it is missing. A column of texts (or booleans)
+becomes one per level, and "missing" is a level; levels of fewer than `FEW` annotators are one level together. All are
+centred on the annotators of the fit, so r = 0 is the average annotator: whoever is in the table and not in the frame,
+a level that was not there at the fit, levels that are still too few together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray, Names
+from dissensus.exceptions import DataError, MissingColumn
+from dissensus.frames import guess_column, listed, no_column, to_arrow
+
+FEW = 5  # annotators that a level needs, to have a column of its own
+
+Levels = dict[str | None, int]
+"""Level → its place among the columns of its feature; None is "missing"."""
+
+
+Whom = tuple[IntArray, FloatArray | None]
+"""Codes of annotators, −1 for one who was not there, and features where they came in a frame."""
+
+
+def is_frame(value: Any) -> bool:
+    """Whether it is a frame (pandas, polars, Arrow, DuckDB, or a mapping of columns), and no list of names."""
+    import narwhals as nw
+
+    native = nw.from_native(value, pass_through=True)
+    return isinstance(value, Mapping) or isinstance(native, nw.DataFrame | nw.LazyFrame)
+
+
+def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
+    """Names of annotators, or a frame, as a fitted model takes them: `known` are those it was fitted to."""
+    features = None
+    if is_frame(annotators):
+        if described is None:
+            raise DataError("annotators: this model was fitted without a frame of annotators; give their names.")
+        names, features = described.encode(annotators)
+    else:
+        names = naming.to_names(naming.to_column(annotators, "annotators"))
+    return naming.match(names, known, "annotators"), features
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatorFeatures:
+    """How a frame with a column `annotator` becomes features; made by `fit`."""
+
+    columns: dict[str, Levels | None]  # None: numbers
+    mean: FloatArray  # (F,)
+    scale: FloatArray  # (F,)
+
+    @classmethod
+    def fit(cls, frame: Any, annotators: Names) -> Self:
+        """Learn levels, means and scales from those rows of a frame that are of these annotators (A,)."""
+        arrow = _arrow(frame)
+        names, rows = _names(arrow), {name: values for name, values in arrow.items() if name != ANNOTATOR}
+        if not rows:
+            raise DataError("annotators: the frame has no column but the annotators' names; give at least one feature.")
+        distinct, counts = np.unique(names, return_counts=True)
+        if (counts > 1).any():
+            name = distinct[counts > 1][0]
+            raise DataError(f"annotators: {naming.shown(name)} has {counts.max()} rows; give one row per annotator.")
+        at = naming.match(annotators, names, "annotators")
+        if (at < 0).all():
+            raise DataError(
+                f"annotators: none of the table's {annotators.size:,} annotators (such as "
+                f"{naming.shown(annotators[0])}) is in the frame; its column holds such as {naming.shown(names[0])}."
+            )
+        there = pa.array(at[at >= 0])  # in the table's order: that of the frame's rows changes no bit
+        columns = {name: _levels(values.take(there), name) for name, values in rows.items()}
+        raw = np.hstack([_raw(rows[name].take(there), levels, name) for name, levels in columns.items()])
+        is_number = np.concatenate([_numbers(levels) for levels in columns.values()])
+        known = ~np.isnan(raw)
+        total = np.maximum(known.sum(axis=0), 1)
+        mean = np.where(known, raw, 0).sum(axis=0) / total
+        spread = np.sqrt((np.where(known, raw - mean, 0) ** 2).sum(axis=0) / total)
+        return cls(columns, mean, np.where(is_number & (spread > 0), spread, 1.0))
+
+    def encode(self, frame: Any) -> tuple[Names, FloatArray]:
+        """Names (rows,) and features (rows, F) of a frame with the same columns."""
+        arrow = _arrow(frame)
+        for name in self.columns:
+            if name not in arrow:
+                raise MissingColumn(
+                    f"annotators: no column '{name}', which was there at fit; the columns are {listed(list(arrow))}."
+                )
+        raw = np.hstack([_raw(arrow[name], levels, name) for name, levels in self.columns.items()])
+        return _names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
+
+    def of(self, frame: Any, annotators: Names) -> FloatArray:
+        """(A, F) features of these annotators; zeros for whoever is not in the frame."""
+        names, features = self.encode(frame)
+        at = naming.match(annotators, names, "annotators")
+        return np.where(at[:, None] >= 0, features[at], 0.0)
+
+
+ANNOTATOR = "annotator"
+
+
+def _arrow(frame: Any) -> dict[str, Any]:
+    """The columns of any frame, as Arrow arrays, the annotators' under our name."""
+    import narwhals as nw
+
+    if isinstance(frame, Mapping):
+        frame = pa.table({name: naming.to_column(values, str(name)) for name, values in frame.items()})
+    if not is_frame(frame):
+        raise DataError(
+            f"annotators must be a frame with a column 'annotator' and what is known of them, got "
+            f"{type(frame).__name__}."
+        )
+    there = list(nw.from_native(frame).collect_schema().names())
+    own = guess_column(ANNOTATOR, there)
+    if own is None:
+        raise no_column(ANNOTATOR, there)
+    return {ANNOTATOR if name == own else name: values for name, values in to_arrow(frame, there).items()}
+
+
+def _names(arrow: dict[str, Any]) -> Names:
+    column = naming.to_column(arrow[ANNOTATOR], ANNOTATOR)
+    if naming.missing_rows(column).any():
+        row = int(np.argmax(naming.missing_rows(column)))
+        raise DataError(f"annotators: row {row} of the frame has no annotator; leave it out.")
+    return naming.to_names(column)
+
+
+def _levels(values: Any, name: str) -> Levels | None:
+    """The level → place of a column of texts; None for numbers."""
+    if _is_number(values.type):
+        return None
+    counts = Counter(_texts(values, name))
+    own = sorted(level for level, n in counts.items() if n >= FEW and level is not None)
+    levels: Levels = {level: place for place, level in enumerate(own)}
+    rare = [level for level, n in counts.items() if n < FEW and level is not None]
+    if sum(counts[level] for level in rare) >= FEW:
+        levels |= dict.fromkeys(sorted(rare), len(own))
+    if counts[None] >= FEW:
+        levels[None] = len(set(levels.values()))
+    return levels
+
+
+def _raw(values: Any, levels: Levels | None, name: str) -> FloatArray:
+    """(rows, columns of this feature); NaN where nothing is known, or the level has no column."""
+    if levels is None:
+        if not _is_number(values.type):
+            raise DataError(f"annotators: column '{name}' held numbers at fit, and now {values.type}; give numbers.")
+        numbers = np.asarray(pc.cast(values, pa.float64()).fill_null(np.nan))
+        if np.isinf(numbers).any():
+            row = int(np.argmax(np.isinf(numbers)))
+            raise DataError(f"annotators: column '{name}' is infinite in row {row}; leave it empty where unknown.")
+        return np.column_stack([numbers, np.isnan(numbers)])
+    if _is_number(values.type):
+        raise DataError(f"annotators: column '{name}' held texts at fit, and now {values.type}; give texts.")
+    n = len(set(levels.values()))
+    place = np.array([levels.get(level, -1) for level in _texts(values, name)], np.int64)
+    return np.where(place[:, None] >= 0, place[:, None] == np.arange(n), np.nan)
+
+
+def _texts(values: Any, name: str) -> list[str | None]:
+    kind = values.type
+    nested = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    if nested or pa.types.is_temporal(kind):
+        raise DataError(f"annotators: column '{name}' holds {kind}; give numbers or texts.")
+    return [None if value is None or not str(value).strip() else str(value) for value in values.to_pylist()]
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _numbers(levels: Levels | None) -> FloatArray:
+    """Which columns of a feature are to be scaled: numbers are, what is 0 or 1 is not."""
+    return np.array([True, False]) if levels is None else np.zeros(len(set(levels.values())), np.bool_)

@@ -1,0 +1,149 @@
+"""Keywords chosen without gold: hide some annotations, fit to the rest, see who is least surprised by the hidden ones.
+
+    score = mean over hidden rows of log P(label | item, annotator; the other rows)
+
+as in `dissensus.comparison`, the same rows for all. One keyword at a time: its other values are tried with what was
+chosen so far, and the best stays. So the fits are as many as there are values, not as their product. What is hidden is
+annotations of items that keep others, not items: it is what LIA says of the items it was fitted to that is judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.annotations import Annotations
+from dissensus.comparison import flat, hide, log_likelihood
+from dissensus.evaluation import Estimate, paired_bootstrap
+
+SHARE, SPLITS = 0.2, 2  # of the annotations that is hidden, and how often
+Choices = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One value of a keyword, with what was chosen before."""
+
+    keyword: str | None  # None: as it was
+    value: Any
+    log_likelihood: float  # mean over hidden annotations
+    gain: Estimate  # over what was chosen before, by bootstrap over items
+    p_value: float
+    chosen: bool
+    seconds: float  # of a fit
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Keywords that were chosen, and all that was tried, in its order."""
+
+    keywords: dict[str, Any]
+    trials: tuple[Trial, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The trials as plain values."""
+        return [
+            {"keyword": one.keyword or "", "value": repr(one.value), "log_likelihood": one.log_likelihood}
+            | flat("gain", one.gain)
+            | {"p_value": one.p_value, "chosen": one.chosen, "seconds": one.seconds}
+            for one in self.trials
+        ]
+
+    def to_tree(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return {"keywords": self.keywords, "trials": [{**vars(one), "gain": vars(one.gain)} for one in self.trials]}
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any]) -> Tuned:
+        """What `to_tree` made."""
+        return cls(tree["keywords"], tuple(Trial(**{**one, "gain": Estimate(**one["gain"])}) for one in tree["trials"]))
+
+    def to_frame(self) -> Any:
+        """One row per trial; a pandas frame where pandas is installed, else an Arrow table."""
+        import pyarrow as pa
+
+        frame = pa.Table.from_pylist(self.rows())
+        try:
+            return frame.to_pandas()
+        except ImportError:
+            return frame
+
+
+def tune(
+    model: Any,
+    choices: Choices,
+    table: Annotations,
+    X: Any = None,
+    *,
+    gold: IntArray | None = None,
+    seed: int = 0,
+    on_step: OnStep | None = None,
+) -> Tuned:
+    """Choose keywords of `model` among `choices`, its own values being the first to try.
+
+    Parameters
+    ----------
+    model : LIA, or what has its `fit` and `predict_annotations`
+    choices : keyword → values
+    table, X, gold
+        As in `fit`.
+    seed : int
+        Of what is hidden, and of the bootstrap.
+    on_step : callable, optional
+        Called after every fit with (fits, log-likelihood of its hidden annotations).
+    """
+    hidden = [hide(table, SHARE, np.random.default_rng([seed, number])) for number in range(SPLITS)]
+    keywords, done = model.get_params(deep=False), 0
+
+    def score(changed: dict[str, Any]) -> tuple[FloatArray, FloatArray, float]:
+        """Log-likelihood (I,) and weight (I,) of the hidden rows of every item; seconds of a fit."""
+        nonlocal done
+        by_item, weight, began = np.zeros(table.n_items), np.zeros(table.n_items), time.perf_counter()
+        for mask in hidden:
+            logs, w, rows = _surprise(type(model)(**{**keywords, **changed}), table, mask, X, gold)
+            by_item += np.bincount(rows, logs * w, table.n_items)
+            weight += np.bincount(rows, w, table.n_items)
+            done += 1
+            if on_step is not None:
+                on_step(done, float((logs * w).sum() / w.sum()))
+        return by_item, weight, (time.perf_counter() - began) / SPLITS
+
+    chosen: dict[str, Any] = {}
+    best, weight, seconds = score(chosen)
+    some = weight > 0
+    scale = int(some.sum()) / float(weight.sum())  # from a mean over items to one over annotations
+    nothing = Estimate(0.0, 0.0, 0.0)
+    trials = [Trial(None, None, float(best.sum() / weight.sum()), nothing, 1.0, True, seconds)]
+    for keyword, values in choices.items():
+        found: list[tuple[Trial, FloatArray]] = []
+        for value in values:
+            if value == keywords[keyword]:
+                continue
+            by_item, _, seconds = score({**chosen, keyword: value})
+            difference = paired_bootstrap(by_item[some], best[some], seed=seed)
+            low, high = difference.mean.low * scale, difference.mean.high * scale
+            gain = Estimate(difference.mean.value * scale, low, high, difference.mean.level)
+            mean = float(by_item.sum() / weight.sum())
+            found.append((Trial(keyword, value, mean, gain, difference.p_value, False, seconds), by_item))
+        first = max(found, key=lambda one: one[0].log_likelihood, default=None)
+        if first is not None and first[0].gain.value > 0:
+            chosen[keyword], best = first[0].value, first[1]
+        trials += [
+            Trial(**{**vars(one), "chosen": keyword in chosen and one.value == chosen[keyword]}) for one, _ in found
+        ]
+    return Tuned(chosen, tuple(trials))
+
+
+def _surprise(
+    model: Any, table: Annotations, mask: BoolArray, X: Any, gold: IntArray | None
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Of the hidden rows: log P of the label, weight, item."""
+    rest = table.select(rows=mask)
+    model.fit(table.select(rows=~mask), X, gold=gold, on_step=lambda step, loss: None)
+    logs, weight = log_likelihood(rest, model.predict_annotations(rest))
+    return logs, weight, rest.item

@@ -1,0 +1,194 @@
+"""Many trainings as one: each ends where it would have ended alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from crowds import blobs
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import LIA, CrowdClassifier, fit_together
+from dissensus.learning.encoders import MLP, ItemEmbedding
+from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
+from dissensus.learning.rows import RowAdam, StackedRowAdam
+from dissensus.learning.seeds import stacked
+
+NEAR = 2e-5
+SEEDS = 3
+
+
+TABLE, X, TRUTH = blobs(60, redundancy=6)
+
+
+def models(objective, encoder, **more):
+    return [
+        CrowdClassifier(
+            encoder=encoder, objective=objective, optimizer="amsgrad", learning_rate=0.01, head_learning_rate=0.02,
+            epochs=8, batch_size=17, device="cpu", seed=seed, **more,
+        )
+        for seed in range(SEEDS)
+    ]  # fmt: skip
+
+
+def same(alone, together):
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_allclose(b.posterior_, a.posterior_, atol=NEAR)
+        np.testing.assert_allclose(b.proba_, a.proba_, atol=NEAR)
+        np.testing.assert_allclose(b.trace_, a.trace_, atol=NEAR)
+        np.testing.assert_allclose(b.confusion_, a.confusion_, atol=NEAR)
+        mine, theirs = a.network_.state_dict(), b.network_.state_dict()
+        assert mine.keys() == theirs.keys()
+        for name in mine:
+            torch.testing.assert_close(theirs[name], mine[name], atol=5e-4, rtol=1e-3)
+
+
+PARTS = {
+    "lia": (LIAObjective(rounds=3), MLP(hidden=(8,), dropout=0.0)),
+    "lia-e": (LIAObjective(rounds=2, latent=2, entropy=0.01), ItemEmbedding(size=4, hidden=())),
+    "one-hot, per annotation": (
+        LIAObjective(rounds=2, annotator_size=None, finetune="per-annotation", difficulty=False),
+        MLP(hidden=(8,), dropout=0.0),
+    ),
+    "hard": (Hard(), MLP(hidden=(8,), dropout=0.0)),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_each_ends_where_it_would_alone(kind):
+    """Other seeds and other annotations for each, redundancy 4 of 6."""
+    objective, encoder = PARTS[kind]
+    x = TABLE.items if isinstance(encoder, ItemEmbedding) else X
+    tables = [TABLE.subsample(4, seed=s) for s in range(SEEDS)]
+    alone = [m.fit(t, x) for m, t in zip(models(objective, encoder), tables, strict=True)]
+    together = fit_together(models(objective, encoder), tables, x)
+    same(alone, together)
+    assert np.abs(alone[0].posterior_ - alone[1].posterior_).max() > 0.01  # or nothing was compared
+
+
+def test_items_with_different_numbers_of_annotations():
+    """Padding weighs nothing, with the table's own weights too."""
+    draw = np.random.default_rng(1)
+    tables = []
+    for _ in range(SEEDS):
+        keep = draw.random(TABLE.n_annotations) < 0.6
+        keep[TABLE.item_ptr[:-1]] = True
+        tables.append(TABLE.select(rows=keep))
+    objective, encoder = PARTS["lia"]
+    alone = [m.fit(t, X) for m, t in zip(models(objective, encoder), tables, strict=True)]
+    same(alone, fit_together(models(objective, encoder), tables, X))
+
+
+def test_gold_of_each():
+    golds = [np.where(np.arange(60) % 3 == s, TRUTH, -1).astype(np.int32) for s in range(SEEDS)]
+    objective, encoder = PARTS["lia"]
+    alone = [m.fit(TABLE, X, gold=g) for m, g in zip(models(objective, encoder), golds, strict=True)]
+    same(alone, fit_together(models(objective, encoder), TABLE, X, gold=golds))
+
+
+def test_models_are_ordinary_afterwards(tmp_path):
+    """Saved, loaded, trained on: nothing of the stack is left in them."""
+    objective, encoder = PARTS["lia"]
+    model = fit_together(models(objective, encoder), TABLE, X)[1]
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(CrowdClassifier.load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
+    assert model.network_.head.competence.table.sparse
+    assert model.network_.head.marginal
+
+
+def test_classes_without_unstacking():
+    objective, encoder = PARTS["lia"]
+    stack = stacked(models(objective, encoder), TABLE, X)
+    stack.train()
+    together = fit_together(models(objective, encoder), TABLE, X)
+    np.testing.assert_allclose(stack.proba(), [m.proba_ for m in together], atol=NEAR)
+    np.testing.assert_allclose(stack.posterior(), [m.posterior_ for m in together], atol=NEAR)
+
+
+def test_lia_with_many_seeds():
+    """Answers are means over the seeds; `rows` says what each of them sees."""
+    rows = np.random.default_rng(0).random((SEEDS, TABLE.n_annotations)) < 0.7
+    rows[:, TABLE.item_ptr[:-1]] = True
+    # the schedule is made for the first seed's number of annotations
+    together = LIA(steps=20, n_seeds=SEEDS, seed=4).fit(TABLE, X, rows=rows)
+    found = [LIA(steps=20, seed=4 + s).classifier(TABLE.select(rows=rows[0]), features=True) for s in range(SEEDS)]
+    alone = [m.fit(TABLE.select(rows=seen), X) for m, seen in zip(found, rows, strict=True)]
+    np.testing.assert_allclose(together.posteriors_, [m.posterior_ for m in alone], atol=NEAR)
+    np.testing.assert_allclose(together.posterior_, np.mean([m.posterior_ for m in alone], axis=0), atol=NEAR)
+    np.testing.assert_allclose(
+        together.predict_proba(X[:5]), np.mean([m.predict_proba(X[:5]) for m in alone], axis=0), atol=NEAR
+    )
+    each = [LIA(steps=20, seed=4 + s) for s in range(SEEDS)]
+    whole = LIA(steps=20, n_seeds=SEEDS, seed=4).fit(TABLE, X)
+    for model in each:
+        model.fit(TABLE, X)
+    np.testing.assert_allclose(
+        whole.confusion(TABLE.items[:4], TABLE.annotators[:5]),
+        np.mean([m.confusion(TABLE.items[:4], TABLE.annotators[:5]) for m in each], axis=0),
+        atol=NEAR,
+    )
+
+
+def test_rows_of_a_stack_move_as_rows_do():
+    """StackedRowAdam with dense gradients against RowAdam with sparse ones."""
+    draw = torch.Generator().manual_seed(0)
+    stacked = torch.nn.Parameter(torch.randn(2, 5, 3, generator=draw))
+    plain = [torch.nn.Parameter(part.detach().clone()) for part in stacked]
+    one, many = [RowAdam([p], lr=0.1) for p in plain], StackedRowAdam([stacked], lr=0.1)
+    for _ in range(6):
+        touched = torch.rand(2, 5, generator=draw) < 0.5
+        grad = torch.randn(2, 5, 3, generator=draw) * touched[..., None]
+        stacked.grad = grad.clone()
+        many.step()
+        for part, optimizer, g, at in zip(plain, one, grad, touched, strict=True):
+            part.grad = None
+            rows = at.nonzero()[:, 0]
+            (torch.nn.functional.embedding(rows, part, sparse=True) * g[rows]).sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(stacked, torch.stack(list(plain)))
+
+
+def test_no_models():
+    assert fit_together([], TABLE, X) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sam": 0.05}, "sam must be None, got 0.05"),
+        ({"mixup": 0.2}, "mixup must be None"),
+        ({"schedule": "cosine"}, "schedule must be 'constant'"),
+    ],
+)
+def test_trainings_that_cannot_be_stacked(change, message):
+    with pytest.raises(BadParameter, match=message):
+        fit_together(models(*PARTS["lia"], **change), TABLE, X)
+
+
+def test_crowd_layers_are_not_stacked():
+    with pytest.raises(BadParameter, match="one by one"):
+        fit_together(models(CrowdLayerObjective(), MLP(hidden=(8,))), TABLE, X)
+
+
+def test_models_that_differ():
+    objective, encoder = PARTS["lia"]
+    different = [*models(objective, encoder)[:2], *models(LIAObjective(rounds=4), encoder)[2:]]
+    with pytest.raises(BadParameter, match="models differ in objective"):
+        fit_together(different, TABLE, X)
+
+
+def test_tables_that_differ():
+    objective, encoder = PARTS["lia"]
+    with pytest.raises(DataError, match="3 models, 2 tables"):
+        fit_together(models(objective, encoder), [TABLE, TABLE], X)
+    fewer = TABLE.select(annotators=TABLE.annotators[1:])
+    with pytest.raises(DataError, match="different annotators"):
+        fit_together(models(objective, encoder), [TABLE, TABLE, fewer], X)
+    silent = TABLE.select(rows=TABLE.item != 3)
+    with pytest.raises(DataError, match="not the same items teach"):
+        fit_together(models(objective, encoder), [TABLE, TABLE, silent], X)
+
+
+def test_rows_of_another_shape():
+    with pytest.raises(DataError, match="mask of 2 seeds"):
+        LIA(n_seeds=2).fit(TABLE, X, rows=np.ones((3, TABLE.n_annotations), bool))
+    with pytest.raises(BadParameter, match="n_seeds must be at least 1"):
+        LIA(n_seeds=0).fit(TABLE, X)
