@@ -3,7 +3,7 @@
     python -m benchmarks.scale.agree                 # some minutes
     python -m benchmarks.scale.agree --million 1
 
-At most `--passes` passes each, one thread. Differences are the largest over all items and classes. Labels are compared
+To the end, or at most `--passes` passes each; one thread. Differences are the largest over all items and classes. Labels are compared
 where the best two classes are further apart than 1e-9. Seconds are of whole fits, and torch's are no measure of a GPU.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import tempfile
 import time
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from dissensus.engines import Disk, Torch
 from dissensus.simulate import simulate
 
 HERE = Path(__file__).parent
+VERSIONS = {name: version(name) for name in ("numpy", "numba", "torch", "duckdb")}
 METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
 TIE = 1e-9
 
@@ -37,7 +39,7 @@ def keywords(name: str, passes: int) -> dict[str, Any]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--million", type=int, default=5)
-    options.add_argument("--passes", type=int, default=6)
+    options.add_argument("--passes", type=int, default=500)
     given = options.parse_args()
     warnings.simplefilter("ignore")
     made = record.provenance()
@@ -73,7 +75,8 @@ def main() -> None:
     head = ["method", "passes", "disk: posterior, labels", "torch: posterior, labels", "s local", "s disk", "s torch"]
     text = record.table(head, rows)
     record.save(HERE, f"agree-{given.million}M", made, {"annotations": len(table), "results": results})
-    record.splice(HERE / "README.md", "agree", f"{record.sentence(made, {})}\n\n{text}")
+    said = record.sentence(made, {"dissensus": VERSIONS})
+    record.splice(HERE / "README.md", "agree", f"{said}\n\n{text}")
     print(text)
 
 

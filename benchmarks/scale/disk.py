@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import pyarrow.parquet as pq
 from benchmarks import record
 
 HERE = Path(__file__).parent
+VERSIONS = {name: version(name) for name in ("numpy", "numba", "pyarrow", "duckdb")}
 ITEMS_PER_FILE = 2**13 * 60  # a multiple of `simulate.BLOCK`; 10 annotations each
 ANNOTATORS, CLASSES, REDUNDANCY = 100_000, 5, 10
 BYTES = 60  # of disk per annotation: Parquet, codes, what the sort spills, posteriors
@@ -70,13 +72,12 @@ def fit(folder: Path, passes: int) -> dict[str, Any]:
     begun = time.perf_counter()
     coded = code(folder / "part-*.parquet", folder / "codes", threads=1)
     coding, after_coding = time.perf_counter() - begun, peak_gb()
-    sizes = [path.stat().st_size for path in coded.folder.iterdir() if path.suffix in (".i32", ".i8", ".i64")]
+    codes = [coded.folder / name for name in ("annotator.i32", "label.i8", "item_ptr.i64")]
     begun = time.perf_counter()
-    for path in coded.folder.iterdir():
-        if path.name in ("annotator.i32", "label.i8", "item_ptr.i64"):
-            with path.open("rb", buffering=0) as file:
-                while file.read(2**24):
-                    pass
+    for path in codes:
+        with path.open("rb", buffering=0) as file:
+            while file.read(2**24):
+                pass
     reading = time.perf_counter() - begun
     at = [time.perf_counter()]
     model = DawidSkene(engine=Disk(), threads=1, max_iter=passes, tol=0)
@@ -87,7 +88,7 @@ def fit(folder: Path, passes: int) -> dict[str, Any]:
         "items": coded.n_items,
         "annotators": coded.n_annotators,
         "classes": coded.n_classes,
-        "bytes_of_codes": sum(sizes),
+        "bytes_of_codes": sum(path.stat().st_size for path in codes),
         "s_coding": coding,
         "s_reading_once": reading,
         "s_per_pass": np.diff(at)[1:].tolist(),  # the first is after the votes
@@ -146,7 +147,8 @@ def main() -> None:
     result = json.loads(done.stdout.splitlines()[-1])
     record.save(HERE, f"disk-{given.million}M", made, {"result": result})
     text = table([result])
-    record.splice(HERE / "README.md", "disk", f"{record.sentence(made, {})}\n\n{text}")
+    said = record.sentence(made, {"dissensus": VERSIONS})
+    record.splice(HERE / "README.md", "disk", f"{said}\n\n{text}")
     print(text)
 
 
