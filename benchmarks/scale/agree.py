@@ -3,9 +3,9 @@
     python -m benchmarks.scale.agree                 # some minutes
     python -m benchmarks.scale.agree --million 1
 
-To the end, or at most `--passes` passes each; one thread. Differences are the largest over all items and classes. Labels
-are compared where the best two classes are further apart than 1e-9. Seconds are of whole fits, and torch's are no
-measure of a GPU.
+To the end, or at most `--passes` passes each; one thread. Differences are the largest over all items and classes.
+Labels are compared where the best two classes are further apart than 1e-9. Seconds are of whole fits, and torch's are
+no measure of a GPU.
 """
 
 from __future__ import annotations
