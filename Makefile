@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning clean
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-report    time and size of the report"
 	@echo "make bench-clusters  clusters: recovery, time, and jobs_q1..3 beside the paper"
 	@echo "make bench-learning  models taught by crowds: LabelMe, Gimpel-POS, tags and stems, the cost of a step (hours without a GPU)"
+	@echo "make bench-scale     300M annotations from a disk (a quarter of an hour, 20 GB of disk); a GPU's pass has its own command"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"dissensus needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
@@ -98,6 +99,10 @@ bench-learning: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.learning.crowd_step
 	$(BIN)/python -m benchmarks.learning.fornaciari
 	$(BIN)/python -m benchmarks.learning.gimpel
+
+bench-scale: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.scale.disk
+	$(BIN)/python -m benchmarks.scale.agree
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis

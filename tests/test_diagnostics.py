@@ -9,9 +9,10 @@ from scipy import stats
 import dissensus as dz
 from aggregation.tables import KINDS, random_table
 from dissensus import Annotations, diagnose, diagnostics
-from dissensus.aggregation.dawid_skene import expected_pseudo, hard_rows
+from dissensus.aggregation.dawid_skene import expected_pseudo
 from dissensus.datasets.digits import digits_crowd
 from dissensus.diagnostics import _groups
+from dissensus.engines.base import hard_rows
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.simulate import simulate
 

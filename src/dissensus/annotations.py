@@ -309,6 +309,11 @@ class Annotations:
         """(N,) row numbers in annotator order."""
         return _frozen(kernels.group(self.annotator, self.annotator_ptr))
 
+    @property
+    def per_annotator(self) -> IntArray:
+        """(A,) annotations of each annotator."""
+        return np.diff(self.annotator_ptr)
+
     def votes(self) -> FloatArray:
         """(I, K) how often (by weight) each item was given each class."""
         return kernels.votes(self.item_ptr, self.label, self.weight, self.proba, self.n_classes)

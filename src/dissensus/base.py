@@ -9,6 +9,7 @@ where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -18,6 +19,8 @@ from dissensus import online
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.earlier import Earlier, check_earlier, with_earlier
+from dissensus.engines import Coded, on_disk
+from dissensus.engines.disk import PerItem, RunFolder
 from dissensus.evaluation.hard import TIE
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
 from dissensus.kernels import table as kernels
@@ -27,6 +30,7 @@ from dissensus.registry import Registry
 FrameKind = Literal["items", "annotators", "confusions"]
 
 CROWD_LABELS = 5  # see `reliability`
+PART_ROWS = 10_000_000  # annotations behind each Parquet file of a fit on a disk
 
 
 class Aggregator(Parameters, ABC):
@@ -46,6 +50,7 @@ class Aggregator(Parameters, ABC):
     trace_: FloatArray
     n_iter_: int
     converged_: bool
+    items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
     _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_")
@@ -54,7 +59,7 @@ class Aggregator(Parameters, ABC):
 
     def fit(
         self,
-        table: Annotations,
+        table: Annotations | Coded | str | Path,
         *,
         gold: IntArray | None = None,
         earlier: Earlier | None = None,
@@ -64,7 +69,10 @@ class Aggregator(Parameters, ABC):
 
         Parameters
         ----------
-        table : Annotations
+        table : Annotations, or for `engine="disk"` the path of a Parquet file
+            Of a path (or a pattern that names several files) the codes, checkpoints and results go to a folder, see
+            `dissensus.engines.disk`; results with a row per item are arrays mapped from files there, and
+            `items_path_` is a folder of Parquet files with what `to_frame("items")` shows.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown.
         earlier : annotator → (K, K) counts, or (A, K, K), optional
@@ -73,27 +81,31 @@ class Aggregator(Parameters, ABC):
         on_step : callable, optional
             Called after every pass over the data with (pass number, objective).
         """
-        _check_table(table, "fit")
-        if table.n_annotations == 0:
+        data: Any = on_disk(getattr(self, "engine", "local"), table)
+        _check_table(data, "fit")
+        if data.n_annotations == 0:
             raise DataError("the table has no annotations; there is nothing to learn from.")
         if self.seed is not None and self.seed < 0:
             raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
         self._check_parameters()
-        self._check_classes(table)
-        self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
-        self.n_annotations_ = np.diff(table.annotator_ptr)
+        self._check_classes(data)
+        self.classes_, self.items_, self.annotators_ = data.classes, data.items, data.annotators
+        self.n_annotations_ = data.per_annotator
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
-        gold, on_step = check_gold(gold, table), on_step or (lambda step, objective: None)
+        gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
+        if earlier is not None and not (self.takes_earlier and isinstance(data, Annotations)):
+            why = "has no use for" if isinstance(data, Annotations) else "on a disk takes no"
+            raise DataError(f"{type(self).__name__} {why} earlier counts of annotators; leave them out.")
         if earlier is None:
-            self._fit(table, gold, on_step)
-        elif not self.takes_earlier:
-            raise DataError(f"{type(self).__name__} has no use for earlier counts of annotators; leave them out.")
+            self._fit(data, gold, on_step)
         else:
-            self._fit(*with_earlier(table, gold, check_earlier(earlier, table)), on_step)
+            self._fit(*with_earlier(data, gold, check_earlier(earlier, data)), on_step)
             for key in self._per_item:
                 if key in vars(self):
-                    setattr(self, key, np.ascontiguousarray(getattr(self, key)[: table.n_items]))
+                    setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
+        if isinstance(data, Coded):
+            self._leave(RunFolder(self, data, gold), data)
         return self
 
     def partial_fit(self, table: Annotations, *, gold: IntArray | None = None) -> Self:
@@ -123,7 +135,7 @@ class Aggregator(Parameters, ABC):
         gold = check_gold(gold, table)
         if table.n_annotations == 0 and table.n_items == 0:
             return self
-        self.items_, at, item = online.merge(self.items_, table.items, "items")
+        self.items_, at, item = online.merge(np.asarray(self.items_), table.items, "items")
         for key in self._per_item:
             if key in vars(self):
                 fill = {"posterior_": self.prior_, "difficulty_": 1.0}.get(key, 0.0)
@@ -206,15 +218,7 @@ class Aggregator(Parameters, ABC):
 
         self._check_fitted()
         if kind == "items":
-            label = self.predict()
-            columns: dict[str, Any] = {
-                "item": self.items_,
-                "label": label,
-                "confidence": self.posterior_.max(axis=1, initial=0),
-            }
-            if hasattr(self, "difficulty_"):
-                columns["difficulty"] = self.difficulty_
-            columns |= {f"p_{name}": self.posterior_[:, k] for k, name in enumerate(self.classes_)}
+            columns = self._item_columns(np.asarray(self.items_), self.posterior_, getattr(self, "difficulty_", None))
         elif kind == "annotators":
             columns = {
                 "annotator": self.annotators_,
@@ -253,12 +257,39 @@ class Aggregator(Parameters, ABC):
             return pl.from_arrow(frame)
         raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
 
+    def _item_columns(self, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
+        """The frame of some items."""
+        winner = arg_max(posterior, items, self.classes_, self.tie_seed_)
+        columns = {"item": items, "label": self.classes_[winner], "confidence": posterior.max(axis=1, initial=0)}
+        if difficulty is not None:
+            columns["difficulty"] = difficulty
+        return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(self.classes_)}
+
+    def _leave(self, run: RunFolder, table: Coded) -> None:
+        """Write the frame of all items as Parquet files, and leave results with a row per item on the disk."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        folder = run.path / "items"
+        folder.mkdir(exist_ok=True)
+        difficulty = getattr(self, "difficulty_", None)
+        for number, (first, stop) in enumerate(table.ranges(PART_ROWS)):
+            posterior = self.posterior_.get(first, stop)  # type: ignore[attr-defined]  # a PerItem until all is written
+            hard = None if difficulty is None else difficulty[first:stop]
+            columns = self._item_columns(np.asarray(table.items[first:stop]), posterior, hard)
+            pq.write_table(pa.table(columns), folder / f"part-{number:05d}.parquet")
+        for key in self._per_item:
+            if isinstance(value := vars(self).get(key), PerItem):
+                setattr(self, key, value.open())
+        self.items_path_ = str(folder)
+        run.done()
+
     # What a method writes ---------------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         """Raise BadParameter where a keyword of `__init__` is out of range."""
 
-    def _check_classes(self, table: Annotations) -> None:
+    def _check_classes(self, table: Annotations | Coded) -> None:
         """Raise DataError where a method for two classes meets more."""
         binary = [n for n, entry in methods.entries() if entry.facts.get("binary") and isinstance(self, entry.value)]
         if binary and table.n_classes > 2:
@@ -333,14 +364,14 @@ clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help
 
 
 def _check_table(table: Any, caller: str) -> None:
-    if not isinstance(table, Annotations):
+    if not isinstance(table, Annotations | Coded):
         raise DataError(
             f"{caller} takes one table of annotations, got {type(table).__name__}; `dissensus.read` makes one from a "
             "file, and of several questions each is fitted by itself."
         )
 
 
-def check_gold(gold: IntArray | None, table: Annotations) -> IntArray | None:
+def check_gold(gold: IntArray | None, table: Annotations | Coded) -> IntArray | None:
     """`gold` as int32 (I,), checked; None where nothing is known."""
     if gold is None:
         return None

@@ -33,8 +33,9 @@ import numpy as np
 
 from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names
-from dissensus.aggregation.dawid_skene import SMALLEST, DawidSkene, Rows, expected_pseudo, hard_rows
+from dissensus.aggregation.dawid_skene import SMALLEST, DawidSkene, expected_pseudo
 from dissensus.annotations import Annotations
+from dissensus.engines.base import Rows, hard_rows
 from dissensus.engines.local import Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.kernels import diagnostics as kernels

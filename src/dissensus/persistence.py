@@ -17,6 +17,8 @@ import numpy as np
 
 from dissensus._types import Names
 from dissensus.base import Aggregator, clusterings, methods
+from dissensus.engines.coding import TextNames
+from dissensus.engines.options import name_of
 from dissensus.exceptions import UnreadableFile
 from dissensus.io.atomic import atomic
 
@@ -39,6 +41,8 @@ def save(model: Aggregator, folder: str | Path) -> Path:
     for key, value in vars(model).items():
         if not key.endswith("_") or key.startswith("_"):
             continue
+        if isinstance(value, TextNames):  # of a fit on a disk
+            value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
             arrays |= {f"{key}:{part}": array for part, array in _pack_text(value).items()}
         elif isinstance(value, np.ndarray):
@@ -46,10 +50,12 @@ def save(model: Aggregator, folder: str | Path) -> Path:
         else:
             values[key] = value
     registry = clusterings if type(model) in clusterings.values() else methods
+    # where it was fitted, without the options: they name folders and devices of this machine
+    engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
         "format": FORMAT,
         "method": registry.name_of(type(model)),
-        "parameters": model.get_params(deep=False),
+        "parameters": model.get_params(deep=False) | engine,
         "values": values,
     }
     arrays["header"] = np.frombuffer(json.dumps(header, default=lambda number: number.item()).encode(), np.uint8)

@@ -3,6 +3,8 @@
 import numpy as np
 
 from dissensus import Annotations
+from dissensus.engines.base import hard_rows
+from dissensus.engines.local import Local, Threads
 from dissensus.simulate import Simulation
 
 KINDS = {
@@ -75,3 +77,8 @@ def with_extremes(sim: Simulation, labels: int = 60) -> Annotations:
         np.concatenate([table.label, sim.truth[items], (sim.truth[items] + 1) % K]),
         classes=K,
     )
+
+
+def placed(table: Annotations, gold=None, threads: int = 1) -> Local:
+    """The table on the local engine with just so many threads, however few its rows."""
+    return Local(hard_rows(table), table.n_annotators, table.n_classes, Threads(threads), gold)

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import gammaln, psi
 from sklearn.metrics import adjusted_rand_score
 
-from aggregation.tables import KINDS, random_table, some_gold, with_extremes
+from aggregation.tables import KINDS, placed, random_table, some_gold, with_extremes
 from dissensus import Annotations
 from dissensus.aggregation import community_bcc
 from dissensus.aggregation.community_bcc import (
@@ -19,7 +19,7 @@ from dissensus.aggregation.community_bcc import (
     quotients,
     readable_beliefs,
 )
-from dissensus.aggregation.dawid_skene import DawidSkene, Sweep, hard_rows, soft_counts
+from dissensus.aggregation.dawid_skene import ConfusionPass, DawidSkene, soft_counts
 from dissensus.aggregation.hierarchical_dawid_skene import HierarchicalDawidSkene, expected_population
 from dissensus.em import e_step
 from dissensus.engines.local import Threads
@@ -122,8 +122,8 @@ def test_fused_pass_equals_the_readable_form(kind, with_gold, monkeypatch):
     params = random_params(4, 7, 4, 3)
     model = CommunityBCC(communities=3, known=1.5)
     model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])
-    with Threads(1) as pool:
-        bound, after = model._pass(Sweep(hard_rows(table), 7, 4, pool, "float64", gold), params)
+    with placed(table, gold) as engine:
+        bound, after = model._pass(engine, ConfusionPass(), params)
     posterior, objective = e_step(model, table, params, gold)
     np.testing.assert_allclose(bound, objective, rtol=1e-11)
     np.testing.assert_allclose(after.counts, soft_counts(table, posterior), atol=1e-9)
@@ -192,10 +192,9 @@ def test_the_bound_is_below_the_log_evidence():
         evidence *= sum(params.prior[c] * theta[0, c, :, labels[0]] * theta[1, c, :, labels[1]] for c in range(2))
     model, found = CommunityBCC(communities=2), -np.inf
     model.class_pseudo_ = np.ones(2)
-    with Threads(1) as pool:
-        sweep = Sweep(hard_rows(table), 2, 2, pool, "float64", None)
+    with placed(table) as engine:
         for _ in range(50):  # the beliefs that fit best, with α, h and π as they are
-            bound, after = model._pass(sweep, params)
+            bound, after = model._pass(engine, ConfusionPass(), params)
             constant = model._log_density(params) + np.log(params.prior).sum()
             found = bound - constant
             params = Communities(params.prior, after.counts, params.population, params.share)
@@ -240,15 +239,14 @@ def test_bound_never_falls(kind, communities, accelerate):
 def test_no_small_move_from_the_answer_is_better():
     table = random_table(7, n_items=9, n_annotators=5, n_classes=3, n=60)
     model = CommunityBCC(communities=2)
-    params = model.start(table, None, None)
-    with Threads(1) as pool:
-        sweep = Sweep(hard_rows(table), 5, 3, pool, "float64", None)
+    with placed(table) as engine:
+        params = model.start(engine, None)
         for _ in range(3000):
-            top, params = model._pass(sweep, params)
+            top, params = model._pass(engine, ConfusionPass(), params)
         rng = np.random.default_rng(0)
         for _ in range(500):
             move = rng.normal(0, 10 ** rng.uniform(-4, -1), params.to_vector().size)
-            assert model._pass(sweep, params.from_vector(params.to_vector() + move))[0] <= top + 1e-7
+            assert model._pass(engine, ConfusionPass(), params.from_vector(params.to_vector() + move))[0] <= top + 1e-7
 
 
 @pytest.mark.parametrize("communities", [3, None])
@@ -372,7 +370,7 @@ def test_gold_of_some_items_is_kept_and_helps_the_others():
 def test_restarts_start_apart_and_the_best_is_kept():
     table = random_table(9, n_annotators=31, n=401)
     model = CommunityBCC(communities=3)
-    starts = [model.start(table, None, rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))]
+    starts = [model.start(placed(table), rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))]
     for a in range(3):
         for b in range(a):
             assert np.abs(starts[a].population - starts[b].population).max() > 0.01

@@ -6,12 +6,12 @@ import warnings
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, random_table
+from aggregation.tables import KINDS, placed, random_table
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Sweep, expected_pseudo, hard_rows
-from dissensus.em import climb, e_step
-from dissensus.engines.local import Threads
+from dissensus.aggregation.dawid_skene import ConfusionPass, Confusions, DawidSkene, expected_pseudo, fitting
+from dissensus.em import Climb, e_step
 from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.kernels import confusion as kernels
 from dissensus.simulate import simulate
 
 
@@ -61,15 +61,19 @@ def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
     posterior, counts, evidence = literal_pass(table, params, gold)
     pseudo = np.random.default_rng(3).gamma(1.0, size=(4, 4))  # [given, true], not symmetric
     out = np.full_like(posterior, np.nan)
-    with Threads(threads) as pool:
-        sweep = Sweep(hard_rows(table), table.n_annotators, table.n_classes, pool, "float64", gold)
-        objective = sweep(params, pseudo, out)
+    model = DawidSkene()
+    model.pseudo_, model.class_pseudo_ = pseudo, np.array([0.7, 0.2, 3.0, 1.0])
+    with placed(table, gold, threads) as engine:
+        sums = engine.sweep(ConfusionPass(), params, {"posterior": out})
         np.testing.assert_allclose(out, posterior, atol=1e-12)
-        np.testing.assert_allclose(sweep.counts(), counts, atol=1e-11)
-        np.testing.assert_allclose(sweep.prior_counts, posterior.sum(axis=0), atol=1e-11)
-        np.testing.assert_allclose(objective, evidence + (pseudo * np.log(params.confusion)).sum(), rtol=1e-12)
+        np.testing.assert_allclose(sums.counts, counts, atol=1e-11)
+        np.testing.assert_allclose(sums.prior_counts, posterior.sum(axis=0), atol=1e-11)
+        np.testing.assert_allclose(sums.evidence, evidence, rtol=1e-12)
         expected = counts + pseudo
-        np.testing.assert_allclose(sweep.maximise(pseudo), expected / expected.sum(axis=1, keepdims=True), atol=1e-12)
+        after = model._maximise(sums.counts, sums.prior_counts, engine.pool)
+        np.testing.assert_allclose(after.confusion, expected / expected.sum(axis=1, keepdims=True), atol=1e-12)
+    density = kernels.log_density(0, 5, params.confusion, pseudo) + kernels.log_density(5, 7, params.confusion, pseudo)
+    np.testing.assert_allclose(density, (pseudo * np.log(params.confusion)).sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,7 +82,7 @@ def test_readable_form_equals_the_literal_loops(kind):
     params = random_params(4, table)
     posterior, counts, evidence = literal_pass(table, params)
     model = DawidSkene()
-    model.start(table, None, None)  # the prior of π is made of the votes
+    model.start(placed(table), None)  # the prior of π is made of the votes
     readable, objective = e_step(model, table, params)
     np.testing.assert_allclose(readable, posterior, atol=1e-12)
     np.testing.assert_allclose(objective, evidence + model.log_penalty(params), rtol=1e-12)
@@ -95,7 +99,7 @@ def test_start_is_an_m_step_from_the_shares_of_the_votes(kind, with_gold):
     if gold is not None:
         shares[gold >= 0] = np.eye(4)[2]
     model = DawidSkene(class_count=0.6, vote_count=0.4)
-    started = model.start(table, gold, None)
+    started = model.start(placed(table, gold), None)
     expected = model.m_step(table, shares)
     np.testing.assert_allclose(started.confusion, expected.confusion, atol=1e-12)
     active = len(set(table.annotator.tolist()))
@@ -123,11 +127,10 @@ def test_any_number_of_classes(n_classes):
     table = random_table(5, n_classes=n_classes, n=301)
     params = random_params(6, table)
     out = np.empty((table.n_items, n_classes))
-    with Threads(1) as pool:
-        sweep = Sweep(hard_rows(table), table.n_annotators, n_classes, pool, "float64", None)
-        sweep(params, np.zeros((n_classes, n_classes)), out)
     model = DawidSkene()
-    model.start(table, None, None)
+    with placed(table) as engine:
+        engine.sweep(ConfusionPass(), params, {"posterior": out})
+        model.start(engine, None)
     np.testing.assert_allclose(out, e_step(model, table, params)[0], atol=1e-12)
 
 
@@ -261,19 +264,19 @@ def test_population_confusion_is_the_pooled_counts_per_true_class():
 
 def test_every_restart_has_its_own_draw_and_the_best_is_kept(monkeypatch):
     table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
-    firsts, ends, start = [], [], DawidSkene.start
+    firsts, ends, start, run = [], [], DawidSkene.start, Climb.run
 
     def watched_start(self, *arguments):
         firsts.append(start(self, *arguments))
         return firsts[-1]
 
-    def watched_climb(*arguments, **keywords):
-        done = climb(*arguments, **keywords)
+    def watched_run(self, *arguments, **keywords):
+        done = run(self, *arguments, **keywords)
         ends.append(done.trace[-1])
         return done
 
     monkeypatch.setattr(DawidSkene, "start", watched_start)
-    monkeypatch.setattr("dissensus.em.climb", watched_climb)
+    monkeypatch.setattr("dissensus.em.Climb.run", watched_run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = DawidSkene(restarts=4, seed=3).fit(table)
@@ -284,7 +287,7 @@ def test_every_restart_has_its_own_draw_and_the_best_is_kept(monkeypatch):
 
 def test_random_start_keeps_gold():
     table = simulate(60, 6, 3, seed=1).annotations
-    start = DawidSkene().start(table, np.zeros(table.n_items, np.int32), np.random.default_rng(0))
+    start = DawidSkene().start(placed(table, np.zeros(table.n_items, np.int32)), np.random.default_rng(0))
     prior = np.array([table.n_items + 1.0 + 0.5 * 6, 1, 1])  # and half a count of each of six annotators
     np.testing.assert_allclose(start.prior, prior / prior.sum())
 
@@ -312,7 +315,7 @@ def test_pseudo_counts_are_those_of_the_docstring(kind, with_gold):
         expected[c] += [missing * (1.7 if y == c else 1.4 / 3) / 3.1 for y in range(4)]
     model = DawidSkene(crowd_labels=0.7, smoothing=0.2, least_labels=least)
     for rng in (None, np.random.default_rng(0)):  # whatever the start
-        model.start(table, gold, rng)
+        model.start(placed(table, gold), rng)
         np.testing.assert_allclose(model.pseudo_.T, expected, rtol=1e-9)
 
 
@@ -351,11 +354,10 @@ def test_what_is_expected_of_an_unknown_annotator():
 
 def test_single_precision_is_not_used_where_it_cannot_count(monkeypatch):
     monkeypatch.setattr("dissensus.aggregation.dawid_skene.MAX_SINGLE", 40)
-    rows = hard_rows(random_table(1))
-    with Threads(1) as pool:
-        assert Sweep(rows, 7, 4, pool, "float32", None).cells.dtype == np.float32  # 131 rows by 7 annotators
+    with placed(random_table(1)) as engine:
+        assert fitting("float32", engine) == "float32"  # 131 rows by 7 annotators
         monkeypatch.setattr("dissensus.aggregation.dawid_skene.MAX_SINGLE", 10)
-        assert Sweep(rows, 7, 4, pool, "float32", None).cells.dtype == np.float64
+        assert fitting("float32", engine) == "float64"
 
 
 def test_single_precision_agrees_to_six_digits():
@@ -366,10 +368,8 @@ def test_single_precision_agrees_to_six_digits():
     posterior = {}
     for precision in ("float64", "float32"):
         posterior[precision] = np.empty((table.n_items, 4))
-        with Threads(1) as pool:
-            Sweep(hard_rows(table), table.n_annotators, 4, pool, precision, None)(
-                params, np.zeros((4, 4)), posterior[precision]
-            )
+        with placed(table) as engine:
+            engine.sweep(ConfusionPass(precision), params, {"posterior": posterior[precision]})
     np.testing.assert_allclose(posterior["float32"], posterior["float64"], atol=1e-6)
 
 
@@ -398,7 +398,7 @@ def test_restarts_start_apart_and_the_best_is_kept():
     table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
     model = DawidSkene(restarts=4)
     starts = [
-        model.start(table, None, None if child is None else np.random.default_rng(child))
+        model.start(placed(table), None if child is None else np.random.default_rng(child))
         for child in (None, *np.random.SeedSequence(0).spawn(3))
     ]
     for a in range(4):

@@ -7,11 +7,10 @@ import pytest
 from scipy.special import expit
 from scipy.stats import entropy, spearmanr
 
+from aggregation.tables import placed
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import hard_rows
-from dissensus.aggregation.glad import GLAD, Skills, Sweep
+from dissensus.aggregation.glad import GLAD, AbilityPass, Skills
 from dissensus.em import e_step
-from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.kernels import glad as kernels
 from dissensus.simulate import simulate
@@ -122,26 +121,28 @@ def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
     gold = np.where(np.arange(table.n_items) % 3 == 0, 2, -1).astype(np.int32) if with_gold else None
     posterior, evidence = literal_posterior(table, params, gold)
     out = np.full_like(posterior, np.nan)
-    with Threads(threads) as pool:
-        sweep = Sweep(hard_rows(table), pool, gold, 0.7, 1.3)
-        np.testing.assert_allclose(sweep(params, out), evidence, rtol=1e-12)
+    easiness = np.empty(table.n_items)
+    with placed(table, gold, threads) as engine:
+        sums = engine.sweep(AbilityPass(1.3), params, {"posterior": out, "easiness": easiness})
+    np.testing.assert_allclose(sums.evidence, evidence, rtol=1e-12)
     np.testing.assert_allclose(out, posterior, atol=1e-12)
-    np.testing.assert_allclose(sweep.prior_counts, posterior.sum(axis=0), atol=1e-12)
-    pull, curvature = literal_sums(table, params, posterior, sweep.easiness)
-    np.testing.assert_allclose(sweep.pull, pull, atol=1e-11)
-    np.testing.assert_allclose(sweep.curvature, curvature, atol=1e-11)
+    np.testing.assert_allclose(sums.prior_counts, posterior.sum(axis=0), atol=1e-12)
+    pull, curvature = literal_sums(table, params, posterior, easiness)
+    np.testing.assert_allclose(sums.pull, pull, atol=1e-11)
+    np.testing.assert_allclose(sums.curvature, curvature, atol=1e-11)
+    np.testing.assert_allclose(sums.hits, GLAD()._agreement(table, posterior)[0], atol=1e-11)
 
 
 def test_parabola_of_an_ability_near_zero_bends_by_a_quarter():
     table = random_table(14)
     for ability in (0.0, 1e-9, -1e-5, 9e-5):
         params = Skills(np.full(7, ability), np.zeros(23), np.full(4, 0.25))
-        with Threads(1) as pool:
-            sweep = Sweep(hard_rows(table), pool, None, 0.7, 1.3)
-            sweep(params)
+        easiness = np.empty(23)
+        with placed(table) as engine:
+            sums = engine.sweep(AbilityPass(1.3), params, {"easiness": easiness})
         expected = np.zeros(7)
-        np.add.at(expected, table.annotator, 0.25 * np.exp(2 * sweep.easiness[table.item]))
-        np.testing.assert_allclose(sweep.curvature, expected, rtol=1e-8)
+        np.add.at(expected, table.annotator, 0.25 * np.exp(2 * easiness[table.item]))
+        np.testing.assert_allclose(sums.curvature, expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -201,23 +202,26 @@ def test_one_pass_from_anywhere_raises_the_objective():
     for seed in range(200):
         params = random_params(seed, table)
         wild = Skills(4 * params.ability, 3 * params.easiness, params.prior)
-        with Threads(1) as pool:
-            sweep = Sweep(hard_rows(table), pool, None, 1 / model.ability_sd**2, 1 / model.easiness_sd**2)
-            before = sweep(wild) + model.log_penalty(wild)
-            after = Skills(*sweep.maximise(), wild.prior)
-            assert sweep(after) + model.log_penalty(after) > before
+        easiness = np.empty(23)
+        with placed(table) as engine:
+            walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": easiness}
+            sums = engine.sweep(walk, wild, out)
+            before = sums.evidence + model.log_penalty(wild)
+            after = Skills(*model._maximise(sums, easiness.copy(), engine.labelled()), wild.prior)
+            assert engine.sweep(walk, after, out).evidence + model.log_penalty(after) > before
 
 
 def test_scaling_abilities_against_easiness_is_where_the_priors_want_it():
     table = random_table(9)
     model = GLAD()
     params = random_params(1, table)
-    with Threads(1) as pool:
-        sweep = Sweep(hard_rows(table), pool, None, 1 / model.ability_sd**2, 1 / model.easiness_sd**2)
-        evidence = sweep(params)
-        ability, easiness = sweep._balance(params.ability, params.easiness)
-        assert sweep(Skills(ability, easiness, params.prior)) == pytest.approx(evidence, rel=1e-12)
     busy, labelled = np.diff(table.annotator_ptr) > 0, np.diff(table.item_ptr) > 0
+    with placed(table) as engine:
+        walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": np.empty(23)}
+        evidence = engine.sweep(walk, params, out).evidence
+        ability, easiness = model._balance(params.ability, params.easiness, busy, labelled)
+        moved = engine.sweep(walk, Skills(ability, easiness, params.prior), out)
+        assert moved.evidence == pytest.approx(evidence, rel=1e-12)
     np.testing.assert_array_equal(ability[~busy], params.ability[~busy])
     np.testing.assert_array_equal(easiness[~labelled], params.easiness[~labelled])
     heights = []
@@ -403,7 +407,7 @@ def test_restarts_start_apart_and_the_best_is_kept():
     table = random_table(12, n_items=61, n_annotators=5, n_classes=3, n=150)
     model = GLAD(restarts=4)
     children = (None, *np.random.SeedSequence(0).spawn(3))
-    starts = [model.start(table, None, child and np.random.default_rng(child)) for child in children]
+    starts = [model.start(placed(table), child and np.random.default_rng(child)) for child in children]
     for a in range(4):
         for b in range(a):
             assert np.abs(starts[a].ability - starts[b].ability).max() > 0.1

@@ -7,10 +7,22 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import psi
 
+from aggregation.tables import placed
 from dissensus import Annotations, methods
-from dissensus.aggregation.mace import LEAST, MACE, Copied, Sweep, divergence, expected_log, hard_rows, label_totals
+from dissensus.aggregation.mace import (
+    LEAST,
+    MACE,
+    Believed,
+    Copied,
+    CopyPass,
+    divergence,
+    expected_log,
+    label_totals,
+    shared,
+)
 from dissensus.datasets import load_dataset
 from dissensus.em import e_step
+from dissensus.engines.base import hard_rows
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.kernels import mace as kernels
@@ -114,20 +126,20 @@ def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
     model = MACE(alpha=0.7, beta=0.4, strategy_count=1.3, class_prior="uniform")
     posterior, copied, bound = literal_pass(model, table, params, gold)
     out = np.full_like(posterior, np.nan)
-    with Threads(threads) as pool:
-        sweep = Sweep(hard_rows(table), table.n_annotators, table.n_classes, pool, gold)
-        beliefs = model._beliefs(params, pool)
-        evidence = sweep(params.prior, beliefs, out)
+    with placed(table, gold, threads) as engine:
+        beliefs = model._beliefs(params, engine.pool)
+        sums = engine.sweep(CopyPass(), Believed(params.prior, beliefs), {"posterior": out})
+        evidence = sums.evidence + shared(params.total, beliefs)
         np.testing.assert_allclose(out, posterior, atol=1e-12)
-        np.testing.assert_allclose(sweep.prior_counts, posterior.sum(axis=0), atol=1e-11)
+        np.testing.assert_allclose(sums.prior_counts, posterior.sum(axis=0), atol=1e-11)
         np.testing.assert_allclose(evidence - beliefs.divergence, bound, rtol=1e-12)
-        after = model._maximise(sweep, params, beliefs)
+        after = model._maximise(sums, params, beliefs)
         np.testing.assert_allclose(after.share * after.total, copied, atol=1e-11)
         np.testing.assert_array_equal(after.prior, params.prior)
         model.class_prior = "learned"
         model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])  # `start` makes it from the votes
         expected = posterior.sum(axis=0) + model.class_pseudo_
-        np.testing.assert_allclose(model._maximise(sweep, params, beliefs).prior, expected / expected.sum())
+        np.testing.assert_allclose(model._maximise(sums, params, beliefs).prior, expected / expected.sum())
 
 
 @pytest.mark.parametrize("with_gold", [False, True])
@@ -265,7 +277,7 @@ def test_class_shares_are_held_as_the_docstring_says(kind, with_gold):
             share += np.eye(4)[gold[i]] if gold is not None and gold[i] >= 0 else votes / votes.sum()
     roots = [float(np.sqrt(v)) for v in share]
     model = MACE(class_count=0.6, vote_count=0.4)
-    model.start(table, gold, None)
+    model.start(placed(table, gold), None)
     expected = [0.6 + 0.4 * len(active) * 4 * root / sum(roots) for root in roots]
     np.testing.assert_allclose(model.class_pseudo_, expected, rtol=1e-12)
 
@@ -311,7 +323,7 @@ def test_restarts_start_apart_and_the_best_is_kept():
     table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
     children = np.random.SeedSequence(0).spawn(4)
     starts = [
-        MACE().start(table, None, np.random.default_rng(child) if n else None) for n, child in enumerate(children)
+        MACE().start(placed(table), np.random.default_rng(child) if n else None) for n, child in enumerate(children)
     ]
     for a in range(4):
         for b in range(a):
@@ -332,8 +344,8 @@ class Only(MACE):
         super().__init__(**keywords)
         self.first = first
 
-    def start(self, table, gold, rng):
-        super().start(table, gold, rng)
+    def start(self, engine, rng):
+        super().start(engine, rng)
         return self.first
 
 
@@ -342,8 +354,8 @@ def test_random_starts_are_keyed_on_what_annotators_did_not_on_their_names():
     columns = [np.array(c) for c in table.to_arrow().to_pydict().values()]
     new = np.random.default_rng(1).permutation(7)
     renamed = Annotations.from_arrays(columns[0], new[columns[1]], columns[2])
-    before = MACE().start(table, None, np.random.default_rng(5)).share
-    after = MACE().start(renamed, None, np.random.default_rng(5)).share
+    before = MACE().start(placed(table), np.random.default_rng(5)).share
+    after = MACE().start(placed(renamed), np.random.default_rng(5)).share
     np.testing.assert_array_equal(after[new], before)
 
 
@@ -406,9 +418,10 @@ def test_an_item_with_thousands_of_labels_neither_underflows_nor_overflows():
     np.testing.assert_allclose(model.posterior_, np.eye(2))
     params = random_params(0, sure)
     model = MACE()
-    model.start(sure, None, None)
-    with Threads(1) as pool:
-        evidence = Sweep(hard_rows(sure), 100, 2, pool, None)(params.prior, model._beliefs(params, pool))
+    with placed(sure) as engine:
+        model.start(engine, None)
+        beliefs = model._beliefs(params, engine.pool)
+        evidence = engine.sweep(CopyPass(), Believed(params.prior, beliefs)).evidence + shared(params.total, beliefs)
     np.testing.assert_allclose(evidence + model.log_penalty(params), e_step(model, sure, params)[1], rtol=1e-12)
 
 
@@ -445,10 +458,11 @@ def test_gold_of_some_items_is_kept_and_helps_the_others():
 def test_any_number_of_classes(n_classes):
     table = random_table(5, n_classes=n_classes, n=301)
     params, model = random_params(6, table), MACE()
-    model.start(table, None, None)
     out = np.empty((table.n_items, n_classes))
-    with Threads(1) as pool:
-        Sweep(hard_rows(table), 7, n_classes, pool, None)(params.prior, model._beliefs(params, pool), out)
+    with placed(table) as engine:
+        model.start(engine, None)
+        beliefs = model._beliefs(params, engine.pool)
+        engine.sweep(CopyPass(), Believed(params.prior, beliefs), {"posterior": out})
     np.testing.assert_allclose(out, e_step(model, table, params)[0], atol=1e-12)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from aggregation.tables import KINDS, random_table, shares_of, some_gold, with_extremes
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import hard_rows
 from dissensus.aggregation.metal import Known, MeTaL, Moments, gold_counts, known_before
+from dissensus.engines.base import hard_rows
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.kernels import metal as kernels

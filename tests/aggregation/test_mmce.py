@@ -7,9 +7,10 @@ from scipy.special import log_softmax, softmax
 
 from aggregation.tables import KINDS, random_table, shares_of, some_gold, with_extremes
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import expected_pseudo, hard_rows
+from dissensus.aggregation.dawid_skene import expected_pseudo
 from dissensus.aggregation.mmce import MMCE, Effects, Sweep, expected_effect
 from dissensus.em import e_step
+from dissensus.engines.base import hard_rows
 from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import mmce as kernels

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, random_table, shares_of, some_gold, with_extremes
+from aggregation.tables import KINDS, placed, random_table, shares_of, some_gold, with_extremes
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import hard_rows
-from dissensus.aggregation.one_coin import Coins, OneCoin, Sweep
+from dissensus.aggregation.one_coin import CoinPass, Coins, OneCoin
 from dissensus.em import e_step
-from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import one_coin as kernels
 from dissensus.simulate import simulate
@@ -53,13 +51,12 @@ def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads, sharp):
     gold = some_gold(table) if with_gold else None
     posterior, hits, total, evidence = literal_pass(table, params, gold)
     out = np.full_like(posterior, np.nan)
-    with Threads(threads) as pool:
-        sweep = Sweep(hard_rows(table), table.n_annotators, table.n_classes, pool, gold)
-        np.testing.assert_allclose(sweep(params, out), evidence, rtol=1e-12)
+    with placed(table, gold, threads) as engine:
+        sums = engine.sweep(CoinPass(), params, {"posterior": out})
+    np.testing.assert_allclose(sums.evidence + total @ params.log_wrong(), evidence, rtol=1e-12)
     np.testing.assert_allclose(out, posterior, atol=1e-12)
-    np.testing.assert_allclose(sweep.hits, hits, atol=1e-11)
-    np.testing.assert_allclose(sweep.total, total, atol=1e-11)
-    np.testing.assert_allclose(sweep.prior_counts, posterior.sum(axis=0), atol=1e-11)
+    np.testing.assert_allclose(sums.hits, hits, atol=1e-11)
+    np.testing.assert_allclose(sums.prior_counts, posterior.sum(axis=0), atol=1e-11)
     longest = np.diff(table.item_ptr).max()
     assert (kernels.safe_rows(params.log_ratio()) < longest) == (sharp > 1)
 
@@ -91,8 +88,8 @@ def test_any_number_of_classes(n_classes):
     table = random_table(5, n_classes=n_classes, n=301)
     params = random_params(6, table)
     out = np.empty((table.n_items, n_classes))
-    with Threads(1) as pool:
-        Sweep(hard_rows(table), table.n_annotators, n_classes, pool, None)(params, out)
+    with placed(table) as engine:
+        engine.sweep(CoinPass(), params, {"posterior": out})
     np.testing.assert_allclose(out, e_step(OneCoin(), table, params)[0], atol=1e-12)
 
 
@@ -111,8 +108,9 @@ def test_an_item_with_thousands_of_labels_is_scored_exactly():
     table = Annotations.from_arrays(np.zeros(n, int), np.arange(n) % 11, (np.arange(n) * 7) % 3)
     params = random_params(8, table)
     out = np.empty((1, 3))
-    with Threads(1) as pool:
-        evidence = Sweep(hard_rows(table), 11, 3, pool, None)(params, out)
+    with placed(table) as engine:
+        evidence = engine.sweep(CoinPass(), params, {"posterior": out}).evidence
+        evidence += engine.per_annotator @ params.log_wrong()
     model = OneCoin()
     readable, objective = e_step(model, table, params)
     np.testing.assert_allclose(out, readable, atol=1e-9)
@@ -156,7 +154,9 @@ def test_restarts_start_apart_and_keep_gold(with_gold):
     table = random_table(7)
     gold = some_gold(table) if with_gold else None
     model = OneCoin()
-    starts = [model.start(table, gold, rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))]
+    starts = [
+        model.start(placed(table, gold), rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))
+    ]
     for a in range(3):
         for b in range(a):
             assert np.abs(starts[a].coin - starts[b].coin).max() > 1e-3

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, judged, random_table, shares_of, sheet_table, some_gold, with_extremes
+from aggregation.tables import KINDS, judged, placed, random_table, shares_of, sheet_table, some_gold, with_extremes
 from dissensus import Annotations, methods
 from dissensus.aggregation import Wawa
-from dissensus.aggregation.wawa import SkilledVote
+from dissensus.aggregation.wawa import SkillPass
 from dissensus.simulate import simulate
 
 
@@ -38,7 +38,10 @@ def test_one_walk_equals_the_literal_loops(kind, with_gold):
     skill[0] = 0
     sums, hits = literal_vote(table, skill, gold)
     votes = np.full_like(sums, np.nan)
-    np.testing.assert_allclose(SkilledVote(table, gold).hits(skill, votes), hits, atol=1e-12)
+    with placed(table, gold, 2) as engine:
+        outcome = engine.sweep(SkillPass(), skill, {"votes": votes})
+    np.testing.assert_allclose(outcome.hits, hits, atol=1e-12)
+    np.testing.assert_allclose(outcome.votes, sums.sum(axis=0), atol=1e-12)
     np.testing.assert_allclose(votes, sums, atol=1e-12)
 
 

@@ -43,13 +43,12 @@ from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import (
     LARGEST,
+    ConfusionPass,
     Confusions,
     DawidSkene,
-    Sweep,
+    VotePass,
     class_pseudo,
-    hard_rows,
     score,
-    start_counts,
     with_unseen,
 )
 from dissensus.aggregation.hierarchical_dawid_skene import (
@@ -63,7 +62,9 @@ from dissensus.aggregation.hierarchical_dawid_skene import (
 from dissensus.annotations import Annotations
 from dissensus.base import methods, reliability
 from dissensus.em import Accelerate, EMAggregator, climb
-from dissensus.engines.local import Threads, even, thread_count
+from dissensus.engines import in_memory
+from dissensus.engines.base import Engine
+from dissensus.engines.local import Threads, even
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import community_bcc as kernels
 
@@ -187,37 +188,37 @@ class CommunityBCC(EMAggregator[Communities]):
             raise BadParameter(f"vote_count must lie from 0 to {LARGEST:g}, got {self.vote_count}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows, K = hard_rows(table), table.n_classes
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, table.n_annotators, K, pool, "float64", gold)
-            one, passes = self, 0
+        K = table.n_classes
+        with in_memory(table, gold, self.threads) as engine:
+            pool, walk, one, passes = engine.pool, ConfusionPass(), self, 0
             if self.communities is None:
                 one = self._with(1)
-            params = one.run(partial(one._pass, sweep), table, gold, on_step)
+            params = one.run(partial(one._pass, engine, walk), partial(one.start, engine), on_step, engine.checkpoint)
             if self.communities is None and (number := self._how_many(params, table, pool)) > 1:
                 passes, one = one.n_iter_, self._with(number)
-                params = one.run(partial(one._pass, sweep), table, gold, partial(_later, on_step, passes))
-            self.trace_ = np.append(one.trace_, one._pass(sweep, params)[0])  # the bound of what is returned
+                later = partial(_later, on_step, passes)
+                params = one.run(partial(one._pass, engine, walk), partial(one.start, engine), later, engine.checkpoint)
+            self.trace_ = np.append(one.trace_, one._pass(engine, walk, params)[0])  # the bound of what is returned
             self.n_iter_, self.converged_ = passes + one.n_iter_, one.converged_
             self.class_pseudo_ = one.class_pseudo_
             self._describe(params, beliefs(params, pool).membership)
             means = Confusions(params.prior, np.ascontiguousarray(self.confusion_.transpose(0, 2, 1)))
             self.posterior_ = np.empty((table.n_items, K))
-            sweep(means, np.zeros((K, K)), self.posterior_)
+            engine.sweep(walk, means, {"posterior": self.posterior_})
         self._judge(*self._agreement(table, self.posterior_))
 
     def _with(self, communities: int) -> Self:
         return type(self)(**(self.get_params(deep=False) | {"communities": communities}))
 
-    def _pass(self, sweep: Sweep, params: Communities) -> tuple[float, Communities]:
+    def _pass(self, engine: Engine, walk: ConfusionPass, params: Communities) -> tuple[float, Communities]:
         """The bound at `params`, and the next ones."""
-        believed = beliefs(params, sweep.pool)
-        evidence = sweep(Confusions(params.prior, believed.confusion), np.zeros_like(params.population[0]))
-        bound = evidence + believed.evidence - believed.spent + self._log_density(params)
+        believed = beliefs(params, engine.pool)
+        sums = engine.sweep(walk, Confusions(params.prior, believed.confusion))
+        bound = sums.evidence + believed.evidence - believed.spent + self._log_density(params)
         bound += float(self.class_pseudo_ @ np.log(params.prior))
-        prior = sweep.prior_counts + self.class_pseudo_
-        after = Communities(prior / prior.sum(), sweep.counts(), params.population, params.share)
-        return bound, self._learn(after, beliefs(after, sweep.pool), sweep.pool)
+        prior = sums.prior_counts + self.class_pseudo_
+        after = Communities(prior / prior.sum(), sums.counts, params.population, params.share)
+        return bound, self._learn(after, beliefs(after, engine.pool), engine.pool)
 
     def _learn(self, params: Communities, believed: Beliefs, pool: Threads) -> Communities:
         """With more probable α and h, while the counts stay as they are: EM's, and a few longer steps if they help."""
@@ -288,12 +289,12 @@ class CommunityBCC(EMAggregator[Communities]):
     def _confusion_size(self) -> FloatArray:
         return self.confusion_size_
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Communities:
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> Communities:
         """The votes as q, and communities by `_sorted`."""
-        counts, prior_counts = start_counts(table, gold, None)
-        self.class_pseudo_ = class_pseudo(table, prior_counts, self.class_count, self.vote_count)
-        prior = prior_counts + self.class_pseudo_
-        return self._sorted(prior / prior.sum(), counts, rng)
+        votes = engine.once(VotePass())
+        self.class_pseudo_ = class_pseudo(engine, votes.prior_counts, self.class_count, self.vote_count)
+        prior = votes.prior_counts + self.class_pseudo_
+        return self._sorted(prior / prior.sum(), votes.counts, rng)
 
     def _sorted(self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None) -> Communities:
         """Communities of annotators who are right as often, by their counts; with `rng`, at random.

@@ -32,6 +32,7 @@ b_c = `class_count` + `vote_count`·A·mean_i v_i(c).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
@@ -39,10 +40,13 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.aggregation.majority_vote import draw_shares, votes_of
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
-from dissensus.engines.local import Threads, balanced, even, thread_count
+from dissensus.engines import EngineChoice, in_memory, place
+from dissensus.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
+from dissensus.engines.local import Threads, even
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import confusion as kernels
 from dissensus.online import settle
@@ -93,6 +97,8 @@ class DawidSkene(EMAggregator[Confusions]):
         number of starts (the first is majority vote, the others near it), of which the best objective is kept.
     threads : int, optional
         Threads for the passes; None for all cores.
+    engine : "local", "disk", "torch", or one with options
+        Where the passes run, see `dissensus.engines`.
     precision : "float64" or "float32"
         Of the confusion tables inside a pass; single precision halves them. Where an annotator has more than four
         million labels, it is double all the same: single could not count them.
@@ -115,6 +121,7 @@ class DawidSkene(EMAggregator[Confusions]):
         accelerate: Accelerate = "squarem",
         restarts: int = 1,
         threads: int | None = None,
+        engine: EngineChoice = "local",
         precision: Literal["float64", "float32"] = "float64",
         seed: int | None = 0,
     ):
@@ -128,6 +135,7 @@ class DawidSkene(EMAggregator[Confusions]):
         self.accelerate = accelerate
         self.restarts = restarts
         self.threads = threads
+        self.engine = engine
         self.precision = precision
         self.seed = seed
 
@@ -147,29 +155,30 @@ class DawidSkene(EMAggregator[Confusions]):
             raise BadParameter(f"precision must be 'float64' or 'float32', got {self.precision!r}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows = hard_rows(table)
-        threads = thread_count(self.threads, rows.annotator.size)
-        with Threads(threads) as pool:
-            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, self.precision, gold)
+        with place(self, table, gold) as engine:
+            walk, pool = ConfusionPass(fitting(self.precision, engine)), engine.pool
+
+            def objective(evidence: float, params: Confusions) -> float:
+                densities = pool.map(
+                    lambda _, start, stop: kernels.log_density(start, stop, params.confusion, self.pseudo_),
+                    even(engine.size.n_annotators, pool.threads),
+                )
+                return evidence + sum(densities) + float(self.class_pseudo_ @ np.log(params.prior))
 
             def em_pass(params: Confusions) -> tuple[float, Confusions]:
-                evidence = sweep(params, self.pseudo_)
-                objective = evidence + float(self.class_pseudo_ @ np.log(params.prior))
-                prior = sweep.prior_counts + self.class_pseudo_
-                return objective, Confusions(prior / prior.sum(), sweep.maximise(self.pseudo_))
+                sums = engine.sweep(walk, params)
+                return objective(sums.evidence, params), self._maximise(sums.counts, sums.prior_counts, pool)
 
-            params = self.run(em_pass, table, gold, on_step)
-            self.posterior_ = np.empty((table.n_items, table.n_classes))
-            evidence = sweep(params, self.pseudo_, self.posterior_)
-            final = evidence + float(self.class_pseudo_ @ np.log(params.prior))
-            self.trace_ = np.append(self.trace_, final)  # the objective of what is returned
-            counts = sweep.counts()
-        population = counts.sum(axis=0) + self.pseudo_
-        self.prior_, self.class_counts_ = params.prior, sweep.prior_counts
-        self.counts_ = np.ascontiguousarray(counts.transpose(0, 2, 1))  # [annotator, true, given]
+            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+            sums = engine.sweep(walk, params, {"posterior": self.posterior_})
+            self.trace_ = np.append(self.trace_, objective(sums.evidence, params))  # of what is returned
+        population = sums.counts.sum(axis=0) + self.pseudo_
+        self.prior_, self.class_counts_ = params.prior, sums.prior_counts
+        self.counts_ = np.ascontiguousarray(sums.counts.transpose(0, 2, 1))  # [annotator, true, given]
         self.confusion_ = np.ascontiguousarray(params.confusion.transpose(0, 2, 1))
         self.population_confusion_ = (population / population.sum(axis=0)).T
-        self._judge(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
+        self._judge(np.einsum("akk->a", sums.counts), sums.counts.sum(axis=(1, 2)))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         return score(table, self.prior_, self._confusions(known), self.threads, self.precision)
@@ -204,25 +213,28 @@ class DawidSkene(EMAggregator[Confusions]):
         self._recount(posterior, before, old, self.class_pseudo_)
         return posterior
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Confusions:
-        """One M step from the votes."""
-        votes = start_counts(table, gold, None)
-        self.pseudo_ = crowd_pseudo(votes[0], self.crowd_labels, self.smoothing, self.least_labels)
-        self.class_pseudo_ = class_pseudo(table, votes[1], self.class_count, self.vote_count)
-        return self._maximise(*(votes if rng is None else start_counts(table, gold, rng)))
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> Confusions:
+        """One M step from the votes; a random start draws the shares of the votes from Dirichlet(1 + votes)."""
+        votes = engine.once(VotePass())
+        self.pseudo_ = crowd_pseudo(votes.counts, self.crowd_labels, self.smoothing, self.least_labels)
+        self.class_pseudo_ = class_pseudo(engine, votes.prior_counts, self.class_count, self.vote_count)
+        first = votes if rng is None else engine.sweep(VotePass(rng), None)
+        return self._maximise(first.counts, first.prior_counts, engine.pool)
 
-    def _maximise(self, counts: FloatArray, prior_counts: FloatArray) -> Confusions:
-        """Eqs. 2.3 and 2.4, Dawid & Skene 1979, with pseudo-counts; changes `counts`."""
-        counts += self.pseudo_
-        counts /= counts.sum(axis=1, keepdims=True)
-        prior = prior_counts + self.class_pseudo_
-        return Confusions(prior / prior.sum(), counts)
+    def _maximise(self, counts: FloatArray, prior_counts: FloatArray, pool: Threads) -> Confusions:
+        """Eqs. 2.3 and 2.4, Dawid & Skene 1979, with pseudo-counts."""
+        confusion, prior = np.empty_like(counts), prior_counts + self.class_pseudo_
+        pool.map(
+            lambda _, start, stop: kernels.maximise(start, stop, counts, self.pseudo_, confusion),
+            even(len(counts), pool.threads),
+        )
+        return Confusions(prior / prior.sum(), confusion)
 
     # The readable form ------------------------------------------------------------------------------------------------
 
     def m_step(self, table: Annotations, posterior: FloatArray) -> Confusions:
         """The M step from a posterior (I, K)."""
-        return self._maximise(soft_counts(table, posterior), posterior.sum(axis=0))
+        return self._maximise(soft_counts(table, posterior), posterior.sum(axis=0), Threads(1))
 
     def log_votes(self, table: Annotations, params: Confusions) -> FloatArray:
         """(N, K) log Θ_j[c, y]; of a probabilistic row, its mean under the row's distribution."""
@@ -242,26 +254,6 @@ class DawidSkene(EMAggregator[Confusions]):
         return float((self.pseudo_ * np.log(params.confusion)).sum() + self.class_pseudo_ @ np.log(params.prior))
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Annotations as the kernels take them: hard labels, perhaps weighted."""
-
-    item_ptr: IntArray
-    annotator: IntArray
-    label: IntArray
-    weight: FloatArray | None
-
-
-def hard_rows(table: Annotations) -> Rows:
-    """The rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
-    if table.proba is None:
-        return Rows(table.item_ptr, table.annotator, table.label, table.weight)
-    row, label = np.nonzero(table.proba)
-    weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
-    ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
-    return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
-
-
 def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
     """(A, K, K) [annotator, given, true] how often, by the posterior, each annotator gave each label to each class."""
     rows = hard_rows(table)
@@ -271,20 +263,10 @@ def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
 def start_counts(
     table: Annotations, gold: IntArray | None, rng: np.random.Generator | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Soft counts, and their sum over items (K,), where the posterior is the shares of the votes.
-
-    A random start (`rng` given) draws the shares from Dirichlet(1 + votes).
-    """
-    rows = hard_rows(table)
-    if rng is None:
-        return kernels.vote_counts(
-            rows.item_ptr, rows.annotator, rows.label, rows.weight, gold, table.n_annotators, table.n_classes
-        )
-    posterior = rng.standard_gamma(table.votes() + 1)
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    if gold is not None:
-        posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-    return soft_counts(table, posterior), posterior.sum(axis=0)
+    """Soft counts of a table in memory, and their sum over items (K,), by `VotePass`."""
+    with in_memory(table, gold, 1) as engine:
+        sums = engine.sweep(VotePass(rng), None)
+    return sums.counts, sums.prior_counts
 
 
 def crowd_pseudo(counts: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:
@@ -308,10 +290,10 @@ def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0)
     return np.asarray(np.where(np.eye(n_classes, dtype=bool), margin + wrong / 2, each))
 
 
-def class_pseudo(table: Annotations, votes: FloatArray, class_count: float, vote_count: float) -> FloatArray:
+def class_pseudo(engine: Engine, votes: FloatArray, class_count: float, vote_count: float) -> FloatArray:
     """(K,) pseudo-counts b of the classes' shares: of every class, and of every annotator as the votes (K,) are."""
-    crowd = vote_count * np.count_nonzero(np.diff(table.annotator_ptr))
-    return np.asarray(class_count + crowd * votes / max(table.n_items, 1))
+    crowd = vote_count * np.count_nonzero(engine.per_annotator)
+    return np.asarray(class_count + crowd * votes / max(engine.size.n_items, 1))
 
 
 def with_unseen(confusion: FloatArray, unseen: FloatArray, known: IntArray) -> FloatArray:
@@ -323,59 +305,107 @@ def score(
     table: Annotations, prior: FloatArray, confusion: FloatArray, threads: int | None, precision: str
 ) -> FloatArray:
     """(I, K) posterior of a table whose annotators have these confusion matrices (A, K, K) [annotator, true, given]."""
-    rows = hard_rows(table)
     posterior = np.empty((table.n_items, table.n_classes))
-    with Threads(thread_count(threads, rows.annotator.size)) as pool:
-        sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, precision, None)
+    with in_memory(table, None, threads) as engine:
         params = Confusions(prior, np.ascontiguousarray(confusion.transpose(0, 2, 1)))
-        sweep(params, np.zeros((table.n_classes, table.n_classes)), posterior)
+        engine.sweep(ConfusionPass(fitting(precision, engine)), params, {"posterior": posterior})
     return posterior
 
 
-class Sweep:
-    """One fused pass over the rows, in threads; keeps the buffers between passes."""
+def fitting(precision: str, engine: Engine) -> str:
+    """The precision asked for, or double where single could not count an annotator's labels."""
+    return precision if engine.per_annotator.max(initial=0) < MAX_SINGLE else "float64"
 
-    def __init__(
-        self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, precision: str, gold: IntArray | None
-    ):
-        self.rows, self.pool, self.gold = rows, pool, gold
-        self.items = balanced(rows.item_ptr, pool.threads)
-        self.annotators = even(n_annotators, pool.threads)
-        if precision == "float32" and np.bincount(rows.annotator).max(initial=0) >= MAX_SINGLE:
-            precision = "float64"
-        self.cells = np.zeros((pool.threads, n_annotators, n_classes, 2, n_classes), precision)
-        self.prior_counts = np.zeros(n_classes)
-        self.logs = rows.weight is not None or n_classes > kernels.MAX_VECTOR
 
-    def __call__(self, params: Confusions, pseudo: FloatArray, posterior: FloatArray | None = None) -> float:
-        """Log evidence plus log prior density of Θ at `params`; leaves the soft counts in the buffers."""
-        rows, K = self.rows, params.prior.size
-        penalty = self.pool.map(
-            lambda _, start, stop: kernels.load(start, stop, params.confusion, pseudo, self.cells, self.logs),
-            self.annotators,
+@dataclass(frozen=True)
+class Counts(Sums):
+    """What a pass adds up: log evidence, classes (K,), labels (A, K, K) [annotator, given, true], by the posterior."""
+
+    evidence: float
+    prior_counts: FloatArray
+    counts: FloatArray
+
+
+class ConfusionPass(Pass[Confusions, Counts, Any]):
+    """One fused pass of a model with a confusion matrix per annotator, see `kernels.confusion`; writes `posterior`."""
+
+    cells: FloatArray = np.empty((0, 0, 0, 2, 0))  # of every worker, kept between passes
+
+    def __init__(self, precision: str = "float64"):
+        self.precision = precision
+
+    def open(self, params: Confusions, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """Θ and counts side by side, prior, counts of the classes and evidence (1,), for each worker."""
+        shape = (workers, size.n_annotators, size.n_classes, 2, size.n_classes)
+        if self.cells.shape != shape:
+            self.cells = np.empty(shape, self.precision)
+        logs = size.weighted or size.n_classes > kernels.MAX_VECTOR
+        pool.map(
+            lambda _, start, stop: kernels.load(start, stop, params.confusion, self.cells, logs),
+            even(size.n_annotators, pool.threads),
         )
-        prior_counts = np.zeros((self.pool.threads, K))
-        walk = None if self.logs else kernels.sweep(K)
+        sums = np.zeros((workers, size.n_classes)), np.zeros((workers, 1))
+        return [(self.cells[t], params.prior, sums[0][t], sums[1][t], logs) for t in range(workers)]
 
-        def work(number: int, start: int, stop: int) -> float:
-            table = (start, stop, rows.item_ptr, rows.annotator, rows.label)
-            rest = (self.cells[number], params.prior, prior_counts[number], self.gold, posterior)
-            if walk is None:
-                return kernels.sweep_logs(*table, rows.weight, *rest)
-            return float(walk(*table, *rest))
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.confusion.sweep`, or in logarithms."""
+        cells, prior, prior_counts, evidence, logs = buffer
+        rows = block.rows
+        table = (block.start, block.stop, rows.item_ptr, rows.annotator, rows.label)
+        rest = (cells, prior, prior_counts, block.gold, out.get("posterior"))
+        if logs:
+            evidence[0] += kernels.sweep_logs(*table, rows.weight, *rest)
+        else:
+            evidence[0] += kernels.sweep(prior.size)(*table, *rest)
 
-        evidence = self.pool.map(work, self.items)
-        self.prior_counts = prior_counts.sum(axis=0)
-        return sum(evidence) + sum(penalty)
+    def close(self, buffers: list[Any], pool: Threads) -> Counts:
+        """The sums of all workers."""
+        _, A, K, _, _ = self.cells.shape
+        counts = np.empty((A, K, K))
+        pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, counts), even(A, pool.threads))
+        return Counts(sum(float(b[3][0]) for b in buffers), np.sum([b[2] for b in buffers], axis=0), counts)
 
-    def counts(self) -> FloatArray:
-        """(A, K, K) [annotator, given, true] soft counts of the last pass."""
-        return np.asarray(self.cells[:, :, :, 1].sum(axis=0, dtype=np.float64))
+    def on_torch(self, params: Confusions, data: Any, out: Mapping[str, Any]) -> Counts:
+        """The same in torch."""
+        from dissensus.kernels import on_torch
 
-    def maximise(self, pseudo: FloatArray) -> FloatArray:
-        """Θ of the next pass from the counts of the last."""
-        confusion = np.empty((self.cells.shape[1], *pseudo.shape))
-        self.pool.map(
-            lambda _, start, stop: kernels.maximise(start, stop, self.cells, pseudo, confusion), self.annotators
-        )
-        return confusion
+        return Counts(*on_torch.confusion(data, params.confusion, params.prior, out.get("posterior")))
+
+
+@dataclass(frozen=True)
+class VotePass(Pass[None, Counts, Any]):
+    """Counts where the posterior of an item is the shares of its votes; with `rng` drawn from Dirichlet(1 + votes)."""
+
+    rng: np.random.Generator | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """One generator draws item by item."""
+        return self.rng is not None
+
+    def open(self, params: None, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """Counts of labels and of classes for each worker."""
+        A, K = size.n_annotators, size.n_classes
+        return [(np.zeros((A, K, K)), np.zeros(K)) for _ in range(workers)]
+
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.confusion.vote_counts`, or draw and count."""
+        rows, (counts, prior_counts) = block.rows, buffer
+        table = (rows.item_ptr, rows.annotator, rows.label, rows.weight)
+        if self.rng is None:
+            kernels.vote_counts(block.start, block.stop, *table, block.gold, counts, prior_counts)
+        else:
+            posterior = draw_shares(votes_of(rows, prior_counts.size), block.gold, self.rng)
+            counts += kernels.soft_counts(*table, posterior, len(counts))
+            prior_counts += posterior.sum(axis=0)
+
+    def close(self, buffers: list[Any], pool: Threads) -> Counts:
+        """The sums of all workers."""
+        return Counts(0.0, sum(b[1] for b in buffers), sum(b[0] for b in buffers))
+
+    def on_torch(self, params: None, data: Any, out: Mapping[str, Any]) -> Counts:
+        """The same in torch; draws come from the same generator in the same order."""
+        from dissensus.kernels import on_torch
+
+        draw = None if self.rng is None else partial(draw_shares, rng=self.rng)
+        return Counts(0.0, *on_torch.soft_counts(data, draw))

@@ -23,6 +23,7 @@ evaluations, each like a pass.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -31,11 +32,13 @@ import numpy as np
 
 from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.aggregation.dawid_skene import Rows, hard_rows
+from dissensus.aggregation.majority_vote import AgreementPass
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
-from dissensus.engines.local import Threads, balanced, thread_count
+from dissensus.engines import EngineChoice, in_memory, place
+from dissensus.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
+from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.kernels import glad as kernels
 from dissensus.online import settle
@@ -82,6 +85,8 @@ class GLAD(EMAggregator[Skills]):
         kept.
     threads : int, optional
         Threads for the passes; None for all cores.
+    engine : "local", "disk", "torch", or one with options
+        Where the passes run, see `dissensus.engines`. One number per item stays in memory.
     seed : int or None
     """
 
@@ -99,6 +104,7 @@ class GLAD(EMAggregator[Skills]):
         accelerate: Accelerate = "squarem",
         restarts: int = 1,
         threads: int | None = None,
+        engine: EngineChoice = "local",
         seed: int | None = 0,
     ):
         self.ability_sd = ability_sd
@@ -109,6 +115,7 @@ class GLAD(EMAggregator[Skills]):
         self.accelerate = accelerate
         self.restarts = restarts
         self.threads = threads
+        self.engine = engine
         self.seed = seed
 
     def _check_parameters(self) -> None:
@@ -120,35 +127,38 @@ class GLAD(EMAggregator[Skills]):
             raise BadParameter(f"class_count must be at least 1e-09, or None, got {self.class_count}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows = hard_rows(table)
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, pool, gold, 1 / self.ability_sd**2, 1 / self.easiness_sd**2)
+        with place(self, table, gold) as engine:
+            walk, labelled = AbilityPass(1 / self.easiness_sd**2), engine.labelled()
+
+            def sweep(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
+                easiness = np.empty_like(params.easiness)  # of the next pass
+                return engine.sweep(walk, params, {"easiness": easiness} | out), easiness
 
             def em_pass(params: Skills) -> tuple[float, Skills]:
-                evidence = sweep(params)
+                sums, easiness = sweep(params)
                 prior = params.prior
                 if self.class_count is not None:
-                    prior = (sweep.prior_counts + self.class_count) / (table.n_items + self.class_count * prior.size)
-                return evidence + self.log_penalty(params), Skills(*sweep.maximise(), prior)
+                    prior = (sums.prior_counts + self.class_count) / (easiness.size + self.class_count * prior.size)
+                ability, easiness = self._maximise(sums, easiness, labelled)
+                return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
 
-            params = self.run(em_pass, table, gold, on_step)
-            self.posterior_ = np.empty((table.n_items, table.n_classes))
-            final = sweep(params, self.posterior_) + self.log_penalty(params)
-        self.trace_ = np.append(self.trace_, final)  # the objective of what is returned
-        self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sweep.prior_counts
-        self.pull_, self.curvature_ = sweep.pull, sweep.curvature  # what the ability rests on
+            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+            sums, _ = sweep(params, posterior=self.posterior_)
+            total = engine.once(AgreementPass()).total.sum(axis=1)
+        self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
+        self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sums.prior_counts
+        self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
         self.difficulty_ = np.exp(-params.easiness)
-        hits, total = self._agreement(table, self.posterior_)
-        self._judge(hits, total)
+        self._judge(sums.hits, total)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
         params = Skills(everyone[known], self._easiness_of(table.items), self.prior_)
-        rows = hard_rows(table)
-        posterior = np.empty((table.n_items, table.n_classes))
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            Sweep(rows, pool, None, 1 / self.ability_sd**2, 1 / self.easiness_sd**2)(params, posterior)
-        return posterior
+        out = {"posterior": np.empty((table.n_items, table.n_classes)), "easiness": np.empty(table.n_items)}
+        with in_memory(table, None, self.threads) as engine:
+            engine.sweep(AbilityPass(1 / self.easiness_sd**2), params, out)
+        return out["posterior"]
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         if self.classes_.size == 1:
@@ -213,13 +223,37 @@ class GLAD(EMAggregator[Skills]):
             return np.zeros(items.size)
         return np.append(-np.log(self.difficulty_), 0.0)[known]
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Skills:
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> Skills:
         """The middle of the priors, where the first E step is a vote; a random start is half a deviation from it."""
-        ability, easiness = np.full(table.n_annotators, MEAN_ABILITY), np.zeros(table.n_items)
+        size = engine.size
+        ability, easiness = np.full(size.n_annotators, MEAN_ABILITY), np.zeros(size.n_items)
         if rng is not None:
             ability += rng.normal(0, self.ability_sd / 2, ability.size)
             easiness += rng.normal(0, self.easiness_sd / 2, easiness.size)
-        return Skills(ability, easiness, np.full(table.n_classes, 1 / table.n_classes))
+        return Skills(ability, easiness, np.full(size.n_classes, 1 / size.n_classes))
+
+    def _maximise(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """α and b of the next pass."""
+        tau = 1 / self.ability_sd**2
+        ability = (sums.pull + tau * MEAN_ABILITY) / (sums.curvature + tau)
+        return self._balance(ability, easiness, sums.curvature > 0, labelled)
+
+    def _balance(
+        self, ability: FloatArray, easiness: FloatArray, busy: BoolArray, labelled: BoolArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """α·eᵗ and b − t, with the t that the priors like best: the labels only know α_j β_i.
+
+        Annotators (not `busy`) and items without labels stay at the middle of the priors.
+        """
+        tau, tau_b, a, b = 1 / self.ability_sd**2, 1 / self.easiness_sd**2, ability[busy], easiness[labelled]
+        if not a.size:
+            return ability, easiness
+        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `climb` climbs
+        middle = float(b.mean())
+        slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
+        square = tau * float(a @ a) * np.exp(2 * middle)
+        t = middle + kernels.climb(slope, square, tau_b * b.size, -middle)
+        return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
     # The readable form ------------------------------------------------------------------------------------------------
 
@@ -242,59 +276,47 @@ class GLAD(EMAggregator[Skills]):
         return penalty + (self.class_count or 0.0) * float(np.log(params.prior).sum())
 
 
-class Sweep:
-    """One fused pass over the rows, in threads, under priors of these precisions."""
+@dataclass(frozen=True)
+class AbilitySums(Sums):
+    """Log evidence, classes (K,), the sums of the next α (A,), and hits (A,) where the posterior was asked for."""
 
-    def __init__(
-        self,
-        rows: Rows,
-        pool: Threads,
-        gold: IntArray | None,
-        ability_precision: float,
-        easiness_precision: float,
-    ):
-        self.rows, self.pool, self.gold = rows, pool, gold
-        self.ability_precision, self.easiness_precision = ability_precision, easiness_precision
-        self.items = balanced(rows.item_ptr, pool.threads)
+    evidence: float
+    prior_counts: FloatArray
+    pull: FloatArray
+    curvature: FloatArray
+    hits: FloatArray
 
-    def __call__(self, params: Skills, posterior: FloatArray | None = None) -> float:
-        """Log evidence at `params`; leaves the next b, the sums of the next α and those of the posterior."""
-        rows, parts, A = self.rows, len(self.items), params.ability.size
-        easiness = np.empty_like(params.easiness)
-        pull, curvature = np.zeros((parts, A)), np.zeros((parts, A))
-        prior_counts = np.zeros((parts, params.prior.size))
-        log_prior = np.log(params.prior)
-        evidence = self.pool.map(
-            lambda part, start, stop: float(
-                kernels.walk(
-                    start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
-                    params.easiness, log_prior, self.easiness_precision, self.gold, easiness, pull[part],
-                    curvature[part], prior_counts[part], posterior,
-                )
-            ),
-            self.items,
+
+@dataclass(frozen=True)
+class AbilityPass(Pass[Skills, AbilitySums, Any]):
+    """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass; may `posterior`."""
+
+    easiness_precision: float
+
+    def open(self, params: Skills, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """The parameters and the sums of each worker."""
+        A, K, log_prior = size.n_annotators, size.n_classes, np.log(params.prior)
+        return [(params, log_prior, np.zeros(1), np.zeros(K), *np.zeros((3, A))) for _ in range(workers)]
+
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.glad.walk`."""
+        params, log_prior, evidence, prior_counts, pull, curvature, hits = buffer
+        rows = block.rows
+        evidence[0] += kernels.walk(
+            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
+            block.of(params.easiness), log_prior, self.easiness_precision, block.gold, out["easiness"], pull,
+            curvature, prior_counts, out.get("posterior"), hits,
         )  # fmt: skip
-        self.easiness, self.pull, self.curvature = easiness, pull.sum(axis=0), curvature.sum(axis=0)
-        self.prior_counts = prior_counts.sum(axis=0)
-        return sum(evidence)
 
-    def maximise(self) -> tuple[FloatArray, FloatArray]:
-        """α and b of the next pass."""
-        ability = (self.pull + self.ability_precision * MEAN_ABILITY) / (self.curvature + self.ability_precision)
-        return self._balance(ability, self.easiness)
+    def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:
+        """The sums of all workers."""
+        evidence, *sums = (sum(part) for part in list(zip(*buffers, strict=True))[2:])
+        return AbilitySums(float(evidence[0]), *sums)
 
-    def _balance(self, ability: FloatArray, easiness: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """α·eᵗ and b − t, with the t that the priors like best: the labels only know α_j β_i.
+    def on_torch(self, params: Skills, data: Any, out: Mapping[str, Any]) -> AbilitySums:
+        """The same in torch."""
+        from dissensus.kernels import on_torch
 
-        Annotators and items without labels stay at the middle of the priors.
-        """
-        busy, labelled = self.curvature > 0, np.diff(self.rows.item_ptr) > 0
-        tau, a, b = self.ability_precision, ability[busy], easiness[labelled]
-        if not a.size:
-            return ability, easiness
-        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `climb` climbs
-        middle = float(b.mean())
-        slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
-        square = tau * float(a @ a) * np.exp(2 * middle)
-        t = middle + kernels.climb(slope, square, self.easiness_precision * b.size, -middle)
-        return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
+        return AbilitySums(
+            *on_torch.glad(data, params.ability, params.easiness, params.prior, self.easiness_precision, out)
+        )

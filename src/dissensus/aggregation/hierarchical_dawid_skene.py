@@ -23,6 +23,7 @@ The model is Paun et al.'s hierarchical Dawid-Skene (2018) with Dirichlet instea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -30,21 +31,22 @@ import numpy as np
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import (
     LARGEST,
+    ConfusionPass,
     Confusions,
+    Counts,
     DawidSkene,
-    Sweep,
+    VotePass,
     class_pseudo,
     expected_pseudo,
-    hard_rows,
     score,
     soft_counts,
-    start_counts,
     with_unseen,
 )
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
-from dissensus.engines.local import Threads, thread_count
+from dissensus.engines import EngineChoice, place
+from dissensus.engines.base import Engine
 from dissensus.exceptions import BadParameter
 from dissensus.online import settle
 
@@ -94,7 +96,7 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
         Weight, in annotators, of `expected_pseudo`, someone unknown, beside what the crowd itself shows.
     class_count, vote_count : float
         Pseudo-counts of the classes' shares, as in `dawid-skene`.
-    max_iter, tol, accelerate, restarts, threads, seed
+    max_iter, tol, accelerate, restarts, threads, engine, seed
         As in `dawid-skene`.
     """
 
@@ -111,6 +113,7 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
         accelerate: Accelerate = "squarem",
         restarts: int = 1,
         threads: int | None = None,
+        engine: EngineChoice = "local",
         seed: int | None = 0,
     ):
         self.known = known
@@ -121,6 +124,7 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
         self.accelerate = accelerate
         self.restarts = restarts
         self.threads = threads
+        self.engine = engine
         self.seed = seed
 
     def _check_parameters(self) -> None:
@@ -132,30 +136,28 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
             raise BadParameter(f"vote_count must lie from 0 to {LARGEST:g}, got {self.vote_count}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows = hard_rows(table)
-        nothing = np.zeros((table.n_classes, table.n_classes))
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, "float64", gold)
+        with place(self, table, gold) as engine:
+            walk = ConfusionPass()
 
-            def bound(params: Crowd) -> float:
-                evidence = sweep(Confusions(params.prior, np.exp(expected_log(params.concentration))), nothing)
-                return evidence + self.log_penalty(params)
+            def bound(params: Crowd) -> tuple[float, Counts]:
+                sums = engine.sweep(walk, Confusions(params.prior, np.exp(expected_log(params.concentration))))
+                return sums.evidence + self.log_penalty(params), sums
 
             def em_pass(params: Crowd) -> tuple[float, Crowd]:
-                objective = bound(params)
-                return objective, self._maximise(sweep.counts(), sweep.prior_counts, params.population)
+                objective, sums = bound(params)
+                return objective, self._maximise(sums.counts, sums.prior_counts, params.population)
 
-            params = self.run(em_pass, table, gold, on_step)
-            self.trace_ = np.append(self.trace_, bound(params))  # the objective of what is returned
+            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
+            self.trace_ = np.append(self.trace_, bound(params)[0])  # the objective of what is returned
             gamma = params.concentration
-            self.posterior_ = np.empty((table.n_items, table.n_classes))
-            sweep(Confusions(params.prior, gamma / gamma.sum(axis=1, keepdims=True)), nothing, self.posterior_)
-            counts = sweep.counts()
-        self.prior_, self.class_counts_ = params.prior, sweep.prior_counts
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+            means = Confusions(params.prior, gamma / gamma.sum(axis=1, keepdims=True))
+            sums = engine.sweep(walk, means, {"posterior": self.posterior_})
+        self.prior_, self.class_counts_ = params.prior, sums.prior_counts
         self.concentration_ = np.ascontiguousarray(gamma.transpose(0, 2, 1))  # [annotator, true, given]
         self.confusion_ = self.concentration_ / self.concentration_.sum(axis=2, keepdims=True)
         self.population_ = np.ascontiguousarray(params.population.T)  # [true, given]
-        self._judge(np.einsum("akk->a", counts), counts.sum(axis=(1, 2)))
+        self._judge(np.einsum("akk->a", sums.counts), sums.counts.sum(axis=(1, 2)))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         return score(table, self.prior_, self._confusions(known), self.threads, "float64")
@@ -193,12 +195,12 @@ class HierarchicalDawidSkene(EMAggregator[Crowd]):
         self._recount(posterior, before, old, self.class_pseudo_)
         return posterior
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Crowd:
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> Crowd:
         """As `dawid-skene` starts, with a population of which nothing is known."""
-        votes = start_counts(table, gold, None)
-        self.class_pseudo_ = class_pseudo(table, votes[1], self.class_count, self.vote_count)
-        first = votes if rng is None else start_counts(table, gold, rng)
-        return self._maximise(*first, expected_population(table.n_classes))
+        votes = engine.once(VotePass())
+        self.class_pseudo_ = class_pseudo(engine, votes.prior_counts, self.class_count, self.vote_count)
+        first = votes if rng is None else engine.sweep(VotePass(rng), None)
+        return self._maximise(first.counts, first.prior_counts, expected_population(engine.size.n_classes))
 
     def _maximise(self, counts: FloatArray, prior_counts: FloatArray, population: FloatArray) -> Crowd:
         """π, α and the γ that go with it, each raising the bound."""

@@ -40,12 +40,13 @@ from numbers import Integral
 import numpy as np
 
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST, Rows, hard_rows
-from dissensus.aggregation.one_coin import LEAN, Coins, Sweep, label_counts, leaning
+from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST
+from dissensus.aggregation.one_coin import LEAN, CoinPass, Coins, label_counts, leaning, score
 from dissensus.aggregation.wawa import judged_labels
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, methods
-from dissensus.engines.local import Threads, balanced, thread_count
+from dissensus.engines.base import Rows, hard_rows
+from dissensus.engines.local import Local, Threads, balanced, thread_count
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.kernels import m_msr as kernels
 from dissensus.kernels import table as indexing
@@ -127,13 +128,14 @@ class MMSR(Aggregator):
             pairs = Pairs.of(table, gold, self.least, pool)
             self.skill_ = self._complete(pairs, pool, on_step)
             rows = hard_rows(table)
-            sweep = Sweep(rows, table.n_annotators, K, pool, gold)
             self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
             self.prior_ = leaning(label_counts(rows, K), LEAN)
             self.posterior_ = np.empty((table.n_items, K))
-            sweep(Coins(self.prior_, self.coin_), self.posterior_)
+            engine = Local(rows, table.n_annotators, K, pool, gold)
+            sums = engine.sweep(CoinPass(), Coins(self.prior_, self.coin_), {"posterior": self.posterior_})
+            total: FloatArray = np.bincount(rows.annotator, rows.weight, table.n_annotators).astype(float)
         self.trace_ = np.empty(0)
-        self._judge(sweep.hits, sweep.total)
+        self._judge(sums.hits, total)
 
     def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
         """(A, 2) [right, wrong] of everyone, and (1, 2) of the population, which those have who are not linked."""
@@ -183,11 +185,7 @@ class MMSR(Aggregator):
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         coin = np.concatenate([self.coin_, self.population_coin_])[known]  # −1, unseen, takes the last
-        rows = hard_rows(table)
-        posterior = np.empty((table.n_items, table.n_classes))
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            Sweep(rows, table.n_annotators, table.n_classes, pool, None)(Coins(self.prior_, coin), posterior)
-        return posterior
+        return score(table, Coins(self.prior_, coin), self.threads)
 
     def _confusions(self, known: IntArray) -> FloatArray:
         K = self.classes_.size

@@ -35,21 +35,25 @@ A row of weight w counts as w rows: its factor to the power of w.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, Rows, hard_rows
+from dissensus.aggregation.dawid_skene import Confusions, DawidSkene
+from dissensus.aggregation.majority_vote import AgreementPass
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
-from dissensus.engines.local import Threads, balanced, even, thread_count
+from dissensus.engines import EngineChoice, in_memory, place
+from dissensus.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
+from dissensus.engines.local import Threads, even
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import mace as kernels
-from dissensus.kernels import table as table_kernels
 from dissensus.online import settle
 
 LEAST = 0.01  # smallest parameter of a prior: ψ(0.01) = −101, so that ratios stay below `kernels.RATIO`
@@ -106,6 +110,8 @@ class MACE(EMAggregator[Copied]):
         competences are random.
     threads : int, optional
         Threads for the passes; None for all cores.
+    engine : "local", "disk", "torch", or one with options
+        Where the passes run, see `dissensus.engines`.
     seed : int or None
     """
 
@@ -125,6 +131,7 @@ class MACE(EMAggregator[Copied]):
         accelerate: Accelerate = "squarem",
         restarts: int = 10,
         threads: int | None = None,
+        engine: EngineChoice = "local",
         seed: int | None = 0,
     ):
         self.alpha = alpha
@@ -138,6 +145,7 @@ class MACE(EMAggregator[Copied]):
         self.accelerate = accelerate
         self.restarts = restarts
         self.threads = threads
+        self.engine = engine
         self.seed = seed
 
     def _check_parameters(self) -> None:
@@ -151,39 +159,38 @@ class MACE(EMAggregator[Copied]):
             raise BadParameter(f"class_prior must be 'uniform' or 'learned', got {self.class_prior!r}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows = hard_rows(table)
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, gold)
+        with place(self, table, gold) as engine:
+            walk = CopyPass()
 
             def em_pass(params: Copied) -> tuple[float, Copied]:
-                beliefs = self._beliefs(params, pool)
-                bound = sweep(params.prior, beliefs) + self._log_density(params) - beliefs.divergence
-                return bound, self._maximise(sweep, params, beliefs)
+                beliefs = self._beliefs(params, engine.pool)
+                sums = engine.sweep(walk, Believed(params.prior, beliefs))
+                bound = sums.evidence + shared(params.total, beliefs) + self._log_density(params) - beliefs.divergence
+                return bound, self._maximise(sums, params, beliefs)
 
-            params = self.run(em_pass, table, gold, on_step)
+            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
             self.trace_ = np.append(self.trace_, em_pass(params)[0])  # the bound of what is returned
             self.prior_ = params.prior
             self.competence_counts_, self.strategy_counts_ = self.counts(params)
             self.competence_ = self.competence_counts_[:, 0] / self.competence_counts_.sum(axis=1)
             self.strategy_ = self.strategy_counts_ / self.strategy_counts_.sum(axis=1, keepdims=True)
-            self.posterior_ = np.empty((table.n_items, table.n_classes))
-            sweep(self.prior_, certain(self.competence_, self.strategy_), self.posterior_)
-            hits, self.class_counts_ = sweep.hits(), sweep.prior_counts
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+            means = Believed(self.prior_, certain(self.competence_, self.strategy_))
+            sums = engine.sweep(walk, means, {"posterior": self.posterior_})
+        self.class_counts_ = sums.prior_counts
         self.confusion_ = confusions(self.competence_, self.strategy_)
         copied = (params.share * params.total).sum()
         spammed = ((1 - params.share) * params.total).sum(axis=0) + self.strategy_count
         self.population_competence_ = float((copied + self.alpha) / (params.total.sum() + self.alpha + self.beta))
         self.population_strategy_ = spammed / spammed.sum()
-        self._judge(hits.sum(axis=1), params.total.sum(axis=1))
+        self._judge(sums.hits.sum(axis=1), params.total.sum(axis=1))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         competence = np.append(self.competence_, self.population_competence_)[known]  # −1, unseen, takes the last
         strategy = np.concatenate([self.strategy_, self.population_strategy_[None]])[known]
-        rows = hard_rows(table)
         posterior = np.empty((table.n_items, table.n_classes))
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, None)
-            sweep(self.prior_, certain(competence, strategy), posterior)
+        with in_memory(table, None, self.threads) as engine:
+            engine.sweep(CopyPass(), Believed(self.prior_, certain(competence, strategy)), {"posterior": posterior})
         return posterior
 
     def _confusions(self, known: IntArray) -> FloatArray:
@@ -254,31 +261,27 @@ class MACE(EMAggregator[Copied]):
             self.prior_ = as_before
         return posterior
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Copied:
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> Copied:
         """Everyone copied half of its labels; a random start draws the share of each annotator.
 
         The draw is keyed on how often an annotator agrees with the votes, not on its name or place, so that the fit
         does not depend on either.
         """
-        A, K = table.n_annotators, table.n_classes
-        total = label_totals(hard_rows(table), A, K)
-        self.class_pseudo_ = self._class_pseudo(table, gold)
-        share = np.full(A, 0.5)
+        votes, K = engine.once(AgreementPass()), engine.size.n_classes
+        self.class_pseudo_ = self._class_pseudo(votes.classes[1], int(np.count_nonzero(engine.per_annotator)))
+        share = np.full(engine.size.n_annotators, 0.5)
         if rng is not None:
-            rows = (table.item_ptr, table.annotator, table.label, table.weight, table.proba)
-            agreed, given = table_kernels.agreement(*rows, table.soft_labels(), A)
+            among = votes if engine.gold is None else engine.once(AgreementPass(with_gold=False))
+            agreed, given = among.hits.sum(axis=1), among.total.sum(axis=1)
             profile = [np.round(number * GRID).astype(np.uint64) for number in (agreed, given)]
             key = rng.integers(2**64, dtype=np.uint64)
             share = naming.mix(naming.mix(profile[0] ^ key) ^ profile[1]) / 2.0**64
-        return Copied(np.full(K, 1 / K), np.where(total > 0, share[:, None], 0.0), total)
+        return Copied(np.full(K, 1 / K), np.where(votes.total > 0, share[:, None], 0.0), votes.total)
 
-    def _class_pseudo(self, table: Annotations, gold: IntArray | None) -> FloatArray:
-        """(K,) b of the module."""
-        votes = table.soft_labels()
-        if gold is not None:
-            votes[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-        root = np.sqrt(votes[np.diff(table.item_ptr) > 0].sum(axis=0))
-        parameters = table.n_classes * np.count_nonzero(np.diff(table.annotator_ptr))
+    def _class_pseudo(self, votes: FloatArray, busy: int) -> FloatArray:
+        """(K,) b of the module; `votes` (K,) shares of the votes, summed over items with any; annotators with any."""
+        root = np.sqrt(votes)
+        parameters = votes.size * busy
         return np.asarray(self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300))
 
     def counts(self, params: Copied) -> tuple[FloatArray, FloatArray]:
@@ -308,13 +311,13 @@ class MACE(EMAggregator[Copied]):
             sum(part.divergence for part in parts),
         )
 
-    def _maximise(self, sweep: Sweep, params: Copied, beliefs: Beliefs) -> Copied:
+    def _maximise(self, sums: CopySums, params: Copied, beliefs: Beliefs) -> Copied:
         """The M step from the hits of the last pass."""
         of_hits = 1 / (1 + np.exp(beliefs.log_spam - beliefs.log_copy[:, None]))  # (A, K) copy / (copy + spam)
-        hits = np.divide(sweep.hits(), params.total, out=np.zeros_like(params.total), where=params.total > 0)
+        hits = np.divide(sums.hits, params.total, out=np.zeros_like(params.total), where=params.total > 0)
         prior = params.prior
         if self.class_prior == "learned":
-            prior = sweep.prior_counts + self.class_pseudo_
+            prior = sums.prior_counts + self.class_pseudo_
             prior /= prior.sum()
         return Copied(prior, np.minimum(hits * of_hits, 1.0), params.total)
 
@@ -383,35 +386,63 @@ def label_totals(rows: Rows, n_annotators: int, n_classes: int) -> FloatArray:
     return np.bincount(cell, rows.weight, n_annotators * n_classes).reshape(n_annotators, n_classes).astype(np.float64)
 
 
-class Sweep:
-    """One fused pass over the rows, in threads; keeps the buffers between passes."""
+def shared(total: FloatArray, beliefs: Beliefs) -> float:
+    """The log of the factor that all classes share: of every label (A, K) that it was spammed."""
+    return float((total * beliefs.log_spam).sum())
 
-    def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
-        self.rows, self.pool, self.gold = rows, pool, gold
-        self.total = label_totals(rows, n_annotators, n_classes)
-        self.items = balanced(rows.item_ptr, pool.threads)
-        self.cells = np.zeros((pool.threads, n_annotators, n_classes, 2))
-        self.prior_counts = np.zeros(n_classes)
 
-    def __call__(self, prior: FloatArray, beliefs: Beliefs, posterior: FloatArray | None = None) -> float:
-        """Log evidence of the rows under `beliefs`; leaves hits and prior counts in the buffers."""
-        rows = self.rows
-        odds = np.exp(beliefs.log_copy[:, None] - beliefs.log_spam)
-        self.cells[..., kernels.RATIOS] = 1 + odds if rows.weight is None else np.log1p(odds)
+class Believed(NamedTuple):
+    """What a pass needs to know: π (K,) and what is believed of the annotators."""
+
+    prior: FloatArray
+    beliefs: Beliefs
+
+    def odds(self) -> FloatArray:
+        """(A, K) copy / spam."""
+        return np.asarray(np.exp(self.beliefs.log_copy[:, None] - self.beliefs.log_spam))
+
+
+@dataclass(frozen=True)
+class CopySums(Sums):
+    """Log evidence less the factor that all classes share, classes (K,), hits (A, K) [annotator, given]."""
+
+    evidence: float
+    prior_counts: FloatArray
+    hits: FloatArray
+
+
+class CopyPass(Pass[Believed, CopySums, Any]):
+    """One fused pass, see `kernels.mace`; may write `posterior`."""
+
+    cells: FloatArray = np.empty((0, 0, 0, 2))  # of every worker, kept between passes
+
+    def open(self, params: Believed, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """Ratios and hits (A, K, 2), prior, classes (K,) and evidence (1,), for each worker."""
+        shape = (workers, size.n_annotators, size.n_classes, 2)
+        if self.cells.shape != shape:
+            self.cells = np.empty(shape)
+        self.cells[..., kernels.RATIOS] = np.log1p(params.odds()) if size.weighted else 1 + params.odds()
         self.cells[..., kernels.HITS] = 0.0
-        prior_counts = np.zeros((self.pool.threads, prior.size))
+        sums = np.zeros((workers, size.n_classes)), np.zeros((workers, 1))
+        return [(self.cells[t], params.prior, sums[0][t], sums[1][t]) for t in range(workers)]
 
-        def work(number: int, start: int, stop: int) -> float:
-            table = (start, stop, rows.item_ptr, rows.annotator, rows.label)
-            rest = (self.cells[number], prior, prior_counts[number], self.gold, posterior)
-            if rows.weight is None:
-                return float(kernels.sweep(*table, *rest))
-            return float(kernels.sweep_logs(*table, rows.weight, *rest))
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.mace.sweep`, or in logarithms."""
+        rows, evidence = block.rows, buffer[3]
+        table = (block.start, block.stop, rows.item_ptr, rows.annotator, rows.label)
+        rest = (*buffer[:3], block.gold, out.get("posterior"))
+        if rows.weight is None:
+            evidence[0] += kernels.sweep(*table, *rest)
+        else:
+            evidence[0] += kernels.sweep_logs(*table, rows.weight, *rest)
 
-        evidence = self.pool.map(work, self.items)
-        self.prior_counts = prior_counts.sum(axis=0)
-        return sum(evidence) + float((self.total * beliefs.log_spam).sum())  # the factor that all classes share
+    def close(self, buffers: list[Any], pool: Threads) -> CopySums:
+        """The sums of all workers."""
+        hits = self.cells[..., kernels.HITS].sum(axis=0)
+        return CopySums(sum(float(b[3][0]) for b in buffers), sum(b[2] for b in buffers), hits)
 
-    def hits(self) -> FloatArray:
-        """(A, K) how many of an annotator's labels were right, by the posterior of the last pass."""
-        return np.asarray(self.cells[..., kernels.HITS].sum(axis=0))
+    def on_torch(self, params: Believed, data: Any, out: Mapping[str, Any]) -> CopySums:
+        """The same in torch."""
+        from dissensus.kernels import on_torch
+
+        return CopySums(*on_torch.own_class(data, np.log1p(params.odds()), params.prior, out.get("posterior")))

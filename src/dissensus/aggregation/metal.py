@@ -52,19 +52,19 @@ from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.aggregation.dawid_skene import (
     LARGEST,
     SMALLEST,
+    ConfusionPass,
     Confusions,
-    Rows,
-    Sweep,
+    VotePass,
     expected_pseudo,
-    hard_rows,
     score,
-    start_counts,
     with_unseen,
 )
 from dissensus.aggregation.snorkel import check_balance, given_shares
 from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, methods
-from dissensus.engines.local import Threads, balanced, even, thread_count
+from dissensus.engines import in_memory
+from dissensus.engines.base import Rows
+from dissensus.engines.local import Threads, balanced, even
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.kernels import metal as kernels
 
@@ -138,15 +138,15 @@ class MeTaL(Aggregator):
             raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows, K = hard_rows(table), table.n_classes
+        K = table.n_classes
         pseudo = self.pseudo(K)
-        counts, votes = start_counts(table, gold, None)  # [annotator, given, true]
-        prior = self._balance(table, gold, votes)
-        of_gold = gold_counts(rows, gold, table.n_annotators, K)
-        known = known_before(counts.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
-        counts += pseudo
-        counts /= counts.sum(axis=1, keepdims=True)
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
+        with in_memory(table, gold, self.threads) as engine:
+            rows, pool, votes = engine.rows, engine.pool, engine.once(VotePass())
+            prior = self._balance(table, gold, votes.prior_counts)
+            of_gold = gold_counts(rows, gold, table.n_annotators, K)
+            known = known_before(votes.counts.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
+            counts = votes.counts + pseudo
+            counts /= counts.sum(axis=1, keepdims=True)
             moments = Moments(rows, pool, gold, prior, known)
             confusion = self._descend(moments, counts, on_step)
             labels = of_gold.sum(axis=1) + np.outer(moments.open_labels(), prior)  # (A, K)
@@ -154,9 +154,7 @@ class MeTaL(Aggregator):
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
             self.posterior_ = np.empty((table.n_items, K))
-            sweep = Sweep(rows, table.n_annotators, K, pool, "float64", gold)
-            sweep(Confusions(prior, counted), np.zeros((K, K)), self.posterior_)
-            found = sweep.counts()
+            found = engine.sweep(ConfusionPass(), Confusions(prior, counted), {"posterior": self.posterior_}).counts
         population = found.sum(axis=0) + pseudo
         self.prior_ = prior
         self.confusion_ = np.ascontiguousarray(counted.transpose(0, 2, 1))

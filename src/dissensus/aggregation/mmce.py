@@ -32,15 +32,17 @@ the fit and for new ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
 from dissensus._types import FloatArray, IntArray, OnStep
-from dissensus.aggregation.dawid_skene import Rows, expected_pseudo, hard_rows, soft_counts, with_unseen
+from dissensus.aggregation.dawid_skene import expected_pseudo, soft_counts, with_unseen
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
+from dissensus.engines.base import NoCheckpoint, Rows, hard_rows
 from dissensus.engines.local import Threads, balanced, even, thread_count
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import mmce as kernels
@@ -171,7 +173,7 @@ class MMCE(EMAggregator[Effects]):
                 prior = params.prior if self.class_prior != "learned" else self._shares(sweep.posterior)
                 return objective, Effects(self._learn(params.effect, sweep.sums, pool), prior, sweep.posterior)
 
-            params = self.run(em_pass, table, gold, on_step)
+            params = self.run(em_pass, partial(self.start, table, gold), on_step, NoCheckpoint())
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
             sweep(Effects(params.effect, params.prior, None), ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect

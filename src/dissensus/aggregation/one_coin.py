@@ -29,6 +29,7 @@ that opinion.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
@@ -36,11 +37,14 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST, Rows, hard_rows
+from dissensus.aggregation.dawid_skene import LARGEST, SMALLEST
+from dissensus.aggregation.majority_vote import AgreementPass
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
-from dissensus.engines.local import Threads, balanced, thread_count
+from dissensus.engines import EngineChoice, in_memory, place
+from dissensus.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
+from dissensus.engines.local import Threads
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import one_coin as kernels
 from dissensus.kernels.table import agreement
@@ -96,6 +100,8 @@ class OneCoin(EMAggregator[Coins]):
         number of starts (the first is majority vote, the others near it), of which the best objective is kept.
     threads : int, optional
         Threads for the passes; None for all cores.
+    engine : "local", "disk", "torch", or one with options
+        Where the passes run, see `dissensus.engines`.
     seed : int or None
     """
 
@@ -111,6 +117,7 @@ class OneCoin(EMAggregator[Coins]):
         accelerate: Accelerate = "squarem",
         restarts: int = 1,
         threads: int | None = None,
+        engine: EngineChoice = "local",
         seed: int | None = 0,
     ):
         self.right = right
@@ -122,6 +129,7 @@ class OneCoin(EMAggregator[Coins]):
         self.accelerate = accelerate
         self.restarts = restarts
         self.threads = threads
+        self.engine = engine
         self.seed = seed
 
     @property
@@ -146,30 +154,28 @@ class OneCoin(EMAggregator[Coins]):
             raise BadParameter(f"class_prior must be 'uniform' or 'learned', got {self.class_prior!r}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        rows, fixed = hard_rows(table), self.fixed_prior(table)
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, table.n_annotators, table.n_classes, pool, gold)
+        with place(self, table, gold) as engine:
+            labels = engine.once(AgreementPass()).total
+            fixed, walk, total = self._fixed_prior(labels.sum(axis=0)), CoinPass(), labels.sum(axis=1)
+
+            def objective(evidence: float, params: Coins) -> float:
+                return evidence + float(total @ params.log_wrong()) + self.log_penalty(params)
 
             def em_pass(params: Coins) -> tuple[float, Coins]:
-                evidence = sweep(params)
-                better = self._maximise(sweep.hits, sweep.total, sweep.prior_counts, fixed)
-                return evidence + self.log_penalty(params), better
+                sums = engine.sweep(walk, params)
+                return objective(sums.evidence, params), self._maximise(sums.hits, total, sums.prior_counts, fixed)
 
-            params = self.run(em_pass, table, gold, on_step)
-            self.posterior_ = np.empty((table.n_items, table.n_classes))
-            evidence = sweep(params, self.posterior_)
-        self.trace_ = np.append(self.trace_, evidence + self.log_penalty(params))  # the objective of what is returned
-        self.prior_, self.coin_, self.class_counts_ = params.prior, params.coin, sweep.prior_counts
-        self.population_coin_ = self._coin(sweep.hits.sum(keepdims=True), sweep.total.sum(keepdims=True))  # (1, 2)
-        self._judge(sweep.hits, sweep.total)
+            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+            sums = engine.sweep(walk, params, {"posterior": self.posterior_})
+        self.trace_ = np.append(self.trace_, objective(sums.evidence, params))  # of what is returned
+        self.prior_, self.coin_, self.class_counts_ = params.prior, params.coin, sums.prior_counts
+        self.population_coin_ = self._coin(sums.hits.sum(keepdims=True), total.sum(keepdims=True))  # (1, 2)
+        self._judge(sums.hits, total)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         coin = np.concatenate([self.coin_, self.population_coin_])[known]  # −1, unseen, takes the last
-        rows = hard_rows(table)
-        posterior = np.empty((table.n_items, table.n_classes))
-        with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            Sweep(rows, table.n_annotators, table.n_classes, pool, None)(Coins(self.prior_, coin), posterior)
-        return posterior
+        return score(table, Coins(self.prior_, coin), self.threads)
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         coin = np.concatenate([self.coin_, self.population_coin_])[annotator]
@@ -202,20 +208,16 @@ class OneCoin(EMAggregator[Coins]):
             self.prior_ = fixed
         return posterior
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Coins:
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> Coins:
         """One M step from the shares of the votes; a random start draws the shares from Dirichlet(1 + votes)."""
-        if rng is None:
-            posterior = table.soft_labels()
-        else:
-            posterior = rng.standard_gamma(table.votes() + 1)
-            posterior /= posterior.sum(axis=1, keepdims=True)
-        if gold is not None:
-            posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-        return self.m_step(table, posterior)
+        votes = engine.once(AgreementPass())
+        first = votes if rng is None else engine.sweep(AgreementPass(rng=rng), None)
+        fixed, classes = self._fixed_prior(votes.total.sum(axis=0)), first.classes.sum(axis=0)
+        return self._maximise(first.hits.sum(axis=1), first.total.sum(axis=1), classes, fixed)
 
-    def fixed_prior(self, table: Annotations) -> FloatArray | None:
-        """(K,) π where it is not learnt."""
-        return None if self.class_prior == "learned" else leaning(label_counts(hard_rows(table), table.n_classes), LEAN)
+    def _fixed_prior(self, labels: FloatArray) -> FloatArray | None:
+        """(K,) π where it is not learnt; `labels` (K,) the weight of all labels of each class."""
+        return None if self.class_prior == "learned" else leaning(labels, LEAN)
 
     def _maximise(
         self, hits: FloatArray, total: FloatArray, prior_counts: FloatArray, fixed: FloatArray | None
@@ -240,7 +242,9 @@ class OneCoin(EMAggregator[Coins]):
         hits, total = agreement(
             table.item_ptr, table.annotator, table.label, table.weight, table.proba, posterior, table.n_annotators
         )
-        return self._maximise(hits, total, posterior.sum(axis=0), self.fixed_prior(table))
+        return self._maximise(
+            hits, total, posterior.sum(axis=0), self._fixed_prior(label_counts(hard_rows(table), table.n_classes))
+        )
 
     def log_votes(self, table: Annotations, params: Coins) -> FloatArray:
         """(N, K) log P(y | class); of a probabilistic row, its mean under the row's distribution."""
@@ -271,31 +275,53 @@ def leaning(votes: FloatArray, by: float) -> FloatArray:
     return np.asarray(shares / shares.sum())
 
 
-class Sweep:
-    """One fused pass over the rows, in threads; `hits` (A,) and `prior_counts` (K,) are those of the last pass."""
+def score(table: Annotations, params: Coins, threads: int | None) -> FloatArray:
+    """(I, K) posterior of a table whose annotators have these coins."""
+    posterior = np.empty((table.n_items, table.n_classes))
+    with in_memory(table, None, threads) as engine:
+        engine.sweep(CoinPass(), params, {"posterior": posterior})
+    return posterior
 
-    def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
-        self.rows, self.pool, self.gold = rows, pool, gold
-        self.items = balanced(rows.item_ptr, pool.threads)
-        self.total: FloatArray = np.bincount(rows.annotator, rows.weight, minlength=n_annotators).astype(float)
-        self.hits, self.prior_counts = np.zeros(n_annotators), np.zeros(n_classes)
 
-    def __call__(self, params: Coins, posterior: FloatArray | None = None) -> float:
-        """Log evidence at `params`; `posterior` (I, K) is filled unless None."""
-        rows, threads = self.rows, self.pool.threads
+@dataclass(frozen=True)
+class CoinSums(Sums):
+    """Log evidence less the common factor Σ_j n_j log wrong_j, classes (K,) and hits (A,)."""
+
+    evidence: float
+    prior_counts: FloatArray
+    hits: FloatArray
+
+
+class CoinPass(Pass[Coins, CoinSums, Any]):
+    """One fused pass, see `kernels.one_coin`; may write `posterior`."""
+
+    def open(self, params: Coins, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """Ratios and hits (A, 2), classes (K,) and evidence (1,), for each worker."""
         log_ratio = params.log_ratio()
         safe = kernels.safe_rows(log_ratio)
-        cells = np.zeros((threads, log_ratio.size, 2))  # [ratio, hits]
+        cells = np.zeros((workers, log_ratio.size, 2))
         cells[:, :, 0] = np.exp(log_ratio)
-        prior_counts = np.zeros((threads, params.prior.size))
+        sums = np.zeros((workers, size.n_classes)), np.zeros((workers, 1))
+        return [(log_ratio, cells[t], safe, params.prior, sums[0][t], sums[1][t]) for t in range(workers)]
 
-        def work(number: int, start: int, stop: int) -> float:
-            evidence = kernels.sweep(
-                start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight,
-                log_ratio, cells[number], safe, params.prior, prior_counts[number], self.gold, posterior,
-            )  # fmt: skip
-            return float(evidence)
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.one_coin.sweep`."""
+        rows, (log_ratio, cells, safe, prior, prior_counts, evidence) = block.rows, buffer
+        evidence[0] += kernels.sweep(
+            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight,
+            log_ratio, cells, safe, prior, prior_counts, block.gold, out.get("posterior"),
+        )  # fmt: skip
 
-        evidence = sum(self.pool.map(work, self.items)) + float(self.total @ params.log_wrong())
-        self.hits, self.prior_counts = cells[:, :, 1].sum(axis=0), prior_counts.sum(axis=0)
-        return evidence
+    def close(self, buffers: list[Any], pool: Threads) -> CoinSums:
+        """The sums of all workers."""
+        return CoinSums(
+            sum(float(b[5][0]) for b in buffers), sum(b[4] for b in buffers), sum(b[1][:, 1] for b in buffers)
+        )
+
+    def on_torch(self, params: Coins, data: Any, out: Mapping[str, Any]) -> CoinSums:
+        """The same in torch."""
+        from dissensus.kernels import on_torch
+
+        ratio = np.repeat(params.log_ratio()[:, None], params.prior.size, axis=1)
+        evidence, classes, hits = on_torch.own_class(data, ratio, params.prior, out.get("posterior"))
+        return CoinSums(evidence, classes, hits.sum(axis=1))

@@ -42,6 +42,7 @@ from dissensus.aggregation.one_coin import Coins, OneCoin
 from dissensus.annotations import Annotations
 from dissensus.base import methods
 from dissensus.em import Accelerate, EMAggregator
+from dissensus.engines import EngineChoice
 from dissensus.exceptions import BadParameter
 
 FURTHEST = 40.0  # logit beyond which 1 − a is nothing to a double
@@ -73,6 +74,7 @@ class Snorkel(OneCoin):
     """
 
     class_prior: Literal["uniform", "learned"] = "uniform"  # one-coin's keyword; here it is class_balance
+    engine: EngineChoice = "local"  # the propensity is of the rows of a table in memory
 
     def __init__(
         self,
@@ -132,9 +134,9 @@ class Snorkel(OneCoin):
         self.propensity_ = np.minimum(labelled / n_items, 1)  # an item that it labelled again may count twice
         return posterior
 
-    def fixed_prior(self, table: Annotations) -> FloatArray | None:
+    def _fixed_prior(self, labels: FloatArray) -> FloatArray | None:
         """(K,) π where it is not learnt."""
-        K = table.n_classes
+        K = labels.size
         if isinstance(self.class_balance, str):
             return None if self.class_balance == "learned" else np.full(K, 1 / K)
         return given_shares(self.class_balance, K)

@@ -23,16 +23,20 @@ alone everywhere, all rows count. A probabilistic row counts in parts, as one ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.aggregation.dawid_skene import Rows, hard_rows
 from dissensus.aggregation.majority_vote import MajorityVote
 from dissensus.aggregation.one_coin import leaning
 from dissensus.annotations import Annotations
 from dissensus.base import methods
+from dissensus.engines import in_memory, place
+from dissensus.engines.base import Block, Engine, Pass, Rows, Size, Sums
+from dissensus.engines.local import Threads
 from dissensus.evaluation.hard import TIE
 from dissensus.kernels import vote as kernels
 
@@ -54,30 +58,23 @@ class Wawa(MajorityVote):
     population_skill_: float
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        vote = SkilledVote(table, gold)
-        skill = vote.agreement(vote.hits(np.ones(table.n_annotators)))
-        self._conclude(vote, skill)
+        with place(self, table, gold) as engine:
+            vote = SkilledVote(engine)
+            self._conclude(vote, vote.agreement(vote.first.hits))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))
 
     def _conclude(self, vote: SkilledVote, skill: FloatArray) -> FloatArray:
         """Set the results that follow from the skills; returns the agreement with the last vote, (A,) summed weight."""
-        votes = np.empty((vote.rows.item_ptr.size - 1, vote.n_classes))
-        hits = vote.hits(skill, votes)
-        total = float(votes.sum())
+        sums = vote(skill)
         self.skill_ = skill
         self.population_skill_ = vote.population(vote.total * skill)
-        self.prior_ = votes.sum(axis=0) / total if total > 0 else np.full(vote.n_classes, 1 / vote.n_classes)
-        self.posterior_ = self._shares(votes)
-        self.item_total_ = np.diff(vote.rows.item_ptr).astype(float)
-        if vote.rows.weight is not None:
-            self.item_total_ = np.add.reduceat(np.append(vote.rows.weight, 0.0), vote.rows.item_ptr[:-1])
-            self.item_total_[np.diff(vote.rows.item_ptr) == 0] = 0.0
-        if vote.gold is not None:
-            known = vote.gold >= 0
-            self.posterior_[known] = np.eye(vote.n_classes)[vote.gold[known]]
-        self._judge(hits, vote.total)
-        return hits
+        K = vote.engine.size.n_classes
+        total = float(sums.votes.sum())
+        self.prior_ = sums.votes / total if total > 0 else np.full(K, 1 / K)
+        self._conclude_on(vote.engine, skill, leaning(self.prior_, EDGE))
+        self._judge(sums.hits, vote.total)
+        return sums.hits
 
     def _newcomer(self) -> dict[str, Any]:
         return {"skill_": self.population_skill_}
@@ -86,9 +83,8 @@ class Wawa(MajorityVote):
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """New votes weigh by the skills, those of before by the population's; then the skills by all agreement."""
-        vote, skill, total = SkilledVote(table, gold), self.skill_[annotator], self.total_[annotator]
-        new = np.empty((table.n_items, table.n_classes))
-        vote.hits(skill, new)
+        skill, total = self.skill_[annotator], self.total_[annotator]
+        new = skilled_votes(table, skill)
         weight = self.item_total_[item]
         before = self.posterior_[item] * (weight * self.population_skill_)[:, None]
         posterior = self._more_votes(table, item, before, weight, new)
@@ -112,9 +108,7 @@ class Wawa(MajorityVote):
         return shares
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        votes = np.empty((table.n_items, table.n_classes))
-        SkilledVote(table, None).hits(np.append(self.skill_, self.population_skill_)[known], votes)
-        return self._shares(votes)
+        return self._shares(skilled_votes(table, np.append(self.skill_, self.population_skill_)[known]))
 
 
 def judged_items(table: Annotations, gold: IntArray | None) -> BoolArray:
@@ -135,32 +129,70 @@ def judged_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> Floa
     return np.asarray(np.bincount(rows.annotator, weight, table.n_annotators), np.float64)
 
 
+def skilled_votes(table: Annotations, skill: FloatArray) -> FloatArray:
+    """(I, K) sums of weight · skill (A,) of the labels of each item."""
+    votes = np.empty((table.n_items, table.n_classes))
+    with in_memory(table, None, None) as engine:
+        engine.sweep(SkillPass(), skill, {"votes": votes})
+    return votes
+
+
+@dataclass(frozen=True)
+class Outcome(Sums):
+    """What a vote tells about its annotators."""
+
+    hits: FloatArray  # (A,) weight of each annotator's labels that agree with the outcome
+    total: FloatArray  # (A,) weight of all its labels on items that can tell
+    votes: FloatArray  # (K,) sums of all votes
+    judged: int  # items that can tell
+
+
+@dataclass(frozen=True)
+class SkillPass(Pass[FloatArray, Outcome, Any]):
+    """A vote in which annotators have skills (A,); may write `votes`. `alone`: all items tell about annotators."""
+
+    alone: bool = False
+
+    def open(self, params: FloatArray, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """Skills and the sums of each worker."""
+        A, K = size.n_annotators, size.n_classes
+        return [(params, np.zeros(A), np.zeros(A), np.zeros(K), np.zeros(1, np.int64)) for _ in range(workers)]
+
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.vote.skilled_vote`."""
+        skill, hits, total, sums, judged = buffer
+        rows = block.rows
+        judged[0] += kernels.skilled_vote(
+            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight,
+            skill, block.gold, self.alone, TIE, hits, total, sums, out.get("votes"),
+        )  # fmt: skip
+
+    def close(self, buffers: list[Any], pool: Threads) -> Outcome:
+        """The sums of all workers."""
+        _, hits, total, votes, judged = (list(part) for part in zip(*buffers, strict=True))
+        return Outcome(sum(hits), sum(total), sum(votes), int(sum(judged)[0]))
+
+    def on_torch(self, params: FloatArray, data: Any, out: Mapping[str, Any]) -> Outcome:
+        """The same in torch."""
+        from dissensus.kernels import on_torch
+
+        return Outcome(*on_torch.skilled_vote(data, params, self.alone, TIE))
+
+
 class SkilledVote:
-    """Votes over the rows of one table, again and again with other skills."""
+    """Votes over the items of one table, again and again with other skills."""
 
-    def __init__(self, table: Annotations, gold: IntArray | None):
-        self.rows: Rows = hard_rows(table)
-        self.gold, self.n_classes = gold, table.n_classes
-        self.judged = judged_items(table, gold)
-        self.total = judged_labels(table, self.rows, gold)  # (A,)
+    def __init__(self, engine: Engine):
+        self.engine, self.walk = engine, SkillPass()
+        self.first = self(np.ones(engine.size.n_annotators))  # all count the same
+        if self.first.judged == 0:  # everyone is alone everywhere
+            self.walk = SkillPass(alone=True)
+            self.first = self(np.ones(engine.size.n_annotators))
+        self.total = self.first.total
 
-    def hits(self, skill: FloatArray, votes: FloatArray | None = None) -> FloatArray:
-        """(A,) weight of each annotator's labels that agree with the vote; `votes` (I, K) gets its sums."""
-        rows = self.rows
-        return np.asarray(
-            kernels.skilled_vote(
-                rows.item_ptr,
-                rows.annotator,
-                rows.label,
-                rows.weight,
-                skill,
-                self.gold,
-                self.judged,
-                self.n_classes,
-                TIE,
-                votes,
-            )
-        )
+    def __call__(self, skill: FloatArray) -> Outcome:
+        """The vote with these skills (A,)."""
+        return self.engine.sweep(self.walk, skill)
 
     def agreement(self, hits: FloatArray) -> FloatArray:
         """(A,) the share of each annotator's labels that agree; the population's for one without labels."""

@@ -26,6 +26,7 @@ from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.aggregation.wawa import SkilledVote, Wawa
 from dissensus.annotations import Annotations
 from dissensus.base import methods
+from dissensus.engines import EngineChoice, place
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 
 
@@ -45,6 +46,8 @@ class ZeroBasedSkill(Wawa):
         The rate is multiplied by `decay` every `decay_every` steps.
     max_iter, tol
         Votes at most; stop when no skill is further than `tol` from its annotator's agreement with the last vote.
+    engine : "local", "disk", "torch", or one with options
+        Where the passes run, see `dissensus.engines`.
     seed : int or None
     """
 
@@ -56,6 +59,7 @@ class ZeroBasedSkill(Wawa):
         decay_every: int = 20,
         max_iter: int = 100,
         tol: float = 1e-5,
+        engine: EngineChoice = "local",
         seed: int | None = 0,
     ):
         self.learning_rate = learning_rate
@@ -63,6 +67,7 @@ class ZeroBasedSkill(Wawa):
         self.decay_every = decay_every
         self.max_iter = max_iter
         self.tol = tol
+        self.engine = engine
         self.seed = seed
 
     def _check_parameters(self) -> None:
@@ -77,20 +82,21 @@ class ZeroBasedSkill(Wawa):
             raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        vote = SkilledVote(table, gold)
-        skill = np.full(table.n_annotators, 1 / table.n_classes)
-        trace: list[float] = []
-        gap, self.converged_ = np.inf, False
-        while len(trace) < self.max_iter and not self.converged_:
-            hits = vote.hits(skill)
-            trace.append(objective(skill, hits, vote.total))
-            on_step(len(trace), trace[-1])
-            behind = vote.agreement(hits) - skill  # without labels: the population's, and so the average skill
-            gap = float(np.abs(behind).max(initial=0))
-            self.converged_ = gap <= self.tol
-            if not self.converged_:
-                skill = skill + self.learning_rate * self.decay ** (len(trace) // self.decay_every) * behind
-        hits = self._conclude(vote, skill)
+        with place(self, table, gold) as engine:
+            vote = SkilledVote(engine)
+            skill = np.full(table.n_annotators, 1 / table.n_classes)
+            trace: list[float] = []
+            gap, self.converged_ = np.inf, False
+            while len(trace) < self.max_iter and not self.converged_:
+                hits = vote(skill).hits
+                trace.append(objective(skill, hits, vote.total))
+                on_step(len(trace), trace[-1])
+                behind = vote.agreement(hits) - skill  # without labels: the population's, and so the average skill
+                gap = float(np.abs(behind).max(initial=0))
+                self.converged_ = gap <= self.tol
+                if not self.converged_:
+                    skill = skill + self.learning_rate * self.decay ** (len(trace) // self.decay_every) * behind
+            hits = self._conclude(vote, skill)
         self.trace_ = np.array([*trace, objective(skill, hits, vote.total)])  # the last is of what is returned
         self.n_iter_ = len(trace)
         if not self.converged_:

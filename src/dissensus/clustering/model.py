@@ -29,8 +29,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from dissensus._types import FloatArray, IntArray
-from dissensus.aggregation.dawid_skene import hard_rows
 from dissensus.annotations import Annotations
+from dissensus.engines.base import hard_rows
 from dissensus.engines.local import Threads, balanced, even
 from dissensus.exceptions import BadParameter
 from dissensus.kernels import clustering as kernels

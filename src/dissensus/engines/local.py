@@ -1,16 +1,20 @@
-"""Ranges in threads of this process, over arrays in memory. The kernels release the GIL, so the threads run at once."""
+"""Ranges of items in threads of this process, over arrays in memory.
+
+The kernels release the GIL, so the threads run at once.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from dissensus._types import IntArray
+from dissensus._types import BoolArray, IntArray
+from dissensus.engines.base import Block, Engine, P, Pass, Rows, S, Size
 from dissensus.exceptions import BadParameter
 
 T = TypeVar("T")
@@ -60,3 +64,28 @@ class Threads:
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown()
+
+
+class Local(Engine):
+    """Rows in memory, walked by the threads of a pool."""
+
+    def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
+        super().__init__()
+        self.size = Size(rows.item_ptr.size - 1, n_annotators, n_classes, rows.weight is not None)
+        self.rows, self.pool, self.gold = rows, pool, gold
+        self.per_annotator = np.bincount(rows.annotator, minlength=n_annotators)
+
+    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """Every thread walks one range of items."""
+        ranges = [(0, self.size.n_items)] if walk.in_order else balanced(self.rows.item_ptr, self.pool.threads)
+        buffers = walk.open(params, self.size, len(ranges), self.pool)
+
+        def work(number: int, start: int, stop: int) -> None:
+            walk.walk(Block(start, stop, self.rows, self.gold), buffers[number], out or {})
+
+        self.pool.map(work, ranges)
+        return walk.close(buffers, self.pool)
+
+    def labelled(self) -> BoolArray:
+        """(I,) which items have annotations."""
+        return np.diff(self.rows.item_ptr) > 0

@@ -153,41 +153,58 @@ def sweep_logs(
 
 
 @compiled
-def load(start: int, stop: int, confusion: FloatArray, pseudo: FloatArray, cells: FloatArray, logs: bool) -> float:
-    """Copy Θ (A, K, K) [annotator, given, true] of annotators start … stop − 1 into every thread's cells, counts zero.
+def load(start: int, stop: int, confusion: FloatArray, cells: FloatArray, logs: bool) -> None:
+    """Copy Θ (A, K, K) [annotator, given, true] of annotators start … stop − 1 to every worker's cells, counts zero."""
+    workers, K = cells.shape[0], confusion.shape[1]
+    for a in range(start, stop):
+        for y in range(K):
+            for t in range(workers):
+                for k in range(K):
+                    cells[t, a, y, 0, k] = np.log(confusion[a, y, k]) if logs else confusion[a, y, k]
+                    cells[t, a, y, 1, k] = 0.0
 
-    Returns Σ pseudo[given, true] log Θ, these annotators' part of the log prior density. One logarithm for many
-    annotators: a product of their Θ is taken until it gets small.
+
+@compiled
+def log_density(start: int, stop: int, confusion: FloatArray, pseudo: FloatArray) -> float:
+    """Σ pseudo[given, true] log Θ of annotators start … stop − 1, their part of the log prior density.
+
+    One logarithm for many annotators: a product of their Θ is taken until it gets small.
     """
-    threads, K = cells.shape[0], confusion.shape[1]
+    K = confusion.shape[1]
     product, log_sum = np.ones((K, K)), np.zeros((K, K))
     for a in range(start, stop):
         for y in range(K):
             for k in range(K):
-                theta = confusion[a, y, k]
-                product[y, k] *= theta
+                product[y, k] *= confusion[a, y, k]
                 if product[y, k] < 1e-200:
                     log_sum[y, k] += np.log(product[y, k])
                     product[y, k] = 1.0
-            for t in range(threads):
-                for k in range(K):
-                    cells[t, a, y, 0, k] = np.log(confusion[a, y, k]) if logs else confusion[a, y, k]
-                    cells[t, a, y, 1, k] = 0.0
     return float((pseudo * (log_sum + np.log(product))).sum())
 
 
 @compiled
-def maximise(start: int, stop: int, cells: FloatArray, pseudo: FloatArray, confusion: FloatArray) -> None:
-    """Θ_a[c, y] ∝_y pseudo[y, c] + counts_a[c, y], summed over threads, into `confusion` (A, K, K) [a, given, true]."""
-    threads, K = cells.shape[0], confusion.shape[1]
+def collect(start: int, stop: int, cells: FloatArray, counts: FloatArray) -> None:
+    """The counts of annotators start … stop − 1, summed over workers, into `counts` (A, K, K) [a, given, true]."""
+    workers, K = cells.shape[0], counts.shape[1]
+    for a in range(start, stop):
+        for y in range(K):
+            for k in range(K):
+                count = 0.0
+                for t in range(workers):
+                    count += cells[t, a, y, 1, k]
+                counts[a, y, k] = count
+
+
+@compiled
+def maximise(start: int, stop: int, counts: FloatArray, pseudo: FloatArray, confusion: FloatArray) -> None:
+    """Θ_a[c, y] ∝_y pseudo[y, c] + counts_a[c, y], into `confusion` (A, K, K) [a, given, true]; may be `counts`."""
+    K = confusion.shape[1]
     total = np.empty(K)
     for a in range(start, stop):
         total[:] = 0.0
         for y in range(K):
             for k in range(K):
-                count = pseudo[y, k]
-                for t in range(threads):
-                    count += cells[t, a, y, 1, k]
+                count = pseudo[y, k] + counts[a, y, k]
                 confusion[a, y, k] = count
                 total[k] += count
         for k in range(K):
@@ -216,13 +233,20 @@ def soft_counts(
 
 @compiled
 def vote_counts(
-    item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, gold: Any, n_annotators: int, n_classes: int
-) -> tuple[FloatArray, FloatArray]:
+    start: int,
+    stop: int,
+    item_ptr: IntArray,
+    annotator: IntArray,
+    label: IntArray,
+    weight: Any,
+    gold: Any,
+    counts: FloatArray,
+    prior_counts: FloatArray,
+) -> None:
     """`soft_counts` where the posterior is the item's own votes, without making it; and its sum over items, (K,)."""
-    counts = np.zeros((n_annotators, n_classes, n_classes))
-    prior_counts = np.zeros(n_classes)
+    n_classes = prior_counts.size
     q = np.empty(n_classes)
-    for i in range(item_ptr.size - 1):
+    for i in range(start, stop):
         q[:] = 0.0
         total = 0.0
         for row in range(item_ptr[i], item_ptr[i + 1]):
@@ -245,4 +269,3 @@ def vote_counts(
                 w = weight[row]
             for k in range(n_classes):
                 counts[annotator[row], label[row], k] += w * q[k]
-    return counts, prior_counts

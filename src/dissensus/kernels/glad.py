@@ -46,12 +46,14 @@ def walk(
     curvature: FloatArray,
     prior_counts: FloatArray,
     posterior: Any,
+    hits: FloatArray,
 ) -> float:
     """Walk items start … stop − 1; returns their log evidence.
 
     `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
     adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
-    `weight` (N,), `gold` (I,) and `posterior` (I, K) may be None.
+    `weight` (N,), `gold` (I,) and `posterior` (I, K) may be None; where the posterior is asked for, `hits` (A,) gets
+    the weight of the labels that are right by it.
     """
     K = log_prior.size
     log_wrong = np.log(max(K - 1, 1))
@@ -102,6 +104,11 @@ def walk(
         if posterior is not None:
             for k in range(K):
                 posterior[i, k] = q[k]
+            for row in range(first, end):
+                w = 1.0
+                if weight is not None:
+                    w = weight[row]
+                hits[annotator[row]] += w * q[label[row]]
         slope, square = 0.0, 0.0  # B and A
         for row in range(first, end):
             w = 1.0

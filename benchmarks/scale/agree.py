@@ -1,0 +1,85 @@
+"""Engines agree on 5M simulated annotations: every method fitted by `local`, `disk` and `torch` (on the CPU).
+
+    python -m benchmarks.scale.agree                 # some minutes
+    python -m benchmarks.scale.agree --million 1
+
+To the end, or at most `--passes` passes each; one thread. Differences are the largest over all items and classes.
+Labels are compared where the best two classes are further apart than 1e-9. Seconds are of whole fits, and torch's are
+no measure of a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import record
+
+from dissensus import methods
+from dissensus.engines import Disk, Torch
+from dissensus.simulate import simulate
+
+HERE = Path(__file__).parent
+VERSIONS = {name: version(name) for name in ("numpy", "numba", "torch", "duckdb")}
+METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
+TIE = 1e-9
+
+
+def keywords(name: str, passes: int) -> dict[str, Any]:
+    if name in ("majority-vote", "wawa"):
+        return {}
+    return {"max_iter": passes, "threads": 1} | ({"restarts": 1} if name == "mace" else {})
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--million", type=int, default=5)
+    options.add_argument("--passes", type=int, default=500)
+    given = options.parse_args()
+    warnings.simplefilter("ignore")
+    made = record.provenance()
+    table = simulate(given.million * 100_000, 5_000, 5, redundancy=10, seed=0).annotations
+    rows, results = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        engines = {"local": "local", "disk": Disk(folder=folder, block_rows=1_000_000), "torch": Torch(device="cpu")}
+        for name in METHODS:
+            fitted, seconds = {}, {}
+            for engine, placed in engines.items():
+                begun = time.perf_counter()
+                fitted[engine] = methods[name](engine=placed, **keywords(name, given.passes)).fit(table)
+                seconds[engine] = time.perf_counter() - begun
+            best = np.sort(fitted["local"].posterior_, axis=1)[:, -2:]
+            clear = best[:, 1] - best[:, 0] > TIE
+            one: dict[str, Any] = {"method": name, "seconds": seconds}
+            for engine in ("disk", "torch"):
+                model, local = fitted[engine], fitted["local"]
+                one[engine] = {
+                    "posterior": float(np.abs(model.posterior_ - local.posterior_).max()),
+                    "labels": int((model.predict()[clear] != local.predict()[clear]).sum()),
+                    "same_passes": model.n_iter_ == local.n_iter_,
+                }
+            results.append(one)
+            rows.append(
+                [
+                    name, f"{fitted['local'].n_iter_}",
+                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" for e in ("disk", "torch")),
+                    *(f"{seconds[e]:.1f}" for e in engines),
+                ]
+            )  # fmt: skip
+            print(rows[-1], flush=True)
+    head = ["method", "passes", "disk: posterior, labels", "torch: posterior, labels", "s local", "s disk", "s torch"]
+    text = record.table(head, rows)
+    record.save(HERE, f"agree-{given.million}M", made, {"annotations": len(table), "results": results})
+    said = record.sentence(made, {"dissensus": VERSIONS})
+    record.splice(HERE / "README.md", "agree", f"{said}\n\n{text}")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""All engines give the same answer, over tables of every kind, real sets and a simulated crowd."""
+
+import dataclasses
+import pickle
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aggregation.tables import KINDS, placed, random_table, some_gold
+from dissensus import Annotations, methods
+from dissensus.aggregation.dawid_skene import ConfusionPass, Confusions, VotePass
+from dissensus.aggregation.glad import AbilityPass, Skills
+from dissensus.aggregation.mace import Believed, CopyPass, certain
+from dissensus.aggregation.majority_vote import AgreementPass, SharePass, Skilled
+from dissensus.aggregation.one_coin import CoinPass, Coins
+from dissensus.aggregation.wawa import SkillPass
+from dissensus.base import TIE
+from dissensus.datasets import load_dataset
+from dissensus.engines import Disk, Torch
+from dissensus.engines.base import Block, Rows
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.simulate import simulate
+
+METHODS = (
+    "majority-vote", "wawa", "zero-based-skill", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad",
+)  # fmt: skip
+ENGINES = ("disk", "torch")
+
+
+def engine_of(name: str, folder, block_rows: int):
+    if name == "torch":
+        pytest.importorskip("torch", reason="needs the `learning` extra")
+        return Torch(device="cpu", part_rows=block_rows)
+    pytest.importorskip("duckdb", reason="needs the `disk` extra")
+    return Disk(folder=folder / "codes", block_rows=block_rows)
+
+
+def fit(method: str, table, gold=None, **keywords):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return methods[method](**keywords).fit(table, gold=gold)
+
+
+def assert_agree(one, other, atol: float = 1e-6) -> None:
+    """Posteriors, annotators and the way there; labels, but where the best two classes are within 1e-9."""
+    assert one.n_iter_ == other.n_iter_
+    np.testing.assert_allclose(other.posterior_, one.posterior_, atol=atol)
+    np.testing.assert_allclose(other.reliability_, one.reliability_, atol=atol)
+    np.testing.assert_allclose(other.trace_, one.trace_, rtol=1e-9)
+    best = np.sort(one.posterior_, axis=1)[:, -2:]
+    clear = best[:, 1] - best[:, 0] > TIE
+    np.testing.assert_array_equal(one.predict()[clear], other.predict()[clear])
+
+
+def short(method: str, passes: int) -> dict[str, int]:
+    """Keywords that end a fit early; restarts, which draw, are among what must agree."""
+    if method in ("majority-vote", "wawa"):
+        return {}
+    return {"max_iter": passes} | ({} if method == "zero-based-skill" else {"restarts": 2})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_every_kind(kind, method, engine, tmp_path):
+    table = random_table(3, **KINDS[kind])
+    placed = engine_of(engine, tmp_path, block_rows=17)  # item 0 has more rows than a block, some items have none
+    if engine == "disk" and table.proba is not None:
+        with pytest.raises(BadParameter, match="this table is probabilistic"):
+            fit(method, table, engine=placed)
+        return
+    for gold in (None, some_gold(table)):
+        keywords = short(method, 20)
+        assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=placed, **keywords))
+
+
+@pytest.mark.realdata(has="annotated items, ")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_real_sets(readme, engine, tmp_path):
+    table = load_dataset(readme.parent.name, folder=readme.parent.parent).annotations
+    placed = engine_of(engine, tmp_path, block_rows=max(1000, len(table) // 3))
+    for method in METHODS:
+        keywords = short(method, 5)
+        assert_agree(fit(method, table, **keywords), fit(method, table, engine=placed, **keywords))
+
+
+def passes(table: Annotations):
+    """Every pass with some parameters, and what it writes."""
+    rng, I, A, K = np.random.default_rng(1), table.n_items, table.n_annotators, table.n_classes
+    prior, theta = rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(K), (A, K)).transpose(0, 2, 1)
+    right, skill = rng.uniform(0.3, 0.9, A), rng.uniform(0, 1, A)
+    beliefs = certain(right, rng.dirichlet(np.ones(K), A))
+    return {
+        "confusion": (ConfusionPass(), Confusions(prior, np.ascontiguousarray(theta)), {"posterior": (I, K)}),
+        "vote": (VotePass(), None, {}),
+        "agreement": (AgreementPass(), None, {}),
+        "coin": (CoinPass(), Coins(prior, np.stack([right, 1 - right], axis=1)), {"posterior": (I, K)}),
+        "copy": (CopyPass(), Believed(prior, beliefs), {"posterior": (I, K)}),
+        "skill": (SkillPass(), skill, {"votes": (I, K)}),
+        "share": (SharePass(), Skilled(skill, prior, np.ones(K)), {"posterior": (I, K), "item_total": (I,)}),
+        "ability": (AbilityPass(1.3), Skills(4 * right, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
+    }
+
+
+@pytest.mark.parametrize("kind", ["hard", "weighted"])
+@pytest.mark.parametrize("name", passes(random_table(1)))
+def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
+    """What a cluster does: the pass is sent, each task opens it, walks its items and closes it; sums are added."""
+    table = random_table(2, **KINDS[kind])
+    gold = some_gold(table)
+    walk, params, shapes = passes(table)[name]
+    with placed(table, gold) as engine:
+        whole = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
+        expected = engine.sweep(walk, params, whole)
+        parts, found = {key: np.full(shape, np.nan) for key, shape in shapes.items()}, []
+        for start, stop in ((0, 5), (5, 23)):
+            sent, at = pickle.loads(pickle.dumps((walk, params))), table.item_ptr[start : stop + 1]
+            rows, cut = engine.rows, slice(at[0], at[-1])
+            weight = None if rows.weight is None else rows.weight[cut]
+            block = Block(
+                0, stop - start, Rows(at - at[0], rows.annotator[cut], rows.label[cut], weight), gold[start:stop], start
+            )
+            (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
+            sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
+            found.append(sent[0].close([buffer], engine.pool))
+    total = found[0] + found[1]
+    for field in dataclasses.fields(total):
+        np.testing.assert_allclose(getattr(total, field.name), getattr(expected, field.name), atol=1e-10)
+    for key in shapes:
+        np.testing.assert_allclose(parts[key], whole[key], atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_simulated_crowd_to_the_end(engine, tmp_path):
+    table = simulate(40_000, 300, 5, seed=5).annotations  # 200,000 annotations
+    placed = engine_of(engine, tmp_path, block_rows=30_000)
+    assert_agree(fit("dawid-skene", table), fit("dawid-skene", table, engine=placed))
+
+
+def test_more_classes_than_the_kernels_have_vectors_for(tmp_path):
+    table = random_table(5, n_classes=40, n=301)
+    local = fit("dawid-skene", table, max_iter=9)
+    for engine in ENGINES:
+        assert_agree(local, fit("dawid-skene", table, engine=engine_of(engine, tmp_path, 50), max_iter=9))
+
+
+def test_an_engine_that_is_none_is_refused():
+    with pytest.raises(BadParameter, match=r"engine must be 'local', 'disk', 'torch', .*, got 'gpu'"):
+        methods["dawid-skene"](engine="gpu").fit(random_table(1))
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(BadParameter, match="block_rows must be at least 1"):
+        Disk(block_rows=0)
+    with pytest.raises(BadParameter, match="part_rows must be at least 1"):
+        Torch(part_rows=0)
+
+
+def test_a_path_needs_the_disk_engine(tmp_path):
+    pq.write_table(pa.table({"item": [1, 1], "annotator": [1, 2], "label": [0, 1]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="fit takes one table of annotations, got str"):
+        methods["dawid-skene"]().fit(str(tmp_path / "a.parquet"))
+
+
+def test_a_table_in_memory_needs_a_folder_to_be_put_on_a_disk():
+    with pytest.raises(BadParameter, match=r"name it: Disk\(folder=…\)"):
+        methods["dawid-skene"](engine="disk").fit(random_table(1))
+
+
+def test_an_engine_travels_with_the_keywords():
+    from sklearn.base import clone
+
+    model = clone(methods["one-coin"](engine=Disk(folder="work", block_rows=7)))
+    assert model.engine == Disk(folder="work", block_rows=7)
+    assert "engine=Disk(folder='work'" in repr(model)
+
+
+def test_earlier_counts_are_for_tables_in_memory(tmp_path):
+    table = Annotations.from_arrays([1, 1, 2], [1, 2, 1], [0, 1, 1])
+    before = {1: np.eye(2)}
+    with pytest.raises(DataError, match="on a disk takes no earlier counts"):
+        methods["dawid-skene"](engine=Disk(folder=tmp_path)).fit(table, earlier=before)
+    pytest.importorskip("torch", reason="needs the `learning` extra")
+    local = methods["dawid-skene"]().fit(table, earlier=before)
+    np.testing.assert_allclose(
+        methods["dawid-skene"](engine="torch").fit(table, earlier=before).posterior_, local.posterior_, atol=1e-12
+    )
