@@ -239,29 +239,46 @@ def mean_and_error(values: list[float]) -> str:
 
 
 def render(found: list[dict[str, Any]]) -> str:
-    """Markdown: one table per data set, methods down, redundancies across, published in brackets."""
+    """Markdown: one table per data set, methods down, redundancies across, published in brackets; then verdicts."""
     published = json.loads((HERE / "platanios_published.json").read_text())
     parts = []
-    for name, cells in CELLS.items():
-        for gold in ("gold", "paper"):
-            rows = []
-            for method in (*CLASSICAL, *NEURAL):
-                mine = {f["redundancy"]: f for f in found if f["data"] == name and f["method"] == method}
-                if not any(gold in f["accuracy"] for f in mine.values()):
-                    continue
-                theirs = {}
-                if gold == ("paper" if name.startswith("medical") else "gold") and not name.endswith("votes"):
-                    theirs = published[name].get(PUBLISHED.get(method, ""), {})
-                row = [method]
-                for r in cells:
-                    cell = mean_and_error(mine[r]["accuracy"][gold]) if r in mine else "not run"
-                    row.append(cell + (f" ({theirs[str(r)]})" if str(r) in theirs else ""))
-                rows.append(row)
-            if rows:
-                what = {"gold": "experts' gold", "paper": "the paper's gold"}[gold]
-                title = f"{name}, {what}" if name.startswith("medical") else name
-                parts.append(f"**{title}**\n\n" + record.table(["accuracy %", *map(str, cells)], rows))
-    return "\n\n".join(parts)
+    for name, gold in ((name, gold) for name in CELLS for gold in ("gold", "paper")):
+        theirs_here = gold == ("paper" if name.startswith("medical") else "gold") and not name.endswith("votes")
+        rows = []
+        for method in (*CLASSICAL, *NEURAL):
+            mine = {f["redundancy"]: f for f in found if f["data"] == name and f["method"] == method}
+            if not any(gold in f["accuracy"] for f in mine.values()):
+                continue
+            theirs = published[name].get(PUBLISHED.get(method, ""), {}) if theirs_here else {}
+            row = [method]
+            for r in CELLS[name]:
+                cell = mean_and_error(mine[r]["accuracy"][gold]) if r in mine else "not run"
+                row.append(cell + (f" ({theirs[str(r)]})" if str(r) in theirs else ""))
+            rows.append(row)
+        if rows:
+            what = {"gold": "experts' gold", "paper": "the paper's gold"}[gold]
+            title = f"{name}, {what}" if name.startswith("medical") else name
+            parts.append(f"**{title}**\n\n" + record.table(["accuracy %", *map(str, CELLS[name])], rows))
+    return "\n\n".join([*parts, verdict(found)])
+
+
+def verdict(found: list[dict[str, Any]]) -> str:
+    """Where LIA's forms are below majority vote on the experts' gold, over the same draws, by two standard errors."""
+    by = {(f["data"], f["redundancy"], f["method"]): f["accuracy"]["gold"] for f in found}
+    rows = []
+    for (name, r, method), mine in by.items():
+        votes = by.get((name, r, "majority-vote"))
+        if method not in ("LIA", "LIA()", "LIA-E", MANY) or votes is None or len(votes) != len(mine):
+            continue
+        less = np.array(mine) - votes
+        error = less.std(ddof=1) / len(less) ** 0.5
+        if less.mean() < -2 * error:
+            rows.append([f"{name}, {r}", method, f"{less.mean():+.2f} ± {error:.2f}"])
+    if not rows:
+        return "Nowhere is a form of LIA below majority vote by two standard errors, on the experts' gold."
+    return "Below majority vote by more than two standard errors over draws:\n\n" + record.table(
+        ["cell", "form", "points"], rows, left=2
+    )
 
 
 def main() -> None:
@@ -282,7 +299,7 @@ def main() -> None:
     if not options.render:
         made = record.provenance()
         keep_features()
-        done = {(f["data"], f["redundancy"], f["method"]) for f in stored(options.store)}
+        done = {(f["data"], f["redundancy"], f["method"]) for f in stored(options.store) if "data" in f}
         todo = [
             (name, r, method, options.seeds)
             for method in options.methods for name in options.data for r in CELLS[name]
@@ -307,8 +324,25 @@ def main() -> None:
                     file.write(json.dumps(found) + "\n")
         beside.join()
         made["minutes"] = round((time.perf_counter() - began) / 60, 1)
-        print(made)
-    print(render(stored(options.store)))
+        made["device"] = device_name(options.device)
+        with options.store.open("a") as file:
+            file.write(json.dumps({"made": made}) + "\n")
+    lines = stored(options.store)
+    found, runs = [f for f in lines if "data" in f], [f["made"] for f in lines if "made" in f]
+    print(render(found))
+    if runs and options.store == STORE:
+        record.save(HERE, "platanios", runs[-1], {"runs": runs, "cells": found}, indent=None)
+        about = f"{len(runs)} run{'s' * (len(runs) > 1)}, {sum(run['minutes'] for run in runs):.1f} minutes in all, on "
+        about += f"{runs[-1]['device']} and {runs[-1]['cores']} cores ({runs[-1]['date']}). "
+        about += "Mean ± standard error over seeds; published in brackets."
+        record.splice(HERE / "README.md", "platanios", f"{about}\n\n{render(found)}")
+
+
+def device_name(device: str) -> str:
+    """The GPU's, or that there is none."""
+    import torch
+
+    return torch.cuda.get_device_name() if device != "cpu" and torch.cuda.is_available() else "no GPU"
 
 
 if __name__ == "__main__":
