@@ -152,9 +152,10 @@ def train(
     """Train a model that predicts new items, from labels that disagree and what the items are.
 
     FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
-    confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv,
-    history.csv, summary.json and, with --folds, out_of_fold.csv. Items without labels are predicted, not trained on. A
-    run that was stopped goes on where it was when the same command is given again.
+    confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv (with
+    --objective lia these have difficulty and competence), history.csv, summary.json and, with --folds,
+    out_of_fold.csv. Items without labels are predicted, not trained on. A run that was stopped goes on where it was
+    when the same command is given again.
 
     Encoders: ENCODERS
 
