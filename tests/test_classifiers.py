@@ -1,5 +1,7 @@
 """Accuracies of classifiers without labels."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -151,6 +153,7 @@ def test_a_few_items_and_steps():
         (np.zeros(4, int), r"labels \(I, M\) or probabilities"),
         ({"a": [0, 1], "b": [0, 1, 1], "c": [1, 1]}, "different shapes"),
         (np.full((4, 3, 2), np.nan), "must be finite"),
+        ([[0, 1, 1], [0, 1]], "rows are of different lengths"),
     ],
 )
 def test_outputs_that_cannot_be_judged_are_named(bad, sentence):
@@ -162,7 +165,20 @@ def test_bad_keywords_are_named():
     given, _ = outputs(10)
     with pytest.raises(BadParameter, match="level must be between"):
         classifier_accuracy(given, level=1)
+    with pytest.raises(BadParameter, match="level must be between 0 and 1, got '95 %'"):
+        classifier_accuracy(given, level="95 %")
     with pytest.raises(DataError, match="2 classes for probabilities of 3"):
         classifier_accuracy(np.eye(3)[given], classes=["a", "b"])
     with pytest.raises(BadParameter, match="classes are those of the table"):
         classifier_accuracy(Annotations.from_matrix(given), classes=["a", "b"])
+
+
+def test_one_whose_labels_weigh_nothing_has_no_accuracy():
+    given, _ = outputs(60)
+    table = Annotations.from_matrix(given)
+    found = classifier_accuracy(dataclasses.replace(table, weight=np.where(table.annotator == 4, 0.0, 1.0)))
+    alone = classifier_accuracy(given[:, :4])
+    assert np.isnan(found.accuracy[4])
+    assert np.isnan(found.low[4])
+    for name in ("accuracy", "low", "high"):
+        np.testing.assert_allclose(getattr(found, name)[:4], getattr(alone, name), atol=0.01)

@@ -295,6 +295,7 @@ def test_labels_that_are_recommended_put_more_items_right_than_others():
         ({"budget": 5, "cost": 0}, "cost must be above 0, got 0 for annotator"),
         ({"budget": 5, "cost": [1.0, 2.0]}, "cost has shape (2,); expected one number, or one for each of 4"),
         ({"budget": 5, "cost": "much"}, "cost must be numbers, got 'much'"),
+        ({"budget": 5, "capacity": 2.5}, "capacity must be whole numbers, got 2.5"),
         ({"budget": 5, "capacity": -1}, "capacity must be numbers, 0 or more, got -1"),
     ],
 )
@@ -310,6 +311,8 @@ def test_models_that_cannot_be_asked_are_refused():
     table = simulate(20, 6, 2, seed=0).annotations
     with pytest.raises(NotFitted):
         recommend(DawidSkene(), table, budget=5)
+    with pytest.raises(DataError, match="recommend takes a table of annotations, got str"):
+        recommend(DawidSkene().fit(table), "labels.csv", budget=5)
     with pytest.raises(BadParameter, match="got str"):
         recommend("dawid-skene", table, budget=5)
     other = Annotations.from_arrays([0, 1], [0, 1], [0, 2], classes=3)

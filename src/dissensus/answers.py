@@ -69,9 +69,10 @@ def _given(confusion: FloatArray) -> FloatArray:
 
 def _of_learner(model: Any) -> Answers:
     """Of `LIA`, whose annotators differ from item to item, or of `CrowdClassifier`; torch may not be installed."""
-    if not hasattr(model, "_check_fitted"):
+    if hasattr(model, "_check_fitted"):
+        model._check_fitted()
+    if not isinstance(getattr(model, "posterior_", None), np.ndarray):
         raise BadParameter(f"a fitted aggregator, LIA or CrowdClassifier is needed, got {type(model).__name__}.")
-    model._check_fitted()
     if hasattr(model, "_pairs"):
 
         def of(items: IntArray, annotators: IntArray) -> FloatArray:

@@ -33,6 +33,7 @@ from dissensus.aggregation.dawid_skene import DawidSkene
 from dissensus.annotations import Annotations
 from dissensus.base import arg_max, beta_interval
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.parameters import is_number
 from dissensus.progress import waiting
 
 LEAST = 3  # of two that disagree, nothing says which is right
@@ -109,11 +110,11 @@ def classifier_accuracy(
     >>> bool(np.abs(found.accuracy - right).max() < 0.03)
     True
     """
-    if not 0 < level < 1:
-        raise BadParameter(f"level must be between 0 and 1, got {level}.")
+    if not (is_number(level) and 0 < level < 1):
+        raise BadParameter(f"level must be between 0 and 1, got {level!r}.")
     table = _table(outputs, classes)
     A, n = table.n_annotators, np.diff(table.annotator_ptr)
-    active = np.flatnonzero(n > 0).tolist()
+    active = np.flatnonzero(np.bincount(table.annotator, table.weight, A)).tolist()  # whose labels weigh anything
     if len(active) < LEAST:
         raise DataError(
             f"outputs of {len(active)} classifiers: of two that disagree nothing says which is right; give three."
@@ -159,7 +160,7 @@ def _judge(table: Annotations, others: DawidSkene, j: int) -> tuple[float, Float
     weight = np.ones(rows.size) if table.weight is None else table.weight[rows]
     r, theta = _own_matrix(others.posterior_[table.item[rows]], table.label[rows], weight, others.pseudo_.T)
     right = r[np.arange(rows.size), table.label[rows]]
-    return (float(weight @ right / weight.sum()) if weight.sum() > 0 else np.nan), theta
+    return float(weight @ right / weight.sum()), theta
 
 
 def _own_matrix(
@@ -192,7 +193,12 @@ def _table(outputs: Any, classes: Sequence[Any] | None) -> Annotations:
             raise DataError(f"outputs have different shapes ({shapes}); give each classifier the same items.")
         array: Any = np.stack(columns, axis=1) if columns else np.empty((0, 0))
     else:
-        array = np.asarray(outputs)
+        try:
+            array = np.asarray(outputs)
+        except ValueError:
+            raise DataError(
+                "outputs: rows are of different lengths; give each item a label of every classifier."
+            ) from None
         names = list(range(array.shape[1] if array.ndim > 1 else 0))
     if array.ndim not in (2, 3):
         raise DataError(f"outputs must be labels (I, M) or probabilities (I, M, K), got shape {array.shape}.")

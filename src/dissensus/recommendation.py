@@ -152,6 +152,8 @@ def recommend(
     >>> recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
     Recommendation of 20 of 1,600 labels for 20: 9.832 nats, 8.02 of them about items
     """
+    if not isinstance(table, Annotations):
+        raise DataError(f"recommend takes a table of annotations, got {type(table).__name__}; it says what is known.")
     if not isinstance(budget, Real) or not 0 < budget < np.inf:
         raise BadParameter(f"budget must be a number above 0, got {budget!r}.")
     if per_item is not None and (not isinstance(per_item, Integral) or per_item < 1):
@@ -163,6 +165,8 @@ def recommend(
     names = search.annotators
     search.price = _per_annotator(cost, names, "cost")
     room = np.full(names.size, np.inf) if capacity is None else _per_annotator(capacity, names, "capacity", np.inf)
+    if (room[np.isfinite(room)] % 1 != 0).any():
+        raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
     if not (search.price > 0).all():
         who = naming.shown(names[np.argmin(search.price)])
         raise BadParameter(f"cost must be above 0, got {search.price.min():g} for annotator {who}.")
@@ -277,7 +281,7 @@ class _Search:
         """The best pair of every item, as if no label had been asked for."""
         I, K = self.belief.shape
         best = _Best.none(I)
-        size = I if self.theta is not None else max(1, CELLS // (self.annotators.size * K * K))
+        size = I if self.theta is not None else max(1, CELLS // max(self.annotators.size * K * K, 1))
         for first in range(0, I, max(size, 1)):
             rows = slice(first, min(first + size, I))
             likelihood = self._likelihood(np.arange(rows.start, rows.stop))

@@ -397,7 +397,7 @@ def test_rows_that_do_not_match_are_named():
     table, X, _ = blobs()
     with pytest.raises(DataError, match="X has 59 rows for 60 items"):
         quick().fit(table, X[:59])
-    with pytest.raises(DataError, match="fit takes a table of annotations first, got ndarray"):
+    with pytest.raises(DataError, match="fit takes a table of annotations, got ndarray"):
         quick().fit(X, table)
 
 

@@ -1,5 +1,7 @@
 """LIA's plain form: who is good at what, how hard an item is, with features and without."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ import torch
 from crowds import blobs
 from dissensus import Annotations, load_dataset
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
-from dissensus.learning import LIA, CrowdClassifier
-from dissensus.learning.encoders import ItemEmbedding
+from dissensus.learning import LIA, CrowdClassifier, DecisionFunction
+from dissensus.learning.encoders import MLP, ItemEmbedding
 
 
 def with_oracles(table: Annotations, truth: np.ndarray) -> Annotations:
@@ -196,3 +198,46 @@ def test_only_the_items_of_a_batch_have_gradients():
 def test_bad_keywords_of_the_embedding_are_named(keywords):
     with pytest.raises(BadParameter, match="item-embedding: size and hidden"):
         ItemEmbedding(**keywords).fit(["a"])
+
+
+@pytest.mark.parametrize("encoder", [ItemEmbedding(hidden=64), MLP(hidden=64)])
+def test_a_width_is_no_list_of_widths(encoder):
+    with pytest.raises(BadParameter, match="hidden must be"):
+        encoder.fit(np.zeros((3, 1)) if isinstance(encoder, MLP) else ["a"]).module()
+
+
+# Odd tables -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [16, None])
+def test_labels_of_no_weight_do_no_harm_among_many_classes(size):
+    """One over the labels of nobody, times the residuals of sixty classes, is more than a float32 holds."""
+    rng = np.random.default_rng(0)
+    annotator = np.tile(np.arange(4), 60)
+    weight = np.where(annotator == 3, 0.0, 1.0)
+    table = Annotations.from_arrays(np.repeat(np.arange(60), 4), annotator, rng.integers(0, 60, 240), 60, weight=weight)
+    model = LIA(steps=2, annotator_size=size).fit(table)
+    assert np.isfinite(model.posterior_).all()
+
+
+def test_an_item_whose_labels_weigh_nothing_has_the_class_of_its_features():
+    table, X, _ = blobs(30, redundancy=3)
+    weight = np.where(table.item < 3, 0.0, 1.0)
+    model = LIA(steps=5, truth_in_posterior=False).fit(dataclasses.replace(table, weight=weight), X)
+    np.testing.assert_allclose(model.posterior_[:3], model.proba_[:3], atol=1e-6)
+    assert np.abs(model.posterior_[3:] - model.proba_[3:]).max() > 0.01
+
+
+def test_a_text_is_no_list_of_names(model):
+    """It would be one of letters."""
+    model = model[0]
+    with pytest.raises(DataError, match=r"annotators must be a list of names, got the text 'a1'; write \['a1'\]"):
+        model.competence(None, "a1")
+    with pytest.raises(DataError, match=r"items must be a list of names, got the text 'i1'; write \['i1'\]"):
+        model.confusion("i1")
+
+
+def test_what_is_no_table_is_named():
+    for learner in (LIA(), LIA(tune=True), DecisionFunction()):
+        with pytest.raises(DataError, match="fit takes a table of annotations, got ndarray"):
+            learner.fit(np.zeros((3, 2)))

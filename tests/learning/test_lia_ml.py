@@ -441,3 +441,25 @@ def test_mistakes_are_named(fitted):
         model.competence("a", ["zebra"])
     with pytest.raises(DataError, match="item 'zebra' is none of the 80 fitted items; fit again"):
         model.add_question("e", Annotations.from_arrays(["zebra"], ["w0"], ["1"], classes=["0", "1"]))
+
+
+def test_annotators_may_be_numbers():
+    item, annotator = np.repeat(np.arange(12), 3), np.tile(np.arange(3), 12)
+    label = np.random.default_rng(0).integers(0, 2, 36)
+    by_number = LIAML(steps=5).fit({"a": Annotations.from_arrays(item, annotator, label)})
+    by_text = LIAML(steps=5).fit({"a": Annotations.from_arrays(item, annotator.astype(str), label)})
+    np.testing.assert_array_equal(by_number.difficulty_["a"], by_text.difficulty_["a"])
+    by_number.add_question("b", Annotations.from_arrays([1, 2], [1, 77], [0, 1]))
+    assert by_number.competence("b", [1], [0, 77]).shape == (1, 2)
+    with pytest.raises(DataError, match="annotators must be a list of names, got the text '77'"):
+        by_text.competence("a", None, "77")
+    with pytest.raises(DataError, match="add_question takes a table of annotations, got str"):
+        by_text.add_question("c", "labels.csv")
+
+
+def test_questions_are_texts_and_have_tables():
+    table = Annotations.from_arrays([0, 0], [0, 1], [0, 1])
+    with pytest.raises(DataError, match="question 1 is no text"):
+        LIAML().fit({1: table, "b": table})
+    with pytest.raises(DataError, match="question 'b': a table of annotations is needed, got int"):
+        LIAML().fit({"b": 3})

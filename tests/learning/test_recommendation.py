@@ -6,8 +6,9 @@ import pytest
 pytest.importorskip("torch", reason="needs the `learning` extra")
 
 from dissensus import Annotations, recommend
-from dissensus.exceptions import DataError
-from dissensus.learning import LIA, CrowdClassifier
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import LIA, LIAML, CrowdClassifier, DecisionFunction
+from dissensus.learning.encoders import MLP
 from dissensus.simulate import simulate
 
 
@@ -48,3 +49,25 @@ def test_a_classifier_is_asked_with_the_confusion_of_each_annotator(table):
     expected = entropy(q) + entropy(joint.sum(axis=0)) - entropy(joint)
     assert found.about_item[0] == pytest.approx(expected, abs=1e-9)
     assert found.gain[0] > expected
+
+
+def test_nobody_to_ask_is_nothing_to_ask(table):
+    assert len(recommend(LIA(steps=5).fit(table), table, budget=5, annotators=[])) == 0
+
+
+def test_learners_that_do_not_say_who_is_right_are_refused(table):
+    text = Annotations.from_arrays(table.item, table.annotator, table.label, 3)
+    for model in (LIAML(steps=5).fit({"a": text}), DecisionFunction(epochs=1).fit(table)):
+        with pytest.raises(BadParameter, match=f"LIA or CrowdClassifier is needed, got {type(model).__name__}"):
+            recommend(model, table, budget=5)
+
+
+def test_asking_about_an_item_does_not_look_at_the_features_of_others(table, monkeypatch):
+    """Every label that is chosen asks for one item twice; all of them would be looked at each time."""
+    model = LIA(steps=5).fit(table, np.random.default_rng(0).normal(size=(30, 2)))
+    rows, prepare = [], MLP.prepare
+    monkeypatch.setattr(MLP, "prepare", lambda self, X: rows.append(len(X)) or prepare(self, X))
+    found = recommend(model, table, budget=10)
+    assert len(found) == 10
+    assert rows[0] == 30
+    assert set(rows[1:]) == {1}

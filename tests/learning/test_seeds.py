@@ -194,3 +194,24 @@ def test_rows_of_another_shape():
         LIA(n_seeds=2).fit(TABLE, X, rows=np.ones((3, TABLE.n_annotations), bool))
     with pytest.raises(BadParameter, match="n_seeds must be at least 1"):
         LIA(n_seeds=0).fit(TABLE, X)
+
+
+def test_the_same_seed_gives_the_same_bits_and_draws_nothing_from_others():
+    """Dropout's random numbers are the run's own."""
+    before = torch.get_rng_state()
+    found = [LIA(steps=10, seed=0, n_seeds=2, dropout=0.5).fit(TABLE, X).posteriors_ for _ in range(2)]
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(*found)
+
+
+def test_gold_may_be_a_list_for_many_seeds():
+    gold = [int(truth) if i < 9 else -1 for i, truth in enumerate(TRUTH)]
+    model = LIA(steps=5, n_seeds=2).fit(TABLE, X, gold=gold)
+    np.testing.assert_array_equal(model.posteriors_[:, np.arange(9), TRUTH[:9]], 1)
+
+
+def test_numbers_are_no_mask():
+    """Zeros and ones would be taken for the places of rows."""
+    rows = np.ones((2, TABLE.n_annotations), np.int64)
+    with pytest.raises(DataError, match=r"rows must be a mask of 2 seeds .* got int64 of shape"):
+        LIA(steps=5, n_seeds=2).fit(TABLE, X, rows=rows)

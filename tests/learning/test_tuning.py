@@ -28,10 +28,11 @@ def crowd(hard: bool, seed: int = 0):
 def test_difficulty_is_chosen_where_there_is_any(hard):
     table, X = crowd(hard)
     found = tune(LIA(**QUICK, difficulty=not hard), {"difficulty": (True, False)}, table, X)
-    assert found.keywords == {"difficulty": hard}
-    assert [trial.chosen for trial in found.trials] == [True, True]
     gain = found.trials[1].gain
     assert gain.low < gain.value < gain.high
+    assert (gain.low > 0) is hard  # where there is none, to leave it out is neither better nor worse
+    assert found.keywords == ({"difficulty": hard} if gain.value > 0 else {})
+    assert [trial.chosen for trial in found.trials] == [True, gain.value > 0]
 
 
 def test_a_score_is_the_mean_log_probability_of_what_was_hidden():
@@ -76,3 +77,15 @@ def test_rows_and_tuning_do_not_go_together():
     table, X, _ = blobs(20)
     with pytest.raises(BadParameter, match="leave out rows"):
         LIA(tune=True, n_seeds=2).fit(table, X, rows=np.ones((2, table.n_annotations), bool))
+
+
+def test_what_is_known_of_annotators_is_known_in_tuning(monkeypatch):
+    monkeypatch.setattr("dissensus.learning.lia.CHOICES", {"penalty": (0.05,)})
+    table, X, _ = blobs(40, redundancy=4)
+    frame = {"annotator": table.annotators, "number": np.linspace(-1, 1, table.n_annotators)}
+    fits = []
+    fit = LIA.fit
+    monkeypatch.setattr(LIA, "fit", lambda self, *a, **k: fits.append(k.get("annotators")) or fit(self, *a, **k))
+    LIA(**{**QUICK, "steps": 5}, tune=True).fit(table, X, annotators=frame)
+    assert len(fits) == 1 + SPLITS
+    assert all(one is frame for one in fits)

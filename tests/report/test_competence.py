@@ -1,5 +1,6 @@
 """The section on LIA, and its pictures as files: numbers are the model's, whatever the table."""
 
+import dataclasses
 import json
 from functools import cache
 
@@ -235,3 +236,8 @@ def _layers(chart):
     spec = chart.to_dict()
     assert "layer" in spec
     return spec["layer"]
+
+
+def test_an_item_whose_labels_weigh_nothing_has_no_votes_to_compare_with():
+    table = dataclasses.replace(crowd().annotations, weight=np.where(crowd().annotations.item == 0, 0.0, 1.0))
+    assert about(lia(table), table)["items"] == table.n_items - 1

@@ -42,6 +42,8 @@ def is_frame(value: Any) -> bool:
 
 def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
     """Names of annotators, or a frame, as a fitted model takes them: `known` are those it was fitted to."""
+    if isinstance(annotators, str):
+        raise DataError(f"annotators must be a list of names, got the text {annotators!r}; write [{annotators!r}].")
     features = None
     if is_frame(annotators):
         if described is None:

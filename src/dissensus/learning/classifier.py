@@ -262,10 +262,7 @@ class CrowdClassifier(Parameters):
         like: Run | None = None,
     ) -> Run:
         """All that a training needs, without training; inputs that `like` has prepared are not prepared again."""
-        if not isinstance(table, Annotations):
-            raise DataError(
-                f"fit takes a table of annotations first, got {type(table).__name__}; `dissensus.read` makes one."
-            )
+        given.check_table(table)
         if given.rows(X) != table.n_items:
             raise DataError(
                 f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
@@ -378,8 +375,6 @@ class CrowdClassifier(Parameters):
         that `fit` had, in the place of names.
         """
         self._check_fitted()
-        if isinstance(annotators, str):
-            raise DataError(f"annotators must be a list of names, got the text {annotators!r}; write [{annotators!r}].")
         codes, features = find(annotators, self.annotators_, self.annotator_features_)
         columns = self.encoder_.prepare(X)
         if not self.objective_.models_annotators or not codes.size:

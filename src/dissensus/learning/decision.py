@@ -195,6 +195,7 @@ class DecisionFunction(Parameters):
     def fit(self, table: Annotations, X: Any = None, *, annotators: Any = None, on_step: OnStep | None = None) -> Self:
         """Learn from who answered what; X (I, D) one row per `table.items`, `annotators` a frame as `LIA` has it."""
         self._check()
+        given.check_table(table)
         if X is not None and given.rows(X) != table.n_items:
             raise DataError(
                 f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."

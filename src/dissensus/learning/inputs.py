@@ -17,12 +17,21 @@ from torch.nn.functional import interpolate
 
 from dissensus import names as naming
 from dissensus._types import ByteArray, FloatArray, IntArray, Names
+from dissensus.annotations import Annotations
 from dissensus.exceptions import DataError
 from dissensus.names import shown
 
 CHANNELS = 4  # at most: colours and transparency; more of them are rows that stand where channels should
 SLACK = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
 BLANKS = re.compile(r"[ \t\r\n]+")
+
+
+def check_table(table: Any, caller: str = "fit") -> None:
+    """DataError where it is no table of annotations."""
+    if not isinstance(table, Annotations):
+        raise DataError(
+            f"{caller} takes a table of annotations, got {type(table).__name__}; `dissensus.read` makes one."
+        )
 
 
 def rows(X: Any) -> int:
@@ -185,6 +194,8 @@ def item_codes(items: Any, known: Names) -> IntArray:
     """Codes of items among those of a fit, by their names; None for all."""
     if items is None:
         return np.arange(known.size)
+    if isinstance(items, str):
+        raise DataError(f"items must be a list of names, got the text {items!r}; write [{items!r}].")
     named = naming.to_names(naming.to_column(items, "items"))
     codes = naming.match(named, known, "items")
     if (codes < 0).any():

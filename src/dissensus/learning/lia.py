@@ -26,7 +26,7 @@ import torch
 
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
-from dissensus.base import arg_max
+from dissensus.base import arg_max, check_gold
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
@@ -191,10 +191,11 @@ class LIA(Parameters):
         rows : (n_seeds, annotations) bool, optional
             What each seed sees of the table; all, where it is left out.
         """
+        given.check_table(table)
         if self.tune and rows is not None:
             raise BadParameter("tune=True looks at the whole table; leave out rows, or tune first.")
-        self.tuned_ = self._tune(table, X, gold) if self.tune else None
-        self._inputs = table.items if X is None else X
+        self.tuned_ = self._tune(table, X, gold, annotators) if self.tune else None
+        self._inputs = table.items if X is None else vectors(X)
         first = self.classifier(table, features=X is not None)
         if self.n_seeds == 1 and rows is None:
             self.models_ = [first.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)]
@@ -213,23 +214,26 @@ class LIA(Parameters):
     ) -> list[CrowdClassifier]:
         if self.seed is None:
             raise BadParameter("n_seeds counts up from seed; give one, not None.")
-        if rows is not None and np.shape(rows) != (self.n_seeds, table.n_annotations):
-            raise DataError(
-                f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got one of "
-                f"shape {np.shape(rows)}."
-            )
+        if rows is not None:
+            rows = np.asarray(rows)
+            if rows.shape != (self.n_seeds, table.n_annotations) or rows.dtype != np.bool_:
+                raise DataError(
+                    f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got "
+                    f"{rows.dtype} of shape {rows.shape}."
+                )
         tables = [table] * self.n_seeds if rows is None else [table.select(rows=seen) for seen in rows]
         features = self._inputs is not table.items
         models = [self.classifier(tables[0], features=features) for _ in tables]
         for s, model in enumerate(models):
             model.seed = self.seed + s
+        gold = check_gold(gold, table)
         return fit_together(models, tables, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
 
-    def _tune(self, table: Annotations, X: Any, gold: IntArray | None) -> Tuned:
+    def _tune(self, table: Annotations, X: Any, gold: IntArray | None, annotators: Any) -> Tuned:
         start = LIA(**{**self.get_params(deep=False), "tune": False, "n_seeds": 1, "checkpoint": None})
         fits = SPLITS * (1 + sum(value != getattr(self, name) for name in CHOICES for value in CHOICES[name]))
         with waiting("tuning", fits) as step:
-            return tune(start, CHOICES, table, X, gold=gold, seed=self.seed or 0, on_step=step)
+            return tune(start, CHOICES, table, X, gold=gold, annotators=annotators, seed=self.seed or 0, on_step=step)
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
         """The classifier that `fit` trains, not fitted."""
@@ -318,7 +322,7 @@ class LIA(Parameters):
         tree = {
             "parameters": {**self.get_params(deep=False), "checkpoint": None},
             "models": [model.to_tree() for model in self.models_],
-            "inputs": None if isinstance(self.models_[0].encoder_, ItemEmbedding) else vectors(self._inputs),
+            "inputs": None if isinstance(self.models_[0].encoder_, ItemEmbedding) else self._inputs,
             "tuned": None if self.tuned_ is None else self.tuned_.to_tree(),
         }
         return write_tree(Path(folder) / FILE, tree, KIND)
@@ -358,10 +362,10 @@ class LIA(Parameters):
     def _pairs(self, items: IntArray, whom: Whom) -> Any:
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
         at_once = max(PAIRS // max(whom[0].size, 1), 1)
-        columns = self.models_[0].encoder_.prepare(self._inputs)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
-            rows = columns.take(torch.as_tensor(items[at].astype(np.int64)))
+            some = self._inputs[items[at]]  # not all of them: `recommend` asks for one item at a time
+            rows = self.models_[0].encoder_.prepare(some).take(torch.arange(len(some)))
             yield at, np.mean([self._confusion(model, rows, whom) for model in self.models_], axis=0)
 
     def _confusion(self, model: CrowdClassifier, rows: Batch, whom: Whom) -> FloatArray:

@@ -30,6 +30,7 @@ from dissensus.base import arg_max
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
+from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.classifier import Run
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
@@ -214,6 +215,7 @@ class LIAML(Parameters):
         The table's items must be among those of `fit`; annotators who were not there count as average ones.
         """
         self._check_fitted()
+        given.check_table(table, "add_question")
         if question in self.classes_:
             raise DataError(f"there is a question {naming.shown(question)} already; give the new one another name.")
         moved, known = self._moved(table, gold)
@@ -255,16 +257,12 @@ class LIAML(Parameters):
         Names of fitted items and of annotators, None for all; one who was not there is taken for an average one.
         """
         (question,) = self._asked([question])
-        rows, who = self._item_codes(items), self._annotator_codes(annotators)
-        found = np.empty((rows.size, who.size))
-        for at, pairs in self._pairs(question, rows, who):
-            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[question][rows[at]], pairs)
-        return found
+        return self._competence(question, given.item_codes(items, self.items_), self._annotator_codes(annotators))
 
     def confusion(self, question: str, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
         (question,) = self._asked([question])
-        rows, who = self._item_codes(items), self._annotator_codes(annotators)
+        rows, who = given.item_codes(items, self.items_), self._annotator_codes(annotators)
         K = self.classes_[question].size
         found = np.empty((rows.size, who.size, K, K))
         for at, pairs in self._pairs(question, rows, who):
@@ -330,8 +328,9 @@ class LIAML(Parameters):
             self.posterior_[name] = np.ascontiguousarray(posterior[:, q, :K])
             self.label_embedding_[name] = labels[q, :K]
         self.proba_ |= self._answers(self._columns, objective.questions_)
+        everything = np.arange(self.items_.size)
         for name in objective.questions_:
-            self.difficulty_[name] = 1 - self.competence(name, None, [None])[:, 0]
+            self.difficulty_[name] = 1 - self._competence(name, everything, np.array([-1]))[:, 0]
 
     def _answers(self, columns: Columns, asked: Sequence[str]) -> dict[str, FloatArray]:
         """Question → (rows, K) h; the shared layers are run once, whatever is asked."""
@@ -359,6 +358,12 @@ class LIAML(Parameters):
         with torch.inference_mode():
             z: Tensor = self._module(**{name: value.to(device) for name, value in batch.items()})
         return z
+
+    def _competence(self, question: str, items: IntArray, annotators: IntArray) -> FloatArray:
+        found = np.empty((items.size, annotators.size))
+        for at, pairs in self._pairs(question, items, annotators):
+            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[question][items[at]], pairs)
+        return found
 
     def _pairs(self, question: str, items: IntArray, annotators: IntArray) -> Iterator[tuple[slice, FloatArray]]:
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
@@ -409,21 +414,10 @@ class LIAML(Parameters):
                 raise UnknownName(f"no question {naming.shown(name)}; there are {', '.join(self.questions_)}.")
         return self.questions_ if questions is None else list(questions)
 
-    def _item_codes(self, items: Any) -> IntArray:
-        if items is None:
-            return np.arange(self.items_.size)
-        named = naming.to_names(naming.to_column(items, "items"))
-        codes = naming.match(named, self.items_, "items")
-        if (codes < 0).any():
-            raise DataError(
-                f"items: {naming.shown(named[codes < 0][0])} is none of the {self.items_.size:,} fitted items."
-            )
-        return codes
-
     def _annotator_codes(self, annotators: Any) -> IntArray:
         if annotators is None:
             return np.arange(self.annotators_.size)
-        return naming.match(naming.to_names(naming.to_column(annotators, "annotators")), self.annotators_, "annotators")
+        return find(annotators, self.annotators_, None)[0]
 
     def _check(self) -> None:
         for name in ("steps", "batch"):

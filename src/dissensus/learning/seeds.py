@@ -31,7 +31,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.classifier import CrowdClassifier, Run
 from dissensus.learning.rows import RowEmbedding, StackedRowAdam
-from dissensus.learning.trainer import Trace
+from dissensus.learning.trainer import Trace, gpus, mixed
 from dissensus.progress import waiting
 
 EAGER = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
@@ -154,7 +154,12 @@ class Stack:
         self.steps: dict[tuple[int, Any], _Step] = {}
 
     def train(self, on_step: OnStep | None = None) -> list[Trace]:
-        """All epochs of all trainings."""
+        """All epochs of all trainings; random numbers are drawn by the first seed, and given back as they were."""
+        with torch.random.fork_rng(gpus(self.device)):
+            torch.manual_seed(mixed(self.runs[0].trainer.seed, -1))
+            return self._train(on_step)
+
+    def _train(self, on_step: OnStep | None) -> list[Trace]:
         traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
         taught, how = self.runs[0].taught, [run.trainer for run in self.runs]
         sums, looked = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()

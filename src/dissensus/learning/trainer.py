@@ -251,7 +251,7 @@ class Trainer:
 
     def batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
         """The steps of an epoch: all rows once, in an order that only seed and epoch decide."""
-        draw = torch.Generator().manual_seed(_mixed(self.seed, epoch))
+        draw = torch.Generator().manual_seed(mixed(self.seed, epoch))
         order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=draw)]
         steps = list(torch.split(order, self.batch_size))
         if len(steps) > 1 and len(steps[-1]) == 1:
@@ -314,9 +314,9 @@ def _train(
     path = None if how.checkpoint is None else Path(how.checkpoint) / CHECKPOINT
     if path is not None:
         make_folder(path.parent)
-    devices = [device.index or 0] if device.type == "cuda" else []
+    devices = gpus(device)
     with torch.random.fork_rng(devices):
-        torch.manual_seed(_mixed(how.seed, -1 - rank))
+        torch.manual_seed(mixed(how.seed, -1 - rank))
         if path is not None and path.exists():
             state = read_tree(path, "checkpoint")
             if state["key"] != key:
@@ -378,7 +378,7 @@ def _train(
             if (
                 world > 1
             ):  # each draws for itself, and a checkpoint, which the first writes at an epoch's end, need not know
-                torch.manual_seed(_mixed(how.seed, epoch + 1 + rank * 2**20))
+                torch.manual_seed(mixed(how.seed, epoch + 1 + rank * 2**20))
             began = time.monotonic()
             if begin_epoch is not None and place == 0:  # in the middle of an epoch, what it did is in the checkpoint
                 begin_epoch(epoch, how.epochs, walk)
@@ -468,7 +468,12 @@ def _added(sums: list[Tensor]) -> float:
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
-def _mixed(seed: int, place: int) -> int:
+def gpus(device: torch.device) -> list[int]:
+    """Whose generators a run draws from beside the CPU's."""
+    return [device.index or 0] if device.type == "cuda" else []
+
+
+def mixed(seed: int, place: int) -> int:
     """A seed for one place of a run: neighbours have nothing in common."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])
 

@@ -81,6 +81,7 @@ def tune(
     X: Any = None,
     *,
     gold: IntArray | None = None,
+    annotators: Any = None,
     seed: int = 0,
     on_step: OnStep | None = None,
 ) -> Tuned:
@@ -90,7 +91,7 @@ def tune(
     ----------
     model : LIA, or what has its `fit` and `predict_annotations`
     choices : keyword → values
-    table, X, gold
+    table, X, gold, annotators
         As in `fit`.
     seed : int
         Of what is hidden, and of the bootstrap.
@@ -105,7 +106,7 @@ def tune(
         nonlocal done
         by_item, weight, began = np.zeros(table.n_items), np.zeros(table.n_items), time.perf_counter()
         for mask in hidden:
-            logs, w, rows = _surprise(type(model)(**{**keywords, **changed}), table, mask, X, gold)
+            logs, w, rows = _surprise(type(model)(**{**keywords, **changed}), table, mask, X, gold, annotators)
             by_item += np.bincount(rows, logs * w, table.n_items)
             weight += np.bincount(rows, w, table.n_items)
             done += 1
@@ -140,10 +141,10 @@ def tune(
 
 
 def _surprise(
-    model: Any, table: Annotations, mask: BoolArray, X: Any, gold: IntArray | None
+    model: Any, table: Annotations, mask: BoolArray, X: Any, gold: IntArray | None, annotators: Any
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Of the hidden rows: log P of the label, weight, item."""
     rest = table.select(rows=mask)
-    model.fit(table.select(rows=~mask), X, gold=gold, on_step=lambda step, loss: None)
+    model.fit(table.select(rows=~mask), X, gold=gold, annotators=annotators, on_step=lambda step, loss: None)
     logs, weight = log_likelihood(rest, model.predict_annotations(rest))
     return logs, weight, rest.item

@@ -45,7 +45,8 @@ class ItemEmbedding(Encoder):
 
     def fit(self, X: Any) -> Self:
         """The names."""
-        if self.size < 1 or min(self.hidden, default=1) < 1 or not 0 <= self.dropout < 1:
+        sizes = np.ndim(self.hidden) == 1 and min([self.size, *self.hidden]) >= 1
+        if not sizes or not 0 <= self.dropout < 1:
             raise BadParameter(
                 "item-embedding: size and hidden must be at least 1 and dropout below 1, got "
                 f"{self.size}, {self.hidden} and {self.dropout}."

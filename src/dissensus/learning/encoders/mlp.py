@@ -85,7 +85,7 @@ class MLP(Scaled):
 
     def module(self) -> nn.Module:
         """`MLPModule` of the features' size."""
-        if not self.hidden or min(self.hidden) < 1 or not 0 <= self.dropout < 1:
+        if np.ndim(self.hidden) != 1 or min(self.hidden, default=0) < 1 or not 0 <= self.dropout < 1:
             raise BadParameter(
                 f"mlp: hidden must be widths of layers and dropout below 1, got {self.hidden} and {self.dropout}."
             )

@@ -84,7 +84,7 @@ class Competence(nn.Module):
         first = as_tensor(expected_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
         width = math.prod(self.shape) if size is None else size
         self.table = RowEmbedding(torch.randn(len(labels), width) * SPREAD)
-        self.register_buffer("share", 1 / labels.clamp(min=torch.finfo(labels.dtype).tiny), persistent=False)
+        self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)
         self.crowd = nn.Parameter(first.clone())  # b
         self.linear: nn.Linear | None = None  # V
         if size is not None:
@@ -343,7 +343,8 @@ class LIAObjective(Objective):
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
         logits, votes, _, _ = self._parts(head, z, targets)
         if not self.truth_in_posterior:
-            voted = logits.new_zeros(len(logits)).index_add(0, targets["row"], logits.new_ones(len(votes)))
+            weight = _weight(targets, logits.new_ones(len(votes)))[:, 0]
+            voted = logits.new_zeros(len(logits)).index_add(0, targets["row"], weight)
             logits = torch.where(voted[:, None] > 0, 0, logits)
         return self._known(logits + self._by_item(votes, targets), targets)
 

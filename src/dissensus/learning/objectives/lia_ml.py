@@ -92,6 +92,13 @@ class LIAMLObjective(LIAObjective):
         self._check()
         if not (is_whole(self.label_size) and self.label_size >= 1):
             raise BadParameter(f"label_size must be at least 1, got {self.label_size!r}.")
+        for name, table in questions.items():
+            if not isinstance(name, str):
+                raise DataError(f"lia-ml: question {name!r} is no text; give questions names that are texts.")
+            if not isinstance(table, Annotations):
+                raise DataError(
+                    f"question {naming.shown(name)}: a table of annotations is needed, got {type(table).__name__}."
+                )
         self.questions_ = sorted(questions)
         tables = [questions[name] for name in self.questions_]
         _check_alike(self.questions_, tables)

@@ -53,7 +53,7 @@ class CompetenceSection(Section):
         for person, row in zip(people, model.competence_[code], strict=True):
             person["competence"] = {where: plain(value, 3) for where, value in zip(WHERE, row, strict=True)}
         taught = int(model.teaches_.sum())
-        labelled = (study.labels_per_item > 0) & ~np.isnan(difficulty)
+        labelled = (study.votes.sum(axis=1) > 0) & ~np.isnan(difficulty)
         return {
             "classes": study.classes,
             "how": found.how,
