@@ -51,6 +51,8 @@ def test_a_sample_of_many_items_stands_evenly_in_their_order(monkeypatch):
     assert (np.diff(difficulty[found]) >= 0).all()
     rank = np.searchsorted(np.sort(difficulty[among]), difficulty[found])
     assert np.diff(rank).max() - np.diff(rank).min() <= 1
+    assert rank[0] <= among.size / module.ITEMS
+    assert rank[-1] >= among.size * (1 - 1 / module.ITEMS) - 1
     assert sorted(sample(difficulty, among[:50], 10, 2).tolist()) == among[:50].tolist()
     monkeypatch.setattr(module, "NUMBERS", 10**6)
     assert sample_size(1000, 5000, 2) == 50

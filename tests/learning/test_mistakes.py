@@ -7,7 +7,7 @@ from aggregation.tables import KINDS, random_table, shares_of
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import mistakes as module
-from dissensus.learning.mistakes import mistake_distance, mistakes
+from dissensus.learning.mistakes import confusion_distance, mistake_distance, mistakes
 
 
 def crowd(n=60, seed=0):
@@ -80,12 +80,31 @@ def test_who_errs_on_the_same_items_is_in_one_cluster():
 def test_clusters_are_those_of_scikit_learn():
     from sklearn.cluster import AgglomerativeClustering
 
-    table, truth = crowd(seed=3)
-    vectors = np.zeros((6, 60))
-    vectors[table.annotator, table.item] = table.label != truth[table.item]
-    other = AgglomerativeClustering(3, metric="l1", linkage="complete").fit(vectors).labels_
-    found = mistakes(table, np.eye(2)[truth], clusters=3).cluster
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 2, 400)
+    wrong = rng.random((400, 12)) < rng.uniform(0.05, 0.5, 12)
+    table = Annotations.from_matrix(np.where(wrong, 1 - truth[:, None], truth[:, None]), classes=2)
+    other = AgglomerativeClustering(4, metric="l1", linkage="complete").fit(wrong.T.astype(float)).labels_
+    single = AgglomerativeClustering(4, metric="l1", linkage="single").fit(wrong.T.astype(float)).labels_
+    found = mistakes(table, np.eye(2)[truth], clusters=4).cluster
     assert ((found[:, None] == found) == (other[:, None] == other)).all()
+    assert not ((found[:, None] == found) == (single[:, None] == single)).all()
+
+
+def test_distance_of_confusions_is_that_of_a_loop():
+    counts = np.random.default_rng(0).gamma(1, 3, (5, 3, 3))
+    counts[2, 1] = 0  # never met that class
+    everyone = counts.sum(axis=0)
+    found = confusion_distance(counts, everyone)
+    theta = np.zeros((5, 3, 3))
+    for j in range(5):
+        for k in range(3):
+            row = [counts[j, k, y] + everyone[k, y] / sum(everyone[k]) for y in range(3)]
+            theta[j, k] = [value / sum(row) for value in row]
+    for a in range(5):
+        for b in range(5):
+            each = [sum(abs(theta[a, k] - theta[b, k])) * sum(everyone[k]) / everyone.sum() for k in range(3)]
+            assert found[a, b] == pytest.approx(sum(each) / 2)
 
 
 def test_without_shared_items_confusions_are_compared():

@@ -11,6 +11,7 @@ from dissensus.learning.tuning import SHARE, SPLITS, tune
 
 QUICK = {
     "steps": 120, "hidden": (16,), "dropout": 0.0, "learning_rate": 0.01, "head_learning_rate": 0.1, "penalty": 0.05,
+    "difficulty_penalty": 0, "residual_penalty": 0,
 }  # fmt: skip
 
 

@@ -113,12 +113,22 @@ def mistake_distance(table: Annotations, truth: IntArray) -> tuple[FloatArray, I
         return np.where(shared > 0, apart / shared, np.nan), shared.astype(np.int64)
 
 
+def confusion_distance(counts: FloatArray, everyone: FloatArray) -> FloatArray:
+    """(n, n) d_jj' of the module's docstring; counts (n, K, K) [annotator, true, given], of everyone (K, K)."""
+    from scipy.spatial.distance import pdist, squareform
+
+    theta = counts + everyone / np.maximum(everyone.sum(axis=1, keepdims=True), 1e-300)
+    theta /= np.maximum(theta.sum(axis=2, keepdims=True), 1e-300)
+    share = everyone.sum(axis=1) / everyone.sum()
+    return np.asarray(squareform(pdist((theta * share[:, None] / 2).reshape(len(counts), -1), "cityblock")))
+
+
 def _clusters(
     table: Annotations, posterior: FloatArray, who: IntArray, counts: FloatArray, n: int
 ) -> tuple[IntArray, Literal["items", "confusions"]]:
     """(who,) numbers of clusters, the largest is 0; and what they are by."""
     from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import pdist, squareform
+    from scipy.spatial.distance import squareform
 
     chosen: BoolArray = np.zeros(table.n_annotators, np.bool_)
     chosen[who] = True
@@ -129,12 +139,7 @@ def _clusters(
     close = squareform(distance, checks=False)
     if (squareform(shared, checks=False) < SHARED).any():
         by = "confusions"
-        everyone = counts.sum(axis=0)
-        usual = everyone / np.maximum(everyone.sum(axis=1, keepdims=True), 1e-300)
-        theta = counts[who] + usual
-        theta /= np.maximum(theta.sum(axis=2, keepdims=True), 1e-300)
-        share = everyone.sum(axis=1) / everyone.sum()
-        close = pdist((theta * share[:, None] / 2).reshape(who.size, -1), "cityblock")
+        close = squareform(confusion_distance(counts[who], counts.sum(axis=0)), checks=False)
     if who.size == 1:
         return np.zeros(1, np.int64), by
     found = fcluster(linkage(close, "complete"), n, "maxclust")
