@@ -65,6 +65,11 @@ def test_prices_come_from_a_number_or_a_file(cli, some, here):
         "the cost of annotator 'w3' is 'much', not a number"
         in cli("recommend", some, "--budget", 10, "--annotators", "w3", "--cost", "bad.csv").stderr
     )
+    write_csv(here / "twice.csv", ["worker", "cost"], [("w3", 1), ("w3", 1), ("w3", 5)])
+    assert (
+        "annotator 'w3' has two costs, 1 and 5"
+        in cli("recommend", some, "--budget", 10, "--annotators", "w3", "--cost", "twice.csv").stderr
+    )
     write_csv(here / "none.csv", ["worker", "price"], [("w3", "1")])
     assert "no column 'cost'" in cli("recommend", some, "--budget", 10, "--cost", "none.csv").stderr
 
@@ -74,6 +79,7 @@ def test_prices_come_from_a_number_or_a_file(cli, some, here):
     [
         (["--budget", "-1"], 2, "budget must be a number above 0"),
         (["--budget", "5", "--annotators", "w9"], 1, "annotators: 'w9' is not in the table"),
+        (["--budget", "5", "--annotators", ", "], 2, "names nobody; leave it out to ask all"),
         (["--budget", "5", "--method", "dawid-skeen"], 2, "did you mean 'dawid-skene'?"),
         (["--budget", "5", "-o", "next.xls"], 2, "recommendations are written as"),
         (["--budget", "5", "-o", "some.csv"], 2, "would overwrite what is being read"),

@@ -317,3 +317,10 @@ def test_objectives_without_a_use_for_features_say_so():
     model = CrowdClassifier(encoder=MLP(hidden=(8,)), objective="lia", epochs=1, device="cpu").fit(table, X)
     with pytest.raises(DataError, match="fitted without a frame of annotators"):
         model.predict_annotator_proba(X, frame)
+
+
+def test_columns_of_different_lengths_are_named_and_names_of_columns_may_be_numbers():
+    with pytest.raises(DataError, match=r"columns have different lengths, .'annotator': 3, 'age': 2"):
+        AnnotatorFeatures.fit({"annotator": ["a", "b", "c"], "age": [1, 2]}, np.array(["a", "b"], object))
+    described = AnnotatorFeatures.fit({"annotator": ["a", "b"], 2020: [1, 3]}, np.array(["a", "b"], object))
+    np.testing.assert_allclose(described.encode({"annotator": ["c"], 2020: [5]})[1], [[3, 0]])

@@ -29,6 +29,11 @@ def test_pairs_from_two_columns_or_tuples(X):
     assert inputs.pairs(inputs.take(X, [1])) == [("c", 0)]
 
 
+@pytest.mark.parametrize("X", [pd.DataFrame({"x": [1.0, 2.0]}, index=[7, 9]), pl.DataFrame({"x": [1.0, 2.0]})])
+def test_some_rows_of_one_feature_are_a_table_still(X):
+    assert inputs.vectors(inputs.take(X, np.array([1]))).tolist() == [[2.0]]
+
+
 @pytest.mark.parametrize(
     "X", [np.eye(2), np.eye(2).tolist(), pd.DataFrame(np.eye(2)), pl.DataFrame({"a": [1, 0], "b": [0, 1]})]
 )

@@ -129,7 +129,10 @@ def _people(text: str, table: Annotations) -> Names:
 
     from dissensus.cli.inputs import like
 
-    return like(np.array([part for name in text.split(",") if (part := name.strip())], object), table.annotators)
+    named = [part for name in text.split(",") if (part := name.strip())]
+    if not named:
+        raise BadParameter(f"--annotators {text!r} names nobody; leave it out to ask all.")
+    return like(np.array(named, object), table.annotators)
 
 
 def _prices(path: Path, who: Annotations | Names) -> dict[Any, float]:
@@ -151,9 +154,11 @@ def _prices(path: Path, who: Annotations | Names) -> dict[Any, float]:
     prices: dict[Any, float] = {}
     for name, value in zip(names.tolist(), frame["cost"].to_pylist(), strict=True):
         try:
-            prices[name] = float(value)
+            price = float(value)
         except (TypeError, ValueError):
             raise DataError(f"{path}: the cost of annotator {naming.shown(name)} is {value!r}, not a number.") from None
+        if prices.setdefault(name, price) != price:
+            raise DataError(f"{path}: annotator {naming.shown(name)} has two costs, {prices[name]:g} and {price:g}.")
     return prices
 
 

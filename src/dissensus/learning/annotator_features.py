@@ -115,7 +115,11 @@ def _arrow(frame: Any) -> dict[str, Any]:
     import narwhals as nw
 
     if isinstance(frame, Mapping):
-        frame = pa.table({name: naming.to_column(values, str(name)) for name, values in frame.items()})
+        columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
+        lengths = {name: len(values) for name, values in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"annotators: columns have different lengths, {lengths}; give one value per annotator.")
+        frame = pa.table(columns)
     if not is_frame(frame):
         raise DataError(
             f"annotators must be a frame with a column 'annotator' and what is known of them, got "

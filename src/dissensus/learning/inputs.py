@@ -51,6 +51,9 @@ def take(X: Any, at: Any) -> Any:
     """The rows of X at these places, in that order."""
     if isinstance(X, np.ndarray):
         return X[at]
+    frame = nw.from_native(X, pass_through=True)
+    if isinstance(frame, nw.DataFrame) and len(frame.columns) == 1:  # of features it is a table still, not a list
+        return frame[np.asarray(at).tolist()].to_native()
     columns = columns_of(X)
     if columns is None:
         return [X[i] for i in at]
