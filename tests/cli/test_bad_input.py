@@ -78,7 +78,7 @@ def test_bad_file_is_one_sentence_and_exit_1(cli, here, name, content, says, com
         (
             ("a.csv", "-m", "majority-vote", "--max-iter", "5"),
             2,
-            "'majority-vote' has no keyword 'max_iter'; it has seed.",
+            "'majority-vote' has no keyword 'max_iter'; it has engine, seed.",
         ),
         (("a.csv", "--input-format", "cvs"), 2, "did you mean 'csv'?"),
     ],
