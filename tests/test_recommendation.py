@@ -348,3 +348,9 @@ def test_a_million_pairs_take_a_bounded_number_of_logarithms():
     floor = seconds(lambda: np.log(numbers))
     ours = seconds(lambda: recommend(model, table, budget=20, threads=1))
     assert ours < 300 * floor  # 25 to 90 were seen; a loop in Python would be thousands
+
+
+def test_a_budget_that_is_a_sum_of_prices_is_spent():
+    """0.3 − 0.1 − 0.1 is less than 0.1."""
+    model, table = told(5, 4, 2, 0)
+    assert len(recommend(model, table, budget=0.3, cost=0.1)) == 3

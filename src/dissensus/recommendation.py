@@ -53,6 +53,7 @@ ROUNDS = 8  # in which what is known of annotators is revised
 CELLS = 2**22  # numbers in an array of likelihoods that differ from item to item, at most
 LEAST = 1e-12  # of the most probable class: what is less probable is passed over
 GRAIN = 1e-10  # nats per price that make a difference; below, names decide
+ROUNDING = 1e-9  # of the budget: three labels at 0.1 are within 0.3
 MOST = 1e9  # labels behind a row: more is no different
 Each = float | Mapping[Any, float] | FloatArray | list[float]
 
@@ -232,7 +233,8 @@ class _Search:
         self.outcomes: dict[int, FloatArray] = {}  # of items on which labels were asked for
         self.asked: dict[int, list[int]] = {}
         chosen: list[tuple[int, int, float, float]] = []
-        open_, spent, number = (room > 0) & (self.price <= budget), 0.0, 0
+        left = budget * (1 + ROUNDING)
+        open_, spent, number = (room > 0) & (self.price <= left), 0.0, 0
         self._learn()
         best = self._best(open_, pool)
         order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
@@ -255,7 +257,7 @@ class _Search:
             if open_[j] and revised.get(i, 0) == number:
                 chosen.append((i, j, float(best.gain[i]), self._ask(i, j)))
                 spent, room[j] = spent + self.price[j], room[j] - 1
-                open_ = (room > 0) & (self.price <= budget - spent)
+                open_ = (room > 0) & (self.price <= left - spent)
             # gains only fall: what still comes first after it was looked at again is the best there is
             revised[i] = number
             if per_item is None or len(self.asked.get(i, ())) < per_item:

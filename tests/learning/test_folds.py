@@ -5,7 +5,7 @@ from crowds import blobs
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.io import write_frame
-from dissensus.learning import CrowdClassifier, out_of_fold
+from dissensus.learning import LIA, CrowdClassifier, out_of_fold
 from dissensus.learning.encoders import MLP
 from dissensus.learning.folds import load_trained
 from dissensus.learning.posterior import combine
@@ -153,3 +153,9 @@ def hard_gold():
     from dissensus.learning.objectives import Hard
 
     return Hard(labels="gold")
+
+
+def test_what_is_no_classifier_is_named():
+    table, X, _ = blobs(20)
+    with pytest.raises(BadParameter, match=r"takes a CrowdClassifier, got LIA; .* model\.classifier"):
+        out_of_fold(LIA(), table, X, folds=2)

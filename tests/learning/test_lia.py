@@ -11,6 +11,7 @@ from dissensus import Annotations, load_dataset
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import LIA, CrowdClassifier, DecisionFunction
 from dissensus.learning.encoders import MLP, ItemEmbedding
+from dissensus.learning.objectives import LIAObjective
 
 
 def with_oracles(table: Annotations, truth: np.ndarray) -> Annotations:
@@ -71,7 +72,7 @@ def test_competence_is_the_mean_diagonal_of_the_confusion_under_the_posterior(mo
 def test_pairs_in_parts_are_the_same(model, monkeypatch):
     model = model[0]
     whole = model.competence()
-    monkeypatch.setattr("dissensus.learning.lia.PAIRS", 20)
+    monkeypatch.setattr("dissensus.learning.lia.CELLS", 180)
     np.testing.assert_allclose(model.competence(), whole, rtol=1e-5)
 
 
@@ -158,7 +159,7 @@ def test_what_annotators_would_say_and_all_else_is_the_same_after_loading(featur
 def test_parts_of_rows_are_the_same(model, monkeypatch):
     fitted, table = model[0], model[1]
     whole = fitted.predict_annotations(table)
-    monkeypatch.setattr("dissensus.learning.lia.PAIRS", 20)
+    monkeypatch.setattr("dissensus.learning.lia.CELLS", 180)
     np.testing.assert_allclose(fitted.predict_annotations(table), whole, rtol=1e-5)
 
 
@@ -241,3 +242,31 @@ def test_what_is_no_table_is_named():
     for learner in (LIA(), LIA(tune=True), DecisionFunction()):
         with pytest.raises(DataError, match="fit takes a table of annotations, got ndarray"):
             learner.fit(np.zeros((3, 2)))
+
+
+def test_no_more_numbers_are_looked_at_together_where_there_are_more_classes(monkeypatch):
+    """Pairs of 200 classes have 10,000 times as many as those of two."""
+    rng = np.random.default_rng(0)
+    table = Annotations.from_matrix(rng.integers(0, 6, (20, 4)), classes=6)
+    model = LIA(steps=2).fit(table)
+    monkeypatch.setattr("dissensus.learning.lia.CELLS", 500)
+    sizes, one = [], LIAObjective.pair_confusion
+    other = LIAObjective.row_confusion
+
+    def spy(ask):
+        return lambda *args: sizes.append((found := ask(*args)).numel()) or found
+
+    monkeypatch.setattr(LIAObjective, "pair_confusion", spy(one))
+    monkeypatch.setattr(LIAObjective, "row_confusion", spy(other))
+    model.competence()
+    model.predict_annotations(table)
+    assert max(sizes) <= 500
+
+
+def test_features_that_change_after_the_fit_change_nothing():
+    table, X, _ = blobs(20, redundancy=3)
+    X = X.astype(np.float32)
+    model = LIA(steps=2).fit(table, X)
+    before = model.competence()
+    X[:] = 0
+    np.testing.assert_array_equal(model.competence(), before)

@@ -105,6 +105,11 @@ def out_of_fold(
         Called after every epoch with (epochs of all networks so far, mean loss).
     """
     gold = check_gold(gold, table)
+    if not isinstance(model, CrowdClassifier):
+        raise BadParameter(
+            f"out_of_fold takes a CrowdClassifier, got {type(model).__name__}; of LIA, give "
+            "model.classifier(table, features=True)."
+        )
     known = np.zeros(table.n_items, np.bool_) if gold is None else gold >= 0
     teaching = np.flatnonzero((np.diff(table.item_ptr) > 0) | known)
     if not 2 <= folds <= teaching.size:

@@ -43,7 +43,7 @@ from dissensus.parameters import Parameters, is_whole
 from dissensus.progress import waiting
 
 LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
-PAIRS = 2**20  # of an item and an annotator that are looked at together
+CELLS = 2**22  # of confusion matrices that are looked at together: pairs of item and annotator × K × K
 FILE, KIND = "lia.safetensors", "LIA"
 CHOICES: dict[str, tuple[Any, ...]] = {
     "difficulty": (True, False),
@@ -195,7 +195,7 @@ class LIA(Parameters):
         if self.tune and rows is not None:
             raise BadParameter("tune=True looks at the whole table; leave out rows, or tune first.")
         self.tuned_ = self._tune(table, X, gold, annotators) if self.tune else None
-        self._inputs = table.items if X is None else vectors(X)
+        self._inputs = table.items if X is None else np.array(vectors(X))  # ours, whatever becomes of X
         first = self.classifier(table, features=X is not None)
         if self.n_seeds == 1 and rows is None:
             self.models_ = [first.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)]
@@ -302,12 +302,13 @@ class LIA(Parameters):
         table = table.to_classes(self.classes_)
         item = given.item_codes(table.items, self.items_)[table.item]
         annotator = self._whom(table.annotators)[0][table.annotator]
+        at_once = max(CELLS // self.classes_.size**2, 1)
         columns, found = self.models_[0].encoder_.prepare(self._inputs), np.zeros((item.size, self.classes_.size))
         for model, posterior in zip(self.models_, self.posteriors_, strict=True):
             z = torch.as_tensor(model._run(columns, lambda batch, net=model.network_: net.encoder(**batch))).float()
             assert isinstance(model.objective_, LIAObjective)
-            for start in range(0, item.size, PAIRS):
-                at = slice(start, start + PAIRS)
+            for start in range(0, item.size, at_once):
+                at = slice(start, start + at_once)
                 i, j = (torch.as_tensor(codes[at].astype(np.int64)).to(model._device) for codes in (item, annotator))
                 with torch.inference_mode():
                     q = model.objective_.row_confusion(model.network_.head, z.to(model._device)[i], j)
@@ -361,7 +362,7 @@ class LIA(Parameters):
 
     def _pairs(self, items: IntArray, whom: Whom) -> Any:
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
-        at_once = max(PAIRS // max(whom[0].size, 1), 1)
+        at_once = max(CELLS // max(whom[0].size * self.classes_.size**2, 1), 1)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
             some = self._inputs[items[at]]  # not all of them: `recommend` asks for one item at a time

@@ -34,7 +34,7 @@ from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.classifier import Run
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
-from dissensus.learning.lia import LEAST_EPOCHS, PAIRS
+from dissensus.learning.lia import CELLS, LEAST_EPOCHS
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead
@@ -369,7 +369,8 @@ class LIAML(Parameters):
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
         block, q = self._place[question]
         objective, head = self._blocks[block].objective, self._blocks[block].head
-        K, at_once = self.classes_[question].size, max(PAIRS // max(annotators.size, 1), 1)
+        K = self.classes_[question].size
+        at_once = max(CELLS // max(annotators.size * objective.n_classes_**2, 1), 1)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
             z = self._encoded(torch.as_tensor(items[at].astype(np.int64)))
