@@ -128,7 +128,7 @@ class LIA(Parameters):
         residual_penalty: float = 1.0,
         difficulty_penalty: float = 1.0,
         feature_penalty: float = 3.0,
-        steps: int = 1000,
+        steps: int = 400,
         batch: int = 1024,
         learning_rate: float = 0.003,
         head_learning_rate: float = 0.01,
