@@ -29,6 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of py4j's sockets
 ]
+RESTARTED = ("hierarchical-dawid-skene", "mace", "glad")
 SPECULATION = {
     "spark_speculation": "true",
     "spark_speculation_interval": "100ms",
@@ -63,11 +64,12 @@ def frame_of(names: bool = False, weight: bool = False, n_items: int = 300):
 def test_every_method(method, spark):
     table = random_table(3, **KINDS["both"])  # some items have no rows, some parts not all annotators
     engine = Spark(partitions=3, broadcast_annotators=3)  # of 7
-    keywords, gold = short(method, 3), some_gold(table)
+    drawn = method in ("dawid-skene", "one-coin")  # a second start draws in the cluster
+    keywords, gold = short(method, 2) | ({} if drawn or method not in RESTARTED else {"restarts": 1}), some_gold(table)
     assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=engine, **keywords))
 
 
-@pytest.mark.parametrize("kind", ["numbers", "text", "weights"])
+@pytest.mark.parametrize("kind", ["text", "weights"])
 def test_codes_are_those_of_a_table_in_memory(kind, spark, tmp_path):
     frame = frame_of(names=kind == "text", weight=kind == "weights")
     table = read(frame)
@@ -138,7 +140,7 @@ class Killing(dawid_skene.ConfusionPass):
 
     def __init__(self, flags: Path):
         super().__init__()
-        self.flags, self.passes = flags, 0
+        self.flags = flags
 
     def walk(self, block, buffer, out) -> None:
         super().walk(block, buffer, out)
@@ -162,7 +164,8 @@ class Slow(dawid_skene.ConfusionPass):
         attempt = TaskContext.get().attemptNumber()
         if block.offset == 0:
             (self.flags / f"attempt-{attempt}").touch()
-            time.sleep(6 if attempt == 0 else 0)
+            for _ in range(400 if attempt == 0 else 0):  # until the other is done and ends this one
+                time.sleep(0.1)
 
 
 def test_an_executor_killed_during_a_pass_changes_nothing(spark, tmp_path, monkeypatch):

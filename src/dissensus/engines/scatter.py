@@ -99,6 +99,7 @@ class Scattered:
 
     parts: Any  # RDD of `Part`, one for each partition that has any items
     names: Any  # RDD of Arrow arrays beside it; None where the driver has the table too
+    kept: tuple[Any, ...]  # RDDs that Spark keeps for it
     counts: list[tuple[int, int, int]]  # (partition, items, rows) of every part
     items: Any
     annotators: Names
@@ -133,7 +134,8 @@ class Scattered:
 
     def release(self) -> None:
         """Take the parts off the cluster; a later fit, or a frame of results, makes them again."""
-        self.parts.unpersist()
+        for rdd in self.kept:
+            rdd.unpersist()
 
 
 def scatter(
@@ -185,7 +187,7 @@ def scatter(
     items = Spread((n_items,), kind, names.map(naming.to_names))
     per_annotator = np.zeros(annotators.size, np.int64)
     per_annotator[who_codes] = count
-    return Scattered(parts, names, counts, items, annotators, class_names, per_annotator, weighted)
+    return Scattered(parts, names, (made, parts), counts, items, annotators, class_names, per_annotator, weighted)
 
 
 def spread_table(table: Annotations, options: Spark) -> Scattered:
@@ -199,9 +201,11 @@ def spread_table(table: Annotations, options: Spark) -> Scattered:
         if stop > start:
             parts.append(part_of(at, rows.annotator[cut], rows.label[cut], weight))
     counts = [(number, part.n_items, int(part.annotator.size)) for number, part in enumerate(parts)]
+    sent = spark.sparkContext.parallelize(parts, len(parts)).persist(_level("MEMORY_AND_DISK"))
     return Scattered(
-        spark.sparkContext.parallelize(parts, len(parts)).persist(_level("MEMORY_AND_DISK")),
+        sent,
         None,
+        (sent,),
         counts,
         table.items,
         table.annotators,
