@@ -24,7 +24,7 @@ help:
 	@echo "make bench-report    time and size of the report"
 	@echo "make bench-clusters  clusters: recovery, time, and jobs_q1..3 beside the paper"
 	@echo "make bench-learning  models taught by crowds: LabelMe, Gimpel-POS, tags and stems, the cost of a step (hours without a GPU)"
-	@echo "make bench-scale     300M annotations from a disk (a quarter of an hour, 20 GB of disk); a GPU's pass has its own command"
+	@echo "make bench-scale     300M annotations from a disk (a quarter of an hour, 20 GB of disk), 10M on a Spark cluster; a GPU's pass has its own command"
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"dissensus needs Python 3.11 or later; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11")'
@@ -40,7 +40,7 @@ $(VENV)/.report: $(VENV)/.core
 
 $(VENV)/.dev: $(VENV)/.report
 	@echo "Adding what learning and the tests need (torch among it), once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,spark,dev]'
 	@touch $@
 
 demo: $(VENV)/.report
@@ -54,7 +54,7 @@ demo: $(VENV)/.report
 	@echo "Look into $(DEMO)/: report.html is the whole story; data/ is what went in, dawid-skene/ and majority-vote/ what came out."
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -103,6 +103,7 @@ bench-learning: $(VENV)/.dev
 bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.disk
 	$(BIN)/python -m benchmarks.scale.agree
+	$(BIN)/python -m benchmarks.scale.spark
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,7 +20,7 @@ from dissensus import online
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.earlier import Earlier, check_earlier, with_earlier
-from dissensus.engines import Coded, on_disk
+from dissensus.engines import Coded, Scattered, Spread, brought
 from dissensus.engines.disk import PerItem, RunFolder
 from dissensus.evaluation.hard import TIE
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
@@ -59,7 +60,7 @@ class Aggregator(Parameters, ABC):
 
     def fit(
         self,
-        table: Annotations | Coded | str | Path,
+        table: Annotations | Coded | Scattered | str | Path | Any,
         *,
         gold: IntArray | None = None,
         earlier: Earlier | None = None,
@@ -69,10 +70,12 @@ class Aggregator(Parameters, ABC):
 
         Parameters
         ----------
-        table : Annotations, or for `engine="disk"` the path of a Parquet file
+        table : Annotations; for `engine="disk"` the path of a Parquet file, for `engine="spark"` that or a DataFrame
             Of a path (or a pattern that names several files) the codes, checkpoints and results go to a folder, see
             `dissensus.engines.disk`; results with a row per item are arrays mapped from files there, and
-            `items_path_` is a folder of Parquet files with what `to_frame("items")` shows.
+            `items_path_` is a folder of Parquet files with what `to_frame("items")` shows. Of a DataFrame of PySpark
+            (or a table or path that Spark reads) such results stay in the cluster, and `to_frame("items")` is a
+            DataFrame; `np.asarray(model.posterior_)` brings them to the driver.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown.
         earlier : annotator → (K, K) counts, or (A, K, K), optional
@@ -81,7 +84,7 @@ class Aggregator(Parameters, ABC):
         on_step : callable, optional
             Called after every pass over the data with (pass number, objective).
         """
-        data: Any = on_disk(getattr(self, "engine", "local"), table)
+        data: Any = brought(getattr(self, "engine", "local"), table)
         _check_table(data, "fit")
         if data.n_annotations == 0:
             raise DataError("the table has no annotations; there is nothing to learn from.")
@@ -95,7 +98,8 @@ class Aggregator(Parameters, ABC):
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
         if earlier is not None and not (self.takes_earlier and isinstance(data, Annotations)):
-            why = "has no use for" if isinstance(data, Annotations) else "on a disk takes no"
+            elsewhere = "on a disk" if isinstance(data, Coded) else "in Spark"
+            why = "has no use for" if isinstance(data, Annotations) else f"{elsewhere} takes no"
             raise DataError(f"{type(self).__name__} {why} earlier counts of annotators; leave them out.")
         if earlier is None:
             self._fit(data, gold, on_step)
@@ -106,6 +110,8 @@ class Aggregator(Parameters, ABC):
                     setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
         if isinstance(data, Coded):
             self._leave(RunFolder(self, data, gold), data)
+        elif isinstance(data, Scattered):
+            self._scattered = data
         return self
 
     def partial_fit(self, table: Annotations, *, gold: IntArray | None = None) -> Self:
@@ -139,7 +145,7 @@ class Aggregator(Parameters, ABC):
         for key in self._per_item:
             if key in vars(self):
                 fill = {"posterior_": self.prior_, "difficulty_": 1.0}.get(key, 0.0)
-                setattr(self, key, online.put_in(getattr(self, key), at, fill))
+                setattr(self, key, online.put_in(np.asarray(getattr(self, key)), at, fill))
         old = online.known_before(self.items_.size, at, item)
         self.annotators_, at, annotator = online.merge(self.annotators_, table.annotators, "annotators")
         fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | self._newcomer()
@@ -173,8 +179,8 @@ class Aggregator(Parameters, ABC):
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
-        posterior = self.predict_proba(table)
-        items = self.items_ if table is None else table.items
+        posterior = np.asarray(self.predict_proba(table))
+        items = np.asarray(self.items_) if table is None else table.items
         return self.classes_[arg_max(posterior, items, self.classes_, self.tie_seed_)]
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
@@ -185,7 +191,7 @@ class Aggregator(Parameters, ABC):
         """
         self._check_fitted()
         table = table.to_classes(self.classes_)
-        item = naming.match(table.items, self.items_, "items")[table.item]
+        item = naming.match(table.items, np.asarray(self.items_), "items")[table.item]
         annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
         posterior = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
         return self._label_proba(posterior, item, annotator)
@@ -212,13 +218,19 @@ class Aggregator(Parameters, ABC):
 
         `items`: item, label, confidence, p_<class> …; `annotators`: annotator, annotations, reliability, low, high (its
         95 % interval); `confusions`: annotator, true, given, probability, low, high. A pandas frame where pandas is
-        installed, else an Arrow table; or say which.
+        installed, else an Arrow table; or say which. The items of a fit in Spark are a DataFrame of PySpark, unless you
+        say which.
         """
         import pyarrow as pa
 
         self._check_fitted()
+        make, difficulty = partial(item_columns, self.classes_, self.tie_seed_), getattr(self, "difficulty_", None)
+        if kind == "items" and isinstance(self.posterior_, Spread) and backend is None:
+            from dissensus.engines.spark import item_frame
+
+            return item_frame(self._scattered, self.posterior_, difficulty, make)
         if kind == "items":
-            columns = self._item_columns(np.asarray(self.items_), self.posterior_, getattr(self, "difficulty_", None))
+            columns = make(np.asarray(self.items_), np.asarray(self.posterior_), difficulty)
         elif kind == "annotators":
             columns = {
                 "annotator": self.annotators_,
@@ -257,14 +269,6 @@ class Aggregator(Parameters, ABC):
             return pl.from_arrow(frame)
         raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
 
-    def _item_columns(self, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
-        """The frame of some items."""
-        winner = arg_max(posterior, items, self.classes_, self.tie_seed_)
-        columns = {"item": items, "label": self.classes_[winner], "confidence": posterior.max(axis=1, initial=0)}
-        if difficulty is not None:
-            columns["difficulty"] = difficulty
-        return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(self.classes_)}
-
     def _leave(self, run: RunFolder, table: Coded) -> None:
         """Write the frame of all items as Parquet files, and leave results with a row per item on the disk."""
         import pyarrow as pa
@@ -276,7 +280,7 @@ class Aggregator(Parameters, ABC):
         for number, (first, stop) in enumerate(table.ranges(PART_ROWS)):
             posterior = self.posterior_.get(first, stop)  # type: ignore[attr-defined]  # a PerItem until all is written
             hard = None if difficulty is None else difficulty[first:stop]
-            columns = self._item_columns(np.asarray(table.items[first:stop]), posterior, hard)
+            columns = item_columns(self.classes_, self.tie_seed_, np.asarray(table.items[first:stop]), posterior, hard)
             pq.write_table(pa.table(columns), folder / f"part-{number:05d}.parquet")
         for key in self._per_item:
             if isinstance(value := vars(self).get(key), PerItem):
@@ -289,7 +293,7 @@ class Aggregator(Parameters, ABC):
     def _check_parameters(self) -> None:
         """Raise BadParameter where a keyword of `__init__` is out of range."""
 
-    def _check_classes(self, table: Annotations | Coded) -> None:
+    def _check_classes(self, table: Annotations | Coded | Scattered) -> None:
         """Raise DataError where a method for two classes meets more."""
         binary = [n for n, entry in methods.entries() if entry.facts.get("binary") and isinstance(self, entry.value)]
         if binary and table.n_classes > 2:
@@ -364,14 +368,14 @@ clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help
 
 
 def _check_table(table: Any, caller: str) -> None:
-    if not isinstance(table, Annotations | Coded):
+    if not isinstance(table, Annotations | Coded | Scattered):
         raise DataError(
             f"{caller} takes one table of annotations, got {type(table).__name__}; `dissensus.read` makes one from a "
             "file, and of several questions each is fitted by itself."
         )
 
 
-def check_gold(gold: IntArray | None, table: Annotations | Coded) -> IntArray | None:
+def check_gold(gold: IntArray | None, table: Annotations | Coded | Scattered) -> IntArray | None:
     """`gold` as int32 (I,), checked; None where nothing is known."""
     if gold is None:
         return None
@@ -385,6 +389,17 @@ def check_gold(gold: IntArray | None, table: Annotations | Coded) -> IntArray | 
     if bad.size:
         raise DataError(f"gold: item {bad[0]} has code {gold[bad[0]]}; codes run from −1 to {table.n_classes - 1}.")
     return np.ascontiguousarray(gold, np.int32) if (gold >= 0).any() else None
+
+
+def item_columns(
+    classes: Names, tie_seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
+) -> dict[str, Any]:
+    """The frame of some items."""
+    winner = arg_max(posterior, items, classes, tie_seed)
+    columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
+    if difficulty is not None:
+        columns["difficulty"] = difficulty
+    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 
 def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:

@@ -19,6 +19,7 @@ from dissensus._types import Names
 from dissensus.base import Aggregator, clusterings, methods
 from dissensus.engines.coding import TextNames
 from dissensus.engines.options import name_of
+from dissensus.engines.scatter import Spread
 from dissensus.exceptions import UnreadableFile
 from dissensus.io.atomic import atomic
 
@@ -41,7 +42,7 @@ def save(model: Aggregator, folder: str | Path) -> Path:
     for key, value in vars(model).items():
         if not key.endswith("_") or key.startswith("_"):
             continue
-        if isinstance(value, TextNames):  # of a fit on a disk
+        if isinstance(value, TextNames | Spread):  # of a fit on a disk, or in Spark
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
             arrays |= {f"{key}:{part}": array for part, array in _pack_text(value).items()}

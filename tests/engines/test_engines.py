@@ -2,7 +2,6 @@
 
 import dataclasses
 import pickle
-import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +16,13 @@ from dissensus.aggregation.mace import Believed, CopyPass, certain
 from dissensus.aggregation.majority_vote import AgreementPass, SharePass, Skilled
 from dissensus.aggregation.one_coin import CoinPass, Coins
 from dissensus.aggregation.wawa import SkillPass
-from dissensus.base import TIE
 from dissensus.datasets import load_dataset
-from dissensus.engines import Disk, Torch
+from dissensus.engines import Disk, Spark, Torch
 from dissensus.engines.base import Block, Rows
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.simulate import simulate
+from engines.agreement import METHODS, assert_agree, fit, short
 
-METHODS = (
-    "majority-vote", "wawa", "zero-based-skill", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad",
-)  # fmt: skip
 ENGINES = ("disk", "torch")
 
 
@@ -36,30 +32,6 @@ def engine_of(name: str, folder, block_rows: int):
         return Torch(device="cpu", part_rows=block_rows)
     pytest.importorskip("duckdb", reason="needs the `disk` extra")
     return Disk(folder=folder / "codes", block_rows=block_rows)
-
-
-def fit(method: str, table, gold=None, **keywords):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return methods[method](**keywords).fit(table, gold=gold)
-
-
-def assert_agree(one, other, atol: float = 1e-6) -> None:
-    """Posteriors, annotators and the way there; labels, but where the best two classes are within 1e-9."""
-    assert one.n_iter_ == other.n_iter_
-    np.testing.assert_allclose(other.posterior_, one.posterior_, atol=atol)
-    np.testing.assert_allclose(other.reliability_, one.reliability_, atol=atol)
-    np.testing.assert_allclose(other.trace_, one.trace_, rtol=1e-9)
-    best = np.sort(one.posterior_, axis=1)[:, -2:]
-    clear = best[:, 1] - best[:, 0] > TIE
-    np.testing.assert_array_equal(one.predict()[clear], other.predict()[clear])
-
-
-def short(method: str, passes: int) -> dict[str, int]:
-    """Keywords that end a fit early; restarts, which draw, are among what must agree."""
-    if method in ("majority-vote", "wawa"):
-        return {}
-    return {"max_iter": passes} | ({} if method == "zero-based-skill" else {"restarts": 2})
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -148,7 +120,7 @@ def test_more_classes_than_the_kernels_have_vectors_for(tmp_path):
 
 
 def test_an_engine_that_is_none_is_refused():
-    with pytest.raises(BadParameter, match=r"engine must be 'local', 'disk', 'torch', .*, got 'gpu'"):
+    with pytest.raises(BadParameter, match=r"engine must be 'local', 'disk', 'torch', 'spark', .*, got 'gpu'"):
         methods["dawid-skene"](engine="gpu").fit(random_table(1))
 
 
@@ -157,6 +129,9 @@ def test_options_out_of_range_are_refused():
         Disk(block_rows=0)
     with pytest.raises(BadParameter, match="part_rows must be at least 1"):
         Torch(part_rows=0)
+    for keyword in ("partitions", "partition_rows", "broadcast_annotators"):
+        with pytest.raises(BadParameter, match="must be at least 1"):
+            Spark(**{keyword: 0})
 
 
 def test_a_path_needs_the_disk_engine(tmp_path):

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -60,6 +60,7 @@ SMALLEST = 1e-9  # smallest pseudo-count: keeps Θ above 1e-18, where products o
 class Confusions:
     """The parameters: π (K,) and Θ (A, K, K) [annotator, given, true]."""
 
+    by_annotator: ClassVar = ("confusion",)
     prior: FloatArray
     confusion: FloatArray
 
@@ -97,7 +98,7 @@ class DawidSkene(EMAggregator[Confusions]):
         number of starts (the first is majority vote, the others near it), of which the best objective is kept.
     threads : int, optional
         Threads for the passes; None for all cores.
-    engine : "local", "disk", "torch", or one with options
+    engine : "local", "disk", "torch", "spark", or one with options
         Where the passes run, see `dissensus.engines`.
     precision : "float64" or "float32"
         Of the confusion tables inside a pass; single precision halves them. Where an annotator has more than four
@@ -321,6 +322,7 @@ def fitting(precision: str, engine: Engine) -> str:
 class Counts(Sums):
     """What a pass adds up: log evidence, classes (K,), labels (A, K, K) [annotator, given, true], by the posterior."""
 
+    by_annotator: ClassVar = ("counts",)
     evidence: float
     prior_counts: FloatArray
     counts: FloatArray

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -51,6 +51,7 @@ FARTHEST = 50.0  # a look ahead may not take |b| beyond this, where exp(b) would
 class Skills:
     """The parameters: α (A,), b (I,) and π (K,)."""
 
+    by_annotator: ClassVar = ("ability",)
     ability: FloatArray
     easiness: FloatArray
     prior: FloatArray
@@ -85,7 +86,7 @@ class GLAD(EMAggregator[Skills]):
         kept.
     threads : int, optional
         Threads for the passes; None for all cores.
-    engine : "local", "disk", "torch", or one with options
+    engine : "local", "disk", "torch", "spark", or one with options
         Where the passes run, see `dissensus.engines`. One number per item stays in memory.
     seed : int or None
     """
@@ -280,6 +281,7 @@ class GLAD(EMAggregator[Skills]):
 class AbilitySums(Sums):
     """Log evidence, classes (K,), the sums of the next α (A,), and hits (A,) where the posterior was asked for."""
 
+    by_annotator: ClassVar = ("pull", "curvature", "hits")
     evidence: float
     prior_counts: FloatArray
     pull: FloatArray

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -110,7 +110,7 @@ class MACE(EMAggregator[Copied]):
         competences are random.
     threads : int, optional
         Threads for the passes; None for all cores.
-    engine : "local", "disk", "torch", or one with options
+    engine : "local", "disk", "torch", "spark", or one with options
         Where the passes run, see `dissensus.engines`.
     seed : int or None
     """
@@ -352,6 +352,11 @@ class Beliefs(NamedTuple):
     log_spam: FloatArray
     divergence: float
 
+    @property
+    def by_annotator(self) -> tuple[str, ...]:
+        """As of `Sums`."""
+        return ("log_copy", "log_spam")
+
 
 def certain(competence: FloatArray, strategy: FloatArray) -> Beliefs:
     """Beliefs in θ (A,) and ξ (A, K) themselves instead of distributions over them."""
@@ -397,6 +402,11 @@ class Believed(NamedTuple):
     prior: FloatArray
     beliefs: Beliefs
 
+    @property
+    def by_annotator(self) -> tuple[str, ...]:
+        """As of `Sums`."""
+        return ("beliefs",)
+
     def odds(self) -> FloatArray:
         """(A, K) copy / spam."""
         return np.asarray(np.exp(self.beliefs.log_copy[:, None] - self.beliefs.log_spam))
@@ -406,6 +416,7 @@ class Believed(NamedTuple):
 class CopySums(Sums):
     """Log evidence less the factor that all classes share, classes (K,), hits (A, K) [annotator, given]."""
 
+    by_annotator: ClassVar = ("hits",)
     evidence: float
     prior_counts: FloatArray
     hits: FloatArray

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -98,6 +98,7 @@ class MajorityVote(Aggregator):
 class Agreement(Sums):
     """What is known before any model: whose labels agree with the votes."""
 
+    by_annotator: ClassVar = ("hits", "total")
     hits: FloatArray  # (A, K) [annotator, given] weight of the labels that are right by the shares of the votes
     total: FloatArray  # (A, K) weight of all labels
     classes: FloatArray  # (2, K) items of each class by the shares of the votes: without annotations, with some
@@ -146,6 +147,7 @@ class AgreementPass(Pass[None, Agreement, Any]):
 class Skilled:
     """How much a vote of each annotator counts (A,), the prior (K,), and what ties lean to (K,), None: nothing."""
 
+    by_annotator: ClassVar = ("skill",)
     skill: FloatArray
     prior: FloatArray
     lean: FloatArray | None = None
@@ -155,6 +157,7 @@ class Skilled:
 class Hits(Sums):
     """(A,) weight of each annotator's labels that are right."""
 
+    by_annotator: ClassVar = ("hits",)
     hits: FloatArray
 
 

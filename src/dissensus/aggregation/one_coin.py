@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -57,6 +57,7 @@ LEAN = 0.01  # how much π follows the votes where it is not learnt
 class Coins:
     """The parameters: π (K,) and the coins (A, 2) [right, wrong]."""
 
+    by_annotator: ClassVar = ("coin",)
     prior: FloatArray
     coin: FloatArray
 
@@ -100,7 +101,7 @@ class OneCoin(EMAggregator[Coins]):
         number of starts (the first is majority vote, the others near it), of which the best objective is kept.
     threads : int, optional
         Threads for the passes; None for all cores.
-    engine : "local", "disk", "torch", or one with options
+    engine : "local", "disk", "torch", "spark", or one with options
         Where the passes run, see `dissensus.engines`.
     seed : int or None
     """
@@ -287,6 +288,7 @@ def score(table: Annotations, params: Coins, threads: int | None) -> FloatArray:
 class CoinSums(Sums):
     """Log evidence less the common factor Σ_j n_j log wrong_j, classes (K,) and hits (A,)."""
 
+    by_annotator: ClassVar = ("hits",)
     evidence: float
     prior_counts: FloatArray
     hits: FloatArray

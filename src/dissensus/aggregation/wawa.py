@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -141,6 +141,7 @@ def skilled_votes(table: Annotations, skill: FloatArray) -> FloatArray:
 class Outcome(Sums):
     """What a vote tells about its annotators."""
 
+    by_annotator: ClassVar = ("hits", "total")
     hits: FloatArray  # (A,) weight of each annotator's labels that agree with the outcome
     total: FloatArray  # (A,) weight of all its labels on items that can tell
     votes: FloatArray  # (K,) sums of all votes

@@ -46,7 +46,7 @@ class ZeroBasedSkill(Wawa):
         The rate is multiplied by `decay` every `decay_every` steps.
     max_iter, tol
         Votes at most; stop when no skill is further than `tol` from its annotator's agreement with the last vote.
-    engine : "local", "disk", "torch", or one with options
+    engine : "local", "disk", "torch", "spark", or one with options
         Where the passes run, see `dissensus.engines`.
     seed : int or None
     """

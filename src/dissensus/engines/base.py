@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -65,6 +65,9 @@ class Block:
 @dataclass(frozen=True)
 class Sums:
     """What a pass adds up over items. Two parts of the table: `one + other`."""
+
+    by_annotator: ClassVar[tuple[str, ...]] = ()
+    """Fields with an entry per annotator; parameters have the same, so that a worker needs those of its own only."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -41,7 +41,27 @@ class Torch:
             raise BadParameter(f"part_rows must be at least 1, or None, got {self.part_rows}.")
 
 
-EngineChoice = Literal["local", "disk", "torch"] | Disk | Torch
+@dataclass(frozen=True)
+class Spark:
+    """Annotations in a Spark cluster, one part of them for each task of a pass.
+
+    `partitions`: how many parts; left out: one for each core, and more where a part would have more than
+    `partition_rows` rows. `broadcast_annotators`: whose parameters go out together; a worker fetches those broadcasts
+    only in which annotators of its part are.
+    """
+
+    partitions: int | None = None
+    partition_rows: int = 10_000_000
+    broadcast_annotators: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        if min(self.partitions or 1, self.partition_rows, self.broadcast_annotators) < 1 or self.partitions == 0:
+            raise BadParameter(
+                f"partitions (or None), partition_rows and broadcast_annotators must be at least 1, got {self}."
+            )
+
+
+EngineChoice = Literal["local", "disk", "torch", "spark"] | Disk | Torch | Spark
 
 
 def name_of(engine: EngineChoice) -> str:
@@ -49,14 +69,16 @@ def name_of(engine: EngineChoice) -> str:
     return engine if isinstance(engine, str) else type(engine).__name__.lower()
 
 
-def options_of(engine: object) -> Literal["local"] | Disk | Torch:
+def options_of(engine: object) -> Literal["local"] | Disk | Torch | Spark:
     """The engine with its options."""
     if engine == "local":
         return "local"
-    if engine == "disk":
-        return Disk()
-    if engine == "torch":
-        return Torch()
-    if isinstance(engine, Disk | Torch):
+    for kind in (Disk, Torch, Spark):
+        if engine == kind.__name__.lower():
+            return kind()
+    if isinstance(engine, Disk | Torch | Spark):
         return engine
-    raise BadParameter(f"engine must be 'local', 'disk', 'torch', Disk(…) or Torch(…), got {engine!r}.")
+    raise BadParameter(
+        "engine must be 'local', 'disk', 'torch', 'spark', or one with options, Disk(…), Torch(…) or Spark(…), "
+        f"got {engine!r}."
+    )
