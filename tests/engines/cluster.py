@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 QUIET = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -47,7 +48,7 @@ def cluster(folder: Path, workers: int = 2, memory: str = "600m", **options: Any
         "SPARK_WORKER_DIR": str(folder / "work"),
         "SPARK_LOCAL_DIRS": str(folder / "scratch"),
     }
-    port, before = free_port(), dict(os.environ)
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
@@ -57,8 +58,7 @@ def cluster(folder: Path, workers: int = 2, memory: str = "600m", **options: Any
             worker = ["org.apache.spark.deploy.worker.Worker", "--host", f"127.0.0.{number}", "--cores", "1"]
             worker += ["--memory", memory, address]
             stack.enter_context(daemon(worker, folder / f"worker-{number}.log", environment))
-        os.environ.update(environment | {"SPARK_LOCAL_IP": "127.0.0.1"})
-        stack.callback(os.environ.update, before)
+        stack.enter_context(patch.dict(os.environ, environment | {"SPARK_LOCAL_IP": "127.0.0.1"}))
         wanted = {
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",

@@ -62,8 +62,8 @@ def frame_of(names: bool = False, weight: bool = False, n_items: int = 300):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method(method, spark):
-    table = random_table(3, **KINDS["both"])  # some items have no rows, some parts not all annotators
-    engine = Spark(partitions=3, broadcast_annotators=3)  # of 7
+    table = random_table(3, n_annotators=60, **KINDS["both"])  # items without rows, parts without some annotators
+    engine = Spark(partitions=3, broadcast_annotators=25)
     drawn = method in ("dawid-skene", "one-coin")  # a second start draws in the cluster
     keywords, gold = short(method, 2) | ({} if drawn or method not in RESTARTED else {"restarts": 1}), some_gold(table)
     assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=engine, **keywords))
