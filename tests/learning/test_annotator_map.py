@@ -74,7 +74,7 @@ def test_without_umap_there_is_another_map_or_one_sentence(monkeypatch):
 
 @pytest.mark.slow
 def test_umap_itself_keeps_groups_together():
-    pytest.importorskip("numba")
+    pytest.importorskip("umap")
     rng = np.random.default_rng(0)
     group = np.arange(40) % 2
     rows = rng.normal(size=(40, 4)) + 12 * group[:, None]
