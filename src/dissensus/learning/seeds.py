@@ -189,11 +189,11 @@ class Stack:
 
     def proba(self) -> FloatArray:
         """(S, taught, K) P(class | x) by every network, for the items that teach."""
-        return self._answers("logits")
+        return self._answers("logits", [part[:1] for part in self.whole])
 
     def posterior(self) -> FloatArray:
         """(S, taught, K) P(class | x, annotations), by an objective that has one."""
-        return self._answers("log_posterior")
+        return self._answers("log_posterior", self.whole)
 
     def unstack(self) -> None:
         """Give every network its own weights."""
@@ -230,20 +230,20 @@ class Stack:
             optimizer.step()
         self.sums += losses.detach()
 
-    def _ask(self, what: str, inputs: Batch, targets: Batch) -> Tensor:
-        """A question to all networks, each with its own batch."""
+    def _ask(self, what: str, *batches: Batch) -> Tensor:
+        """A question to all networks, each with its own batches: inputs and, where it takes them, targets."""
 
-        def one(parameters: Batch, buffers: Batch, inputs: Batch, targets: Batch) -> Tensor:
-            answer: Tensor = functional_call(self.template, (parameters, buffers), (what, inputs, targets))
+        def one(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
+            answer: Tensor = functional_call(self.template, (parameters, buffers), (what, *batches))
             return answer
 
-        found: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers, inputs, targets)
+        found: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers, *batches)
         return found
 
-    def _answers(self, what: str) -> FloatArray:
+    def _answers(self, what: str, parts: Sequence[tuple[Batch, ...]]) -> FloatArray:
         self.template.eval()
         with torch.no_grad():
-            found = [self._ask(what, *part).softmax(dim=-1).cpu().double() for part in self.whole]
+            found = [self._ask(what, *part).softmax(dim=-1).cpu().double() for part in parts]
         self.template.train()
         return np.asarray(torch.cat(found, dim=1).numpy())
 
@@ -362,4 +362,4 @@ class _Asked(nn.Module):
     def forward(self, what: str, *args: Any) -> Any:
         """What it answers."""
         ask: Callable[..., Any] = getattr(self.network, what)
-        return ask(*args[:1]) if what == "logits" else ask(*args)
+        return ask(*args)
