@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from benchmarks import record
 from benchmarks.learning.runs import run_all, stored
-from scipy.stats import rankdata
+from sklearn.metrics import roc_auc_score
 
 import dissensus as dz
 
@@ -41,8 +41,7 @@ COLUMNS = ["annotator", "country", "channel"]  # not `judgements`, which counts 
 
 def auc(yes: np.ndarray, no: np.ndarray) -> float:
     """P(a held-out pair is above an unobserved one), ties half (Mann and Whitney's U)."""
-    ranks = rankdata(np.concatenate([yes, no]))[: yes.size]
-    return float((ranks.sum() - yes.size * (yes.size + 1) / 2) / (yes.size * no.size))
+    return float(roc_auc_score(np.repeat([1, 0], [yes.size, no.size]), np.concatenate([yes, no])))
 
 
 def run(name: str, way: str, seed: int, epochs: int, only: tuple[str, ...] = ARMS) -> dict[str, Any]:

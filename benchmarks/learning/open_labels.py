@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from benchmarks import record
 from benchmarks.learning.runs import run_all, stored
-from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 import dissensus as dz
 from dissensus.base import arg_max
@@ -60,22 +60,13 @@ def data() -> tuple[dz.Questions, Any, dict[tuple[str, str], Any]]:
     return questions, X, golds
 
 
-def auc(truth: Any, score: Any) -> float:
-    """P(a positive has the higher score)."""
-    rank = stats.rankdata(score)
-    positive = int(truth.sum())
-    if positive in (0, truth.size):
-        return float("nan")
-    return float((rank[truth == 1].sum() - positive * (positive + 1) / 2) / (positive * (truth.size - positive)))
-
-
 def scores(yes: Any, truth: Any) -> dict[str, float]:
     """Of P(yes) against 0/1; truth −1 is left out."""
     p, t = np.clip(yes[truth >= 0], LEAST, 1 - LEAST), truth[truth >= 0]
     return {
         "accuracy": float(((p > 0.5) == t).mean()),
         "log_loss": float(-np.log(np.where(t == 1, p, 1 - p)).mean()),
-        "auc": auc(t, p),
+        "auc": float(roc_auc_score(t, p)) if 0 < t.sum() < t.size else float("nan"),
     }
 
 
