@@ -31,6 +31,7 @@ from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Columns, Padded
+from dissensus.learning.by_annotation import predict_annotations
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
@@ -382,6 +383,17 @@ class CrowdClassifier(Parameters):
             return np.asarray(np.einsum("ic,acl->ial", softmax(self._logits(columns), axis=1), known))
         proba = self._run(columns, lambda batch: self.network_.label_proba(batch, *self._placed(codes, features)))
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
+
+    def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
+        """(N, K) P(label | x, annotator) for the rows of a table, in their order: what each annotator would say.
+
+        `X` has one row per `table.items`, new ones or those of `fit`; the labels of `table` are not looked at. The
+        answers are those of `predict_annotator_proba`, for the pairs that are there: memory is that of the rows.
+        `annotators` is a frame of the table's annotators with the columns that `fit` had; who is not in it has
+        average features.
+        """
+        self._check_fitted()
+        return predict_annotations(self, table, X, annotators)
 
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""
