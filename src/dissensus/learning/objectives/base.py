@@ -43,6 +43,10 @@ class Objective(Parameters, ABC):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
+    def learns_distributions(self) -> bool:
+        """Whether what it teaches of an item is the mean of its probabilistic rows, and nothing of annotators."""
+        return False
+
     @abstractmethod
     def targets(self) -> Columns:
         """What the loss needs of every item, in the order of the table's items; after `fit`."""
