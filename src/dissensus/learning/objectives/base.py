@@ -43,6 +43,10 @@ class Objective(Parameters, ABC):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
+    def learns_distributions(self) -> bool:
+        """Whether what it teaches of an item is the mean of its probabilistic rows, and nothing of annotators."""
+        return False
+
     @abstractmethod
     def targets(self) -> Columns:
         """What the loss needs of every item, in the order of the table's items; after `fit`."""
@@ -87,6 +91,28 @@ class Objective(Parameters, ABC):
         `features` (len(annotators), F), to an objective that `describes_annotators`: what is known of them.
         """
         raise NotImplementedError
+
+    def row_proba(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) P(label | x, annotator) of n pairs: the item in row `row` (n,) of z (B, …), and `annotators` (n,).
+
+        −1 is one who was not there; `features` (n, F) as for `label_proba`. Here by `label_proba`, one annotator after
+        another; an objective that can takes all pairs at once.
+        """
+        if not len(row):
+            return z.new_zeros(0, self.n_classes_)
+        key = annotators[:, None] if features is None else torch.cat([annotators[:, None], features], dim=1)
+        _, who = torch.unique(key, dim=0, return_inverse=True)
+        order = torch.argsort(who)
+        parts = []
+        for at in torch.split(order, torch.bincount(who).tolist()):  # the pairs of one annotator
+            own = None if features is None else features[at[:1]]
+            parts.append(self.label_proba(head, z[row[at]], annotators[at[:1]], own)[:, 0])
+        found = torch.cat(parts)
+        out = torch.empty_like(found)
+        out[order] = found
+        return out
 
 
 objectives: Registry[type[Objective]] = Registry("objective", "train --help")

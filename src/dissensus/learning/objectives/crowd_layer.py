@@ -255,6 +255,13 @@ class CrowdLayerObjective(Objective):
         ]
         return torch.stack(one_by_one, dim=1).exp()
 
+    def row_proba(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
+        log_p, layer = log_softmax(self.logits(head, z)), _layer(head)
+        return layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self._totals(log_p.device))).exp()
+
     @torch.no_grad()
     def confusion(self, head: nn.Module) -> FloatArray:
         """(A, K, K) [annotator, true, given] what the layer says of an item whose class is certain."""
