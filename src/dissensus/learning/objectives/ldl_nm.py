@@ -50,7 +50,7 @@ from dissensus.parameters import is_number, is_whole
 
 Combine = Literal["concatenate", "sum"]
 Average = Literal["mean", "mode"]
-NUMBERS_AT_ONCE = 2**24  # of the pairs of a batch's items and all annotators
+NUMBERS_AT_ONCE = 2**22  # of the pairs of a batch's items and annotators: more do not stay in a cache
 NOTHING = 1e-30  # the logarithm of a share that is 0 is taken of this
 
 
@@ -243,6 +243,17 @@ class LDLNMObjective(Objective):
             self._votes = np.where((gold >= 0)[:, None], np.eye(table.n_classes)[gold], self._votes)
         return self
 
+    def alike(self) -> str:
+        """All keywords but the sizes, where there is room for others."""
+        keywords = self.get_params(deep=False)
+        left = {name: keywords[name] for name in keywords if name not in ("item_size", "annotator_size")}
+        return repr(left if self.room is not None else keywords)
+
+    def numbers_per_item(self) -> int:
+        """A z_E for everybody."""
+        sizes = self.room or (self.item_size, self.annotator_size)
+        return int(np.count_nonzero(self.labels_given_)) * (self.pair_size or sum(sizes))
+
     def targets(self) -> Columns:
         """The rows of the table, and `votes` (I, K): y_I."""
         return Columns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
@@ -283,6 +294,14 @@ class LDLNMObjective(Objective):
             else:
                 total = total + nn.functional.one_hot(said.argmax(dim=2), self.n_classes_).float().sum(dim=1)
         return (total / len(everybody)).clamp(min=NOTHING).log()
+
+    def row_proba(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) ŷ of pairs."""
+        assert isinstance(head, LDLNMHead)
+        z_pair = head.z_pair(head.z_item(z), head.z_asked(annotators, features), row)
+        return log_softmax(head.to_label(z_pair)).exp()
 
     def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K) ŷ; −1 has the mean embedding."""
