@@ -27,6 +27,7 @@ from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, clusterings
 from dissensus.clustering.base import Clustering, check_whole
 from dissensus.engines.local import thread_count
+from dissensus.evaluation.ceiling import hide_annotators
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.stores import Store, key_of
@@ -169,7 +170,7 @@ def select_clusters(
     dev = dev.select(items=np.diff(dev.item_ptr) > 0)
     if dev.n_items == 0:
         raise DataError("no development item has annotations; there is nothing to judge by.")
-    given, judged = (dev, dev) if held_out is None else _hide(dev, held_out, seed)
+    given, judged = (dev, dev) if held_out is None else hide_annotators(dev, held_out, seed)
     keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
     sizes = sorted({int(k) for k in K}), sorted({int(n) for n in L}) if method != "fmm" else [1]
     grid = [(k, n) for k in sizes[0] for n in sizes[1]]
@@ -252,22 +253,3 @@ def _judge(
         iterations=model.n_iter_,
         seconds=time.perf_counter() - begin,
     )
-
-
-def _hide(dev: Annotations, share: float, seed: int) -> tuple[Annotations, Annotations]:
-    """What is given and what is hidden of items with several annotators; all labels of a pair go together."""
-    rng = np.random.default_rng(seed)
-    fresh = np.ones(len(dev), np.bool_)
-    fresh[1:] = (np.diff(dev.item) != 0) | (np.diff(dev.annotator) != 0)
-    pair = np.cumsum(fresh) - 1
-    item = dev.item[fresh]
-    per_item = np.bincount(item, minlength=dev.n_items)
-    order = np.lexsort((rng.random(item.size), item))
-    rank = np.empty(item.size, np.int64)
-    rank[order] = np.arange(item.size) - (np.cumsum(per_item) - per_item)[item]
-    hide = np.clip(np.round(share * per_item), 1, np.maximum(per_item - 1, 0)).astype(np.int64)
-    hidden = (rank < hide[item])[pair]
-    several = per_item > 1
-    if not several.any():
-        raise DataError("held_out: no development item has two annotators; there is nothing to hide.")
-    return dev.select(items=several, rows=~hidden), dev.select(items=several, rows=hidden)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, Names
+from dissensus._types import FloatArray
 from dissensus.annotations import Annotations
-from dissensus.base import arg_max
+from dissensus.evaluation.ceiling import same_winner
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
@@ -28,7 +28,7 @@ class DistributionScores:
     inverse_kl: float  # KL(predicted ‖ votes smoothed by ε)
     jensen_shannon: float
     manhattan: float
-    accuracy: float  # most probable class against the most frequent label, ties by a draw keyed on the item
+    accuracy: float  # most probable class against the most frequent label; of ties the chance
     n_items: int
     leaked: bool = False  # the votes were read by what was predicted: no measure of prediction
 
@@ -42,16 +42,15 @@ class DistributionScores:
 
 
 def compare_distributions(
-    y: FloatArray, h: FloatArray, items: Names, classes: Names, *, epsilon: float = EPSILON, leaked: bool = False
+    y: FloatArray, h: FloatArray, *, epsilon: float = EPSILON, leaked: bool = False
 ) -> DistributionScores:
-    """Votes y (I, K) against predictions h (I, K), of these items and classes."""
-    truth, said = (arg_max(p, items, classes, 0) for p in (y, h))
+    """Votes y (I, K) against predictions h (I, K)."""
     return DistributionScores(
         kl=float(kl_divergence(y, h).mean()),
         inverse_kl=float(inverse_kl_divergence(y, h, epsilon=epsilon).mean()),
         jensen_shannon=float(jensen_shannon(y, h).mean()),
         manhattan=float(manhattan(y, h).mean()),
-        accuracy=float((truth == said).mean()),
+        accuracy=float(same_winner(y, h).mean()),
         n_items=len(y),
         leaked=leaked,
     )
@@ -88,4 +87,4 @@ def distribution_scores(
         raise BadParameter(f"{', '.join(sorted(inference))}: only for leak_test_labels=True.")
     y, X = table.soft_labels()[voted], given.take(X, voted)
     h = leaking_proba(model, X, y, **inference) if leak_test_labels else model.predict_proba(X)
-    return compare_distributions(y, h, table.items[voted], table.classes, epsilon=epsilon, leaked=leak_test_labels)
+    return compare_distributions(y, h, epsilon=epsilon, leaked=leak_test_labels)

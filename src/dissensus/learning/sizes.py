@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, Names
+from dissensus._types import FloatArray
 from dissensus.annotations import Annotations
 from dissensus.evaluation.soft import EPSILON
 from dissensus.exceptions import BadParameter, DataError
@@ -182,7 +182,7 @@ def search_sizes(
     say(len(grid) - len(rest), len(grid))
     for begin in range(0, len(rest), stack_of):
         part = rest[begin : begin + stack_of]
-        rows = _train(model, keywords, room, part, at, table, X, votes, judged.items[voted], X_dev, epsilon)
+        rows = _train(model, keywords, room, part, at, table, X, votes, X_dev, epsilon)
         log.add(*(asdict(point) for point in rows))
         found += rows
         say(len(grid) - len(rest) + begin + len(part), len(grid))
@@ -200,7 +200,6 @@ def _train(
     table: Annotations,
     X: Any,
     votes: FloatArray,
-    items: Names,
     X_dev: Any,
     epsilon: float,
 ) -> list[SizePoint]:
@@ -216,7 +215,7 @@ def _train(
         if epoch not in epochs:
             return
         for place, h in zip(part, stack.proba(X_dev), strict=True):
-            score = compare_distributions(votes, h, items, table.classes, epsilon=epsilon)
+            score = compare_distributions(votes, h, epsilon=epsilon)
             item, annotator, seed = place
             rows.append(SizePoint(item, annotator, epoch, seed, score.kl, score.inverse_kl, score.accuracy))
 
