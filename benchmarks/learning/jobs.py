@@ -53,10 +53,13 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "linear": {"scale": (True, False), "learning_rate": (1e-3, 1e-2), "weight_decay": (0.0, 1e-3, 1e-2)},
 }
 CHOSEN: dict[str, dict[str, Any]] = {
-    "CNN": {"words": True, "learning_rate": 1e-3, "dropout": 0.5},
-    "linear": {"scale": False, "learning_rate": 1e-2, "weight_decay": 0.0},
+    "CNN": {"words": True, "learning_rate": 1e-3, "dropout": 0.2},
+    "linear": {"scale": False, "learning_rate": 1e-3, "weight_decay": 0.0},
 }
-"""By `--choose`: the least mean KL to the development votes over the three sets, trained on the votes themselves."""
+"""By `--choose`: the least mean KL to the development votes over the three sets, seed 0, trained on the votes.
+
+0.447 and 0.381 (CNN without MiniLM's words 0.484; linear on scaled vectors 0.456 at best). Pipelines have the same.
+"""
 PUBLISHED = {  # Table 3: KL, accuracy
     "jobs_q1": {"PD": (1.092, 0.494), "FMM": (0.460, 0.892), "PGM-SA": (0.652, 0.730), "PGM-BP": (0.538, 0.727),
                 "LDL-NM": (0.408, 0.915)},
@@ -283,8 +286,8 @@ def choose(seeds: int, jobs: int, features: Path) -> None:
 
 
 def shown(values: list[float]) -> str:
-    error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
-    return f"{np.mean(values):.3f} ± {error:.3f}"
+    error = f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{error}"
 
 
 def variants(lines: list[dict[str, Any]]) -> list[str]:
@@ -312,8 +315,9 @@ def render(found: list[dict[str, Any]], halves: dict[str, Any]) -> str:
         half = halves[data]
         values = [f"{half['mean'][m]:.3f}" for m in ("kl_divergence", "inverse_kl_divergence", "accuracy", "manhattan")]
         rows.append(["one half of the annotators, against the other", *values, ""])
-        told = PUBLISHED[data]["LDL-NM"]
-        rows.append(["LDL-NM, published", "", "", "", "", f"{told[0]:.3f} / {told[1]:.3f}"])
+        for name in sorted(set(PUBLISHED[data]) - set(PAPER.values())):  # what no condition here stands beside
+            told = PUBLISHED[data][name]
+            rows.append([f"{name}, published", "", "", "", "", f"{told[0]:.3f} / {told[1]:.3f}"])
         head = [data, "KL(y‖h)", f"KL(h‖y), ε = {EPSILON:g}", "accuracy", "Manhattan", "Table 3: KL / accuracy"]
         tables.append(record.table(head, rows))
     return "\n\n".join(tables)
@@ -362,7 +366,8 @@ def main() -> None:
         record.save(HERE, "jobs", runs[-1], {"runs": runs, "chosen": CHOSEN, "halves": halves, "cells": found}, None)
         seeds = len({f["seed"] for f in found})
         about = f"{record.sentence(runs[-1], {'dissensus': {'dissensus': dz.__version__}})}\n\n"
-        about += f"{seeds} seeds, mean ± s.e. over them; 500 test items. Published: Table 3, Weerasooriya et al. 2021."
+        about += f"{seeds} seed{'s, mean ± s.e. over them' * (seeds > 1)}; 500 test items. "
+        about += "Published: Table 3, Weerasooriya et al. 2021, beside what we project as they do."
         record.splice(HERE / "README.md", "jobs", f"{about}\n\n{text}")
 
 
