@@ -34,9 +34,8 @@ from benchmarks import record
 from benchmarks.learning.runs import run_all, stored
 
 import dissensus as dz
-from dissensus.base import arg_max
 from dissensus.clustering import Distributions, Projector, snap
-from dissensus.evaluation import inverse_kl_divergence, kl_divergence, manhattan, split_half
+from dissensus.evaluation import split_half
 from dissensus.evaluation.soft import EPSILON
 from dissensus.exceptions import ConvergenceWarning
 
@@ -176,16 +175,34 @@ def by_own_votes(name: str, train: Part, dev: Part, setting: Setting) -> Predict
     return lambda part: {"raw": model.predict_proba(part.table)}
 
 
+def ldl_nm(which: str, leaks: bool, train: Part, dev: Part, setting: Setting) -> Predict:
+    """LDL-NM of the size that `ldl_nm.py search` chose, with its epochs, or of those after 200, as in the paper."""
+    from dissensus.learning import ldl_nm as model_of
+    from dissensus.learning.objectives import LDLNMObjective
+    from dissensus.learning.unknown_annotators import leaking_proba
+
+    best = json.loads(max((HERE / "results").glob("*-ldl_nm-search.json")).read_text())["found"][setting.data][which]
+    objective = LDLNMObjective(item_size=best["item_size"], annotator_size=best["annotator_size"])
+    model = model_of(objective=objective, epochs=best["epochs"], seed=100 + setting.seed, device=setting.device)
+    model.fit(train.table, train.X, on_step=lambda *step: None)
+    return lambda part: {"raw": leaking_proba(model, part.X, part.votes) if leaks else model.predict_proba(part.X)}
+
+
 CONDITIONS: dict[str, Fit] = {
     "mean of all training votes": mean_votes,
     "PD: CNN on votes": partial(on_votes, "CNN"),
     **{f"{name} → CNN": partial(snapped, name, "CNN") for name in METHODS},
     "MiniLM, linear, on votes": partial(on_votes, "linear"),
     **{f"{name} → MiniLM, linear": partial(snapped, name, "linear") for name in METHODS},
+    "LDL-NM": partial(ldl_nm, "best", False),
+    "LDL-NM, 200 epochs": partial(ldl_nm, "last", False),
     **{f"{name} by the test items' own votes": partial(by_own_votes, name) for name in METHODS},
+    "LDL-NM, Algorithm 4 by the test items' own votes": partial(ldl_nm, "best", True),
+    "LDL-NM, 200 epochs, Algorithm 4 by the test items' own votes": partial(ldl_nm, "last", True),
 }
 LEAKING = {name for name in CONDITIONS if "own votes" in name}
 PAPER = {"PD: CNN on votes": "PD"}
+PAPER |= {name: "LDL-NM" for name in CONDITIONS if name.startswith("LDL-NM")}
 PAPER |= {f"{name}{how}": name for name in METHODS for how in (" → CNN", " by the test items' own votes")}
 """Condition → column of Table 3 that it stands beside."""
 
@@ -232,15 +249,10 @@ def words_of(features: Path) -> Path:
 
 
 def scores(part: Part, h: Any) -> dict[str, float]:
-    """Means over items. Ties of votes and of predictions are drawn as the library draws them."""
-    y, table = part.votes, part.table
-    winners = [arg_max(p, table.items, table.classes, seed) for seed, p in enumerate((y, h))]
-    return {
-        "kl": float(kl_divergence(y, h).mean()),
-        "inverse_kl": float(inverse_kl_divergence(y, h).mean()),
-        "accuracy": float((winners[0] == winners[1]).mean()),
-        "manhattan": float(manhattan(y, h).mean()),
-    }
+    """Means over items; of ties the chance to agree."""
+    from dissensus.learning.distribution_scores import compare_distributions
+
+    return {measure: getattr(compare_distributions(part.votes, h), measure) for measure in MEASURES}
 
 
 def run(data: str, condition: str, seed: int, device: str, epochs: int, features: Path) -> dict[str, Any]:
