@@ -80,9 +80,13 @@ class Source:
                 label=self.label,
                 question=self.question,
                 weight=self.weight,
-                classes=None if self.classes is None else [part.strip() for part in self.classes.split(",")],
+                classes=self.class_names(),
                 abstain=[answer or None for answer in self.abstain or ()],
             )
+
+    def class_names(self) -> list[str] | None:
+        """What --classes declares."""
+        return None if self.classes is None else [part.strip() for part in self.classes.split(",")]
 
 
 def takes_table(*format_options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
