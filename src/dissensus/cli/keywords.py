@@ -24,7 +24,8 @@ def parse(settings: Iterable[str], method: type, called: str) -> dict[str, Any]:
         if not equals:
             raise BadParameter(f"--set {setting}: expected KEY=VALUE, such as seed=1.")
         check(key, known, called)
-        found[key] = _value(text.strip(), known[key].annotation, setting)
+        typed = known[key].annotation is not inspect.Parameter.empty
+        found[key] = _value(text.strip(), known[key].annotation if typed else type(known[key].default), setting)
     if (found.get("seed") or 0) < 0:
         raise BadParameter(f"seed must be 0 or more, got {found['seed']}.")
     return found
