@@ -16,7 +16,7 @@ YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 def parse(settings: Iterable[str], method: type, called: str) -> dict[str, Any]:
     """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such."""
-    known = dict(sorted(inspect.signature(method, eval_str=True).parameters.items()))
+    known = inspect.signature(method, eval_str=True).parameters
     found: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")

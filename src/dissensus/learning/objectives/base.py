@@ -43,6 +43,10 @@ class Objective(Parameters, ABC):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
     @abstractmethod
     def targets(self) -> Columns:
         """What the loss needs of every item, in the order of the table's items; after `fit`."""
