@@ -6,7 +6,6 @@ with `--engine disk`, the same command goes on after the last pass that was fini
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -84,9 +83,8 @@ def bring(source: Source, options: Disk | Spark) -> Any:
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or folder_beside(source.file)
             return code(source.file, place, **columns, memory_gb=options.memory_gb)
-    named = re.sub(r"^(\w+):/(?=[^/])", r"\1://", str(source.file))  # a path has lost a slash of s3://bucket
-    with show.waiting(f"sorting and coding {named}"):
-        return scatter(named, **columns, options=options)
+    with show.waiting(f"sorting and coding {source.named}"):
+        return scatter(source.named, **columns, options=options)
 
 
 def answer(

@@ -34,8 +34,8 @@ def _column(option: str, other: str) -> Any:
 class Source:
     """FILE and how to read it; every field is an argument or option of the command."""
 
-    file: Annotated[
-        Path,
+    named: Annotated[
+        str,
         typer.Argument(
             metavar="FILE",
             show_default=False,
@@ -83,6 +83,11 @@ class Source:
                 classes=self.class_names(),
                 abstain=[answer or None for answer in self.abstain or ()],
             )
+
+    @property
+    def file(self) -> Path:
+        """What is named, as a path; an address such as s3://bucket is none, and keeps its slashes in `named`."""
+        return Path(self.named)
 
     def class_names(self) -> list[str] | None:
         """What --classes declares."""
