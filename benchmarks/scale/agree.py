@@ -1,10 +1,10 @@
-"""Engines agree on 5M simulated annotations: every method by `local`, `disk`, `torch` (on the CPU), some by `spark`.
+"""Engines agree on 5M simulated annotations: every method fitted by `local`, `disk`, `torch` (on the CPU) and `spark`.
 
     python -m benchmarks.scale.agree                 # some minutes
     python -m benchmarks.scale.agree --million 1
 
 Spark is a cluster on loopback, a master and two workers of one core each, which is started here; the table is sent to
-it from memory. The methods that it fits are those of `ON_A_CLUSTER`.
+it from memory.
 
 To the end, or at most `--passes` passes each; one thread. Differences are the largest over all items and classes.
 Labels are compared where the best two classes are further apart than 1e-9. Seconds are of whole fits, and torch's are
@@ -32,7 +32,6 @@ from dissensus.simulate import simulate
 HERE = Path(__file__).parent
 VERSIONS = {name: version(name) for name in ("numpy", "numba", "torch", "duckdb", "pyspark")}
 METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
-ON_A_CLUSTER = ("majority-vote", "wawa", "dawid-skene", "one-coin")
 OTHERS = ("disk", "torch", "spark")
 TIE = 1e-9
 
@@ -62,15 +61,13 @@ def main() -> None:
         for name in METHODS:
             fitted, seconds = {}, {}
             for engine, placed in engines.items():
-                if engine == "spark" and name not in ON_A_CLUSTER:
-                    continue
                 begun = time.perf_counter()
                 fitted[engine] = methods[name](engine=placed, **keywords(name, given.passes)).fit(table)
                 seconds[engine] = time.perf_counter() - begun
             best = np.sort(fitted["local"].posterior_, axis=1)[:, -2:]
             clear = best[:, 1] - best[:, 0] > TIE
             one: dict[str, Any] = {"method": name, "seconds": seconds}
-            for engine in fitted.keys() - {"local"}:
+            for engine in OTHERS:
                 model, local = fitted[engine], fitted["local"]
                 one[engine] = {
                     "posterior": float(np.abs(model.posterior_ - local.posterior_).max()),
@@ -81,8 +78,8 @@ def main() -> None:
             rows.append(
                 [
                     name, f"{fitted['local'].n_iter_}",
-                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" if e in one else "" for e in OTHERS),
-                    *(f"{seconds[e]:.1f}" if e in seconds else "" for e in engines),
+                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" for e in OTHERS),
+                    *(f"{seconds[e]:.1f}" for e in engines),
                 ]
             )  # fmt: skip
             print(rows[-1], flush=True)
