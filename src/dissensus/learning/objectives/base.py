@@ -64,6 +64,12 @@ class Objective(Parameters, ABC):
         out: Tensor = head(z)
         return out
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, D) what the last layer reads of an item: the encoder's output after the branch."""
+        assert isinstance(head, nn.Sequential)
+        out: Tensor = head[0](z)
+        return out
+
     @abstractmethod
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""

@@ -232,6 +232,11 @@ class CrowdLayerObjective(Objective):
             main, CrowdLayer(len(self.labels_given_), self.n_classes_, self.kind, self.link, self.trainable, self.start)
         )
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, D) that of the head that predicts."""
+        assert isinstance(head, CrowdHead)
+        return super().item_vectors(head.main, z)
+
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold)."""
         log_p = log_softmax(self.logits(head, z))

@@ -121,6 +121,10 @@ class LDLNMHead(nn.Module):
         """(annotators with labels, J_A)."""
         return self.z_annotator(self.who)
 
+    def some_of(self, everybody: Tensor, n_items: int) -> tuple[Tensor, ...]:
+        """As many of them at a time as their pairs with so many items have room for."""
+        return torch.split(everybody, max(NUMBERS_AT_ONCE // max(n_items * self.residual.in_features, 1), 1))
+
     def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
         """(n, J_P) z_E of pairs: items (n, J_I) or, with `row` (n,), (B, J_I); annotators (n, J_A)."""
         if self.of_annotator is None:
@@ -281,13 +285,21 @@ class LDLNMObjective(Objective):
         loss = loss + kl(head.given.index_select(0, annotator), head.to_annotator(z_pair))
         return (loss * targets["weight"] if "weight" in targets else loss).sum() / self.per_item_
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, J_P) the mean of z_E over all annotators who gave labels."""
+        assert isinstance(head, LDLNMHead)
+        z_item, everybody = head.z_item(z), head.everybody()
+        total = z_item.new_zeros(z_item.shape[0], head.residual.in_features)
+        for some in head.some_of(everybody, len(z_item)):
+            total = total + head.z_pairs(z_item, some).sum(dim=1)
+        return total / len(everybody)
+
     def logits(self, head: nn.Module, z: Tensor) -> Tensor:
         """(B, K) log of the mean of ŷ_I over all annotators who gave labels, or of the shares of their classes."""
         assert isinstance(head, LDLNMHead)
         z_item, everybody = head.z_item(z), head.everybody()
-        at_once = max(NUMBERS_AT_ONCE // max(z_item.shape[0] * head.residual.in_features, 1), 1)
         total = z_item.new_zeros(z_item.shape[0], self.n_classes_, dtype=torch.float32)
-        for some in torch.split(everybody, at_once):
+        for some in head.some_of(everybody, len(z_item)):
             said = head.to_item(head.z_pairs(z_item, some))  # (B, some, K)
             if self.average == "mean":
                 total = total + log_softmax(said).exp().sum(dim=1)

@@ -317,6 +317,11 @@ class LIAObjective(Objective):
         em = epochs - round(self.tuning * epochs) if self.finetune is not None else epochs
         return self.rounds if epoch >= em else epoch * self.rounds // em
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, D) that of the head that predicts."""
+        assert isinstance(head, LIAHead)
+        return super().item_vectors(head.truth, z)
+
     def begins(self, epoch: int, epochs: int) -> bool:
         """Whether a round begins, or the tuning."""
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
