@@ -17,8 +17,8 @@ SOURCE = Path(dissensus.__file__).parent
 ORDER = [
     "_types", "words", "progress", "exceptions", "registry", "parameters", "kernels", "names", "columns", "frames",
     "annotations", "questions", "io", "simulate", "datasets", "features", "evaluation", "engines", "earlier", "online",
-    "base", "em", "persistence", "aggregation", "comparison", "classifiers", "diagnostics", "disagreement", "answers",
-    "redundancy", "recommendation", "clustering", "learning", "papers", "report", "cli",
+    "base", "em", "persistence", "stores", "aggregation", "comparison", "classifiers", "diagnostics", "disagreement",
+    "answers", "redundancy", "recommendation", "clustering", "learning", "papers", "report", "cli",
 ]  # fmt: skip
 
 

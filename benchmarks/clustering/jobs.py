@@ -20,8 +20,7 @@ import numpy as np
 from benchmarks import record
 
 import dissensus as dz
-from dissensus.clustering.select import _hide
-from dissensus.evaluation import inverse_kl_divergence, kl_divergence
+from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import ConvergenceWarning
 
 HERE = Path(__file__).parent
@@ -74,7 +73,7 @@ def score(found: Any, train: Any, test: Any) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(train)
-    given, hidden = _hide(test, 0.5, 0)
+    given, hidden = hide_annotators(test, 0.5, 0)
     expected = model.expected_labels(model.predict_clusters(given)[hidden.item], hidden)
     votes, snapped = test.soft_labels(), model.predict_proba(test)
     train_votes = train.soft_labels()

@@ -24,6 +24,11 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def _has_keywords(value: Any) -> bool:
+    """A part with keywords of its own: one of ours, or an estimator of scikit-learn."""
+    return hasattr(value, "get_params") and not isinstance(value, type)
+
+
 class Parameters:
     """A base for classes whose `__init__` only stores its keywords."""
 
@@ -37,7 +42,7 @@ class Parameters:
         own = {name: getattr(self, name) for name in self.parameter_names()}
         if not deep:
             return own
-        parts = {name: value for name, value in own.items() if isinstance(value, Parameters)}
+        parts = {name: value for name, value in own.items() if _has_keywords(value)}
         return own | {f"{name}__{key}": v for name, part in parts.items() for key, v in part.get_params().items()}
 
     def set_params(self, **params: Any) -> Self:
@@ -49,7 +54,7 @@ class Parameters:
                 raise BadParameter(f"{type(self).__name__} has no keyword '{name}'; it has {known}.")
             if not inner:
                 setattr(self, name, value)
-            elif isinstance(part := getattr(self, name), Parameters):
+            elif _has_keywords(part := getattr(self, name)):
                 part.set_params(**{inner: value})
             else:
                 raise BadParameter(f"{name} is {part!r}, which has no keywords of its own such as '{inner}'.")

@@ -8,8 +8,7 @@ from aggregation.tables import KINDS
 from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
 from dissensus.clustering import FMM, PGMBP, draw
-from dissensus.clustering.select import _hide
-from dissensus.evaluation import inverse_kl_divergence, kl_divergence
+from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, DataError, UnknownClass, UnknownName, UnwritableFile
 
 GRID = {"K": (2, 3), "L": (1, 2)}
@@ -43,7 +42,7 @@ def test_a_point_is_the_fit_of_those_numbers():
 def test_hidden_labels_are_judged_by_what_was_given(kind):
     train, dev = clustered(kind).split(0.7, by="item", seed=4)
     found = select_clusters(train, "pgm-bp", K=[3], L=[2], dev=dev, criterion="likelihood", seed=5)
-    given, hidden = _hide(dev, 0.5, 5)
+    given, hidden = hide_annotators(dev, 0.5, 5)
     model = PGMBP(item_clusters=3, annotator_clusters=2, restarts=1, seed=5).fit(train)
     w = model.predict_clusters(given)
     total = weights = 0.0
@@ -55,27 +54,6 @@ def test_hidden_labels_are_judged_by_what_was_given(kind):
         total, weights = total + weight * np.log(chance), weights + weight
     np.testing.assert_allclose(found.best.log_likelihood, total / weights)
     np.testing.assert_allclose(found.best.kl, kl_divergence(hidden.soft_labels(), model.predict_proba(given)).mean())
-
-
-def test_half_of_an_items_annotators_are_hidden_with_all_their_labels():
-    item = np.repeat(np.arange(20), 8)
-    annotator = np.tile(np.repeat(np.arange(4), 2), 20)  # two labels of each annotator
-    label = np.tile([0, 1], 80)
-    lonely = [20], [0], [0]  # one annotator: nothing of it can be hidden
-    table = Annotations.from_arrays(
-        *(np.concatenate(pair) for pair in zip((item, annotator, label), lonely, strict=True))
-    )
-    given, hidden = _hide(table, 0.5, 0)
-    assert given.n_items == hidden.n_items == 20
-    assert (np.diff(given.item_ptr) == 4).all()
-    assert (np.diff(hidden.item_ptr) == 4).all()
-    for i in range(20):
-        here, there = (set(t.annotator[t.item_ptr[i] : t.item_ptr[i + 1]].tolist()) for t in (given, hidden))
-        assert not here & there
-        assert len(here) == len(there) == 2
-    assert not np.array_equal(_hide(table, 0.5, 1)[0].annotator, given.annotator)
-    with pytest.raises(DataError, match="no development item has two annotators"):
-        _hide(table.select(items=[20]), 0.5, 0)
 
 
 def test_the_true_numbers_are_found():

@@ -13,7 +13,7 @@ import pytest
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import BadParameter, MissingExtra
 from dissensus.report.page import render
-from report.reports import FEW, Page, crowd, people, report, things, trained
+from report.reports import FEW, Page, crowd, features, people, report, things, trained
 
 EVIL = (
     "<evil-tag onclick=hack()>",
@@ -48,6 +48,7 @@ def evil_report(number: int = 0, learnt: bool = False, **options) -> Report:
         title=EVIL[1] + EVIL[0],
         methods=FEW,
         model=trained(table) if learnt else None,
+        X=features(table) if learnt else None,
         **options,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import show
 from dissensus.cli.errors import say
+from dissensus.cli.folder import SUMMARY
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
@@ -66,6 +67,20 @@ class Inputs:
         second = pair or position
         kind = "texts" if second is None else "pairs" if pair is not None else "positions"
         return items, cls(kind, (text,) if second is None else (text, second))
+
+    @classmethod
+    def of(cls, model: Path) -> Inputs:
+        """What the model in a folder of `dissensus train` takes."""
+        import json
+
+        if not model.is_dir():
+            raise UnreadableFile(f"there is no folder {model}; give the one that `dissensus train` wrote.")
+        try:
+            return cls.remembered(json.loads((model / SUMMARY).read_bytes())["inputs"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise UnreadableFile(
+                f"{model / SUMMARY} does not say what the model takes; give a folder that `dissensus train` wrote."
+            ) from error
 
     @classmethod
     def remembered(cls, summary: Any) -> Inputs:

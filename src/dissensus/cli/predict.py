@@ -10,9 +10,8 @@ import typer
 
 from dissensus.cli import show
 from dissensus.cli.errors import say
-from dissensus.cli.folder import SUMMARY, check_file
+from dissensus.cli.folder import check_file
 from dissensus.cli.inputs import Inputs
-from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus._types import FloatArray, Names
@@ -53,7 +52,7 @@ def predict(
     """
     if output is not None:
         check_file(output, "predictions", [items])
-    inputs = _inputs(model)
+    inputs = Inputs.of(model)
     from dissensus.learning import CrowdClassifier
 
     began = time.perf_counter()
@@ -88,20 +87,6 @@ def predict(
         out.print("Nothing was written; add -o FILE to keep the predictions.")
     else:
         out.print(f"Predictions are in {show.clean(output)}", soft_wrap=True)
-
-
-def _inputs(model: Path) -> Inputs:
-    """What the model takes, as its folder says."""
-    import json
-
-    if not model.is_dir():
-        raise UnreadableFile(f"there is no folder {model}; give the one that `dissensus train` wrote.")
-    try:
-        return Inputs.remembered(json.loads((model / SUMMARY).read_bytes())["inputs"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise UnreadableFile(
-            f"{model / SUMMARY} does not say what the model takes; give a folder that `dissensus train` wrote."
-        ) from error
 
 
 def _people(text: str, model: CrowdClassifier) -> Names:

@@ -13,7 +13,7 @@ import typer
 from dissensus.cli import gold as golds
 from dissensus.cli import results, show
 from dissensus.cli.aggregate import new_model
-from dissensus.cli.errors import about
+from dissensus.cli.errors import about, say
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter
@@ -75,6 +75,14 @@ def report(
         Path | None,
         typer.Option("--model", metavar="FOLDER", help="What `dissensus train FILE -o FOLDER` wrote; a section more."),
     ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "--inputs",
+            metavar="FILE",
+            help="What the model takes, as for train (--items, --features or --images): a map of the items.",
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Left out, the file's name.", show_default=False)] = None,
     pseudonyms: Annotated[
         bool, typer.Option("--pseudonyms/--names", help="How annotators are called; the key is a file of its own.")
@@ -100,6 +108,8 @@ def report(
         raise BadParameter(f"-o {output}: a report is an HTML file; call it {output.with_suffix('.html').name}.")
     if not output.absolute().parent.is_dir():
         raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
+    if inputs is not None and model is None:
+        raise BadParameter("--inputs is what a model takes; name its folder with --model.")
     if method is None and setting:
         raise BadParameter("--set is for a method; name it with --method.")
     if method is not None:
@@ -115,6 +125,8 @@ def report(
 
         with show.waiting(f"reading {model}"):
             found["model"], found["out_of_fold"] = load_trained(model)
+        if inputs is not None:
+            found["X"] = _rows(model, inputs, tables)
 
     def write(table: Annotations, path: Path, name: str) -> dict[str, Any]:
         from dissensus.report import Report, contest
@@ -179,6 +191,21 @@ def _frame(path: Path | None) -> Any:
 
     with show.waiting(f"reading {path}"):
         return read_frame(path)
+
+
+def _rows(model: Path, file: Path, table: Annotations) -> Any:
+    """What the model takes of the table's items; None, and a warning, where the file has not all of them."""
+    from dissensus import names as naming
+    from dissensus.cli.inputs import Inputs, like
+    from dissensus.learning.inputs import take
+
+    names, X = Inputs.of(model).read(file)
+    at = naming.match(table.items, like(names, table.items), "items")
+    if gone := int((at < 0).sum()):
+        some = show.name(table.items[at < 0][0])
+        say(f"warning: {gone:,} of {table.n_items:,} items are not in {file}, such as {some!r}; no map.")
+        return None
+    return take(X, at)
 
 
 def _clusters(folder: Path) -> dict[str, Any]:

@@ -12,9 +12,6 @@ A store keeps one JSON line per point, written when the point is finished; a sea
 
 from __future__ import annotations
 
-import hashlib
-import json
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -30,8 +27,10 @@ from dissensus.annotations import Annotations
 from dissensus.base import Aggregator, clusterings
 from dissensus.clustering.base import Clustering, check_whole
 from dissensus.engines.local import thread_count
+from dissensus.evaluation.ceiling import hide_annotators
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, UnwritableFile
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.stores import Store, key_of
 
 Criterion = Literal["kl", "likelihood"]
 OnPoint = Callable[["Point", int, int], None]
@@ -171,7 +170,7 @@ def select_clusters(
     dev = dev.select(items=np.diff(dev.item_ptr) > 0)
     if dev.n_items == 0:
         raise DataError("no development item has annotations; there is nothing to judge by.")
-    given, judged = (dev, dev) if held_out is None else _hide(dev, held_out, seed)
+    given, judged = (dev, dev) if held_out is None else hide_annotators(dev, held_out, seed)
     keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
     sizes = sorted({int(k) for k in K}), sorted({int(n) for n in L}) if method != "fmm" else [1]
     grid = [(k, n) for k in sizes[0] for n in sizes[1]]
@@ -179,8 +178,9 @@ def select_clusters(
         raise BadParameter("K and L must each hold at least one number.")
 
     settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
-    log = _Store(store, _key(settings, table, given, judged))
-    done = {place: point for place, point in log.points.items() if place in grid}
+    log = Store(store, key_of(settings, (table, given, judged)))
+    there = [point for point in map(_point, log.rows) if point is not None]
+    done = {(point.K, point.L): point for point in there if (point.K, point.L) in grid}
     say = on_point or (lambda point, count, total: None)
     for count, place in enumerate(sorted(done), 1):
         say(done[place], count, len(grid))
@@ -198,13 +198,21 @@ def select_clusters(
                 for future in as_completed(futures):
                     point = future.result()
                     done[futures[future]] = point
-                    log.add(point)
+                    log.add(asdict(point))
                     say(point, len(done), len(grid))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     kept = {key: value for key, value in keywords.items() if key != "threads"}
     return Selection(method, criterion, tuple(done[place] for place in grid), kept)
+
+
+def _point(row: dict[str, Any]) -> Point | None:
+    """A line of a store; None where it is of another version."""
+    try:
+        return Point(**row)
+    except TypeError:
+        return None
 
 
 def _numbers(method: str, K: int, L: int) -> dict[str, int]:
@@ -245,69 +253,3 @@ def _judge(
         iterations=model.n_iter_,
         seconds=time.perf_counter() - begin,
     )
-
-
-def _hide(dev: Annotations, share: float, seed: int) -> tuple[Annotations, Annotations]:
-    """What is given and what is hidden of items with several annotators; all labels of a pair go together."""
-    rng = np.random.default_rng(seed)
-    fresh = np.ones(len(dev), np.bool_)
-    fresh[1:] = (np.diff(dev.item) != 0) | (np.diff(dev.annotator) != 0)
-    pair = np.cumsum(fresh) - 1
-    item = dev.item[fresh]
-    per_item = np.bincount(item, minlength=dev.n_items)
-    order = np.lexsort((rng.random(item.size), item))
-    rank = np.empty(item.size, np.int64)
-    rank[order] = np.arange(item.size) - (np.cumsum(per_item) - per_item)[item]
-    hide = np.clip(np.round(share * per_item), 1, np.maximum(per_item - 1, 0)).astype(np.int64)
-    hidden = (rank < hide[item])[pair]
-    several = per_item > 1
-    if not several.any():
-        raise DataError("held_out: no development item has two annotators; there is nothing to hide.")
-    return dev.select(items=several, rows=~hidden), dev.select(items=several, rows=hidden)
-
-
-def _key(settings: dict[str, Any], *tables: Annotations) -> str:
-    """A name for data and settings: a point in a store counts only where it is the same."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-    for table in tables:
-        for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):
-            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
-        for names in (table.items, table.annotators, table.classes):
-            digest.update("\0".join(map(str, names.tolist())).encode())
-    return digest.hexdigest()[:16]
-
-
-class _Store:
-    """Finished points in a file of JSON lines. A line that was cut short is passed over."""
-
-    def __init__(self, path: str | Path | None, key: str):
-        self.path, self.key = None if path is None else Path(path), key
-        self.points: dict[tuple[int, int], Point] = {}
-        self._lock = threading.Lock()
-        if self.path is None:
-            return
-        try:
-            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-            if text and not text.endswith("\n"):
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write("\n")
-        except OSError as error:
-            raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
-        for line in text.splitlines():
-            try:
-                row = json.loads(line)
-                if row.pop("key") == key:
-                    point = Point(**row)
-                    self.points[point.K, point.L] = point
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue
-
-    def add(self, point: Point) -> None:
-        """Append one point."""
-        if self.path is None:
-            return
-        try:
-            with self._lock, self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": self.key} | asdict(point)) + "\n")
-        except OSError as error:
-            raise UnwritableFile(f"cannot write {self.path}: {error.strerror or error}.") from error

@@ -1,8 +1,8 @@
 """Snap labels to clusters before training, and predictions after it (Fig. 1, Weerasooriya et al. 2021).
 
 y = snap(model)                                            # (I, P) the labels of each item's cluster, Eq. 1
-pipeline = make_pipeline(StandardScaler(), Distributions(LogisticRegression()), Projector(model))
-pipeline.fit(X, y).transform(X_new)                        # (n, P) predicted, and snapped again: Eq. 2, then Eq. 1
+pipeline = make_pipeline(Distributions(CrowdClassifier(encoder="text-cnn", objective="soft")), Projector(model))
+pipeline.fit(X, y).predict_proba(X_new)                    # (n, P) predicted, and snapped again: Eq. 2, then Eq. 1
 """
 
 from __future__ import annotations
@@ -146,9 +146,11 @@ class Projector(_Step):
 
 
 class Distributions(_Step):
-    """A scikit-learn classifier that learns from distributions and predicts them, as a step of a pipeline.
+    """A classifier that learns from distributions and predicts them, as a step of a pipeline.
 
-    Every row of X counts once for each class, weighted by its probability, so the classifier must take `sample_weight`.
+    One with a method `fit_distributions(X, y)`, as `dissensus.learning.CrowdClassifier` has it, is given them as they
+    are, and X as it is, which may be texts. Of scikit-learn's, one that takes `sample_weight` will do: every row of X
+    counts once for each class, weighted by its probability.
 
     Parameters
     ----------
@@ -161,23 +163,34 @@ class Distributions(_Step):
     def __init__(self, classifier: Any = None):
         self.classifier = classifier
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from X (n, …) and distributions y (n, P)."""
+    def fit(self, X: Any, y: Any = None, **keywords: Any) -> Self:
+        """Learn from X (n, …) and distributions y (n, P); keywords are for the classifier's own fit."""
         from sklearn.base import clone
 
         if self.classifier is None or not hasattr(self.classifier, "predict_proba"):
             raise BadParameter(f"classifier must have predict_proba, got {self.classifier!r}.")
-        X, y = np.asarray(X), np.asarray(y, np.float64)
+        y = np.asarray(y, np.float64)
         if y.ndim != 2:
             raise DataError(f"y must hold one distribution per row, got shape {y.shape}.")
         y = _distributions(y, y.shape[1])
-        if len(X) != len(y):
-            raise DataError(f"X has {len(X)} rows and y {len(y)}; they must be equally many.")
-        row, label = np.nonzero(y)
-        self.classifier_ = clone(self.classifier).fit(X[row], label, sample_weight=y[row, label])
+        takes = hasattr(self.classifier, "fit_distributions")
+        X = X if takes else np.asarray(X)
+        shape: tuple[int, ...] = getattr(X, "shape", None) or (len(X),)
+        if shape[0] != len(y):
+            raise DataError(f"X has {shape[0]} rows and y {len(y)}; they must be equally many.")
+        fresh = clone(self.classifier)
+        if takes:
+            self.classifier_ = fresh.fit_distributions(X, y, **keywords)
+        else:
+            row, label = np.nonzero(y)
+            self.classifier_ = fresh.fit(X[row], label, sample_weight=y[row, label], **keywords)
         self.n_classes_ = y.shape[1]
-        self.n_features_in_ = X.shape[1] if X.ndim > 1 else 1
+        self.n_features_in_ = shape[1] if len(shape) > 1 else 1
         return self
+
+    def fit_transform(self, X: Any, y: Any = None, **keywords: Any) -> FloatArray:
+        """Fit, then transform the same rows."""
+        return self.fit(X, y, **keywords).transform(X)
 
     def transform(self, X: Any) -> FloatArray:
         """(n, P) predicted distributions; a class that had no probability anywhere has none."""

@@ -14,6 +14,7 @@ from dissensus.evaluation.calibration import (
     log_loss,
     reliability_curve,
 )
+from dissensus.evaluation.ceiling import Ceiling, hide_annotators, same_winner, split_half
 from dissensus.evaluation.hard import (
     accuracy,
     balanced_accuracy,
@@ -25,6 +26,7 @@ from dissensus.evaluation.hard import (
 )
 from dissensus.evaluation.intervals import Estimate, bootstrap, bootstrap_sums
 from dissensus.evaluation.pairs import Pairs, cohen_kappa, cohen_kappas
+from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.significance import Difference, Test, mann_whitney, mcnemar, paired_bootstrap
 from dissensus.evaluation.soft import (
     brier,
@@ -41,11 +43,13 @@ from dissensus.evaluation.soft import (
 )
 
 __all__ = [
+    "Ceiling",
     "Difference",
     "Estimate",
     "Pairs",
     "ReliabilityCurve",
     "Test",
+    "absolute_distance",
     "accuracy",
     "agreement",
     "balanced_accuracy",
@@ -58,11 +62,13 @@ __all__ = [
     "cross_entropy",
     "entropy",
     "entropy_correlation",
+    "error_rate",
     "expected_accuracy",
     "expected_calibration_error",
     "fleiss_kappa",
     "gwet_ac1",
     "hard_scores",
+    "hide_annotators",
     "inverse_kl_divergence",
     "jensen_shannon",
     "kl_divergence",
@@ -77,7 +83,9 @@ __all__ = [
     "percent_agreement",
     "ratings_per_item",
     "reliability_curve",
+    "same_winner",
     "soft_scores",
+    "split_half",
     "total_variation",
     "wasserstein",
 ]

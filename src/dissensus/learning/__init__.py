@@ -14,19 +14,29 @@ except ImportError as error:
 from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.decision import DecisionFunction
+from dissensus.learning.distribution_scores import DistributionScores, distribution_scores
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
 from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.seeds import fit_together
+from dissensus.learning.sizes import SizeSearch, ldl_nm, search_sizes
+from dissensus.learning.unknown_annotators import Inferred, infer_annotators
 
 __all__ = [
     "LIA",
     "LIAML",
     "CrowdClassifier",
     "DecisionFunction",
+    "DistributionScores",
+    "Inferred",
     "OutOfFold",
+    "SizeSearch",
+    "distribution_scores",
     "encoders",
     "fit_together",
+    "infer_annotators",
+    "ldl_nm",
     "objectives",
     "out_of_fold",
+    "search_sizes",
 ]

@@ -24,13 +24,14 @@ from torch import Tensor, nn
 
 from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.annotations import Annotations
+from dissensus.annotations import ANONYMOUS, Annotations
 from dissensus.base import Aggregator, arg_max, check_gold, methods, reliability
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
+from dissensus.learning.by_annotation import predict_annotations
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
@@ -253,6 +254,43 @@ class CrowdClassifier(Parameters):
             )
         return self._end(run, trace)
 
+    def fit_distributions(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        classes: Any = None,
+        validation: float | tuple[Any, Any] | None = None,
+        on_step: OnStep | None = None,
+    ) -> Self:
+        """Learn from one distribution per input, such as the labels of its cluster; for objective "soft".
+
+        The same as `fit` to a table in which one annotator gave every item its distribution.
+
+        Parameters
+        ----------
+        X : array, list, or column of a frame
+            What the encoder takes, n rows.
+        y : (n, K)
+            A distribution over the classes for each of them.
+        classes : list of names, optional
+            Of the columns of y; left out, 0, 1, …, K − 1.
+        validation : float or (X, y), optional
+            As for `fit`; y may be distributions too.
+        on_step : callable, optional
+            As for `fit`.
+        """
+        objective = _part(self.objective, objectives, Objective)
+        if not objective.learns_distributions():
+            raise BadParameter(
+                f"fit_distributions takes objective 'soft' with labels 'normalized', which learns the distributions as "
+                f"they are; got {self.objective!r}."
+            )
+        table = _one_row_each(X, y, classes, "y")
+        if isinstance(validation, tuple) and len(validation) == 2 and np.ndim(validation[1]) == 2:
+            validation = validation[0], _one_row_each(*validation, table.classes, "validation")
+        return self.fit(table, X, validation=validation, on_step=on_step)
+
     def _begin(
         self,
         table: Annotations,
@@ -383,6 +421,17 @@ class CrowdClassifier(Parameters):
             return np.asarray(np.einsum("ic,acl->ial", softmax(self._logits(columns), axis=1), known))
         proba = self._run(columns, lambda batch: self.network_.label_proba(batch, *self._placed(codes, features)))
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
+
+    def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
+        """(N, K) P(label | x, annotator) for the rows of a table, in their order: what each annotator would say.
+
+        `X` has one row per `table.items`, new ones or those of `fit`; the labels of `table` are not looked at. The
+        answers are those of `predict_annotator_proba`, for the pairs that are there: memory is that of the rows.
+        `annotators` is a frame of the table's annotators with the columns that `fit` had; who is not in it has
+        average features.
+        """
+        self._check_fitted()
+        return predict_annotations(self, table, X, annotators)
 
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""
@@ -597,6 +646,17 @@ def _part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
     raise BadParameter(
         f"{registry.what} must be a name, such as '{next(iter(registry))}', or a {kind.__name__}, got {wanted!r}."
     )
+
+
+def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
+    """The distributions y (n, K) of the rows of X as a table of one annotator."""
+    y = np.asarray(y, np.float64)
+    if y.ndim != 2:
+        raise DataError(f"{what} must hold one distribution per row, got shape {y.shape}.")
+    if given.rows(X) != len(y):
+        raise DataError(f"{what}: {given.rows(X):,} rows of X for {len(y):,} distributions; give equally many.")
+    items = np.arange(len(y))
+    return Annotations.from_arrays(items, [ANONYMOUS] * len(y), proba=y, classes=classes, items=items)
 
 
 def _key(

@@ -23,6 +23,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
@@ -31,6 +32,7 @@ from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableF
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.batches import Batch
+from dissensus.learning.by_annotation import CELLS, ask_rows
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import embedding
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
@@ -43,7 +45,6 @@ from dissensus.parameters import Parameters, is_whole
 from dissensus.progress import waiting
 
 LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
-CELLS = 2**22  # of confusion matrices that are looked at together: pairs of item and annotator × K × K
 FILE, KIND = "lia.safetensors", "LIA"
 CHOICES: dict[str, tuple[Any, ...]] = {
     "difficulty": (True, False),
@@ -300,19 +301,24 @@ class LIA(Parameters):
         """
         self._check_fitted()
         table = table.to_classes(self.classes_)
-        item = given.item_codes(table.items, self.items_)[table.item]
+        items = given.item_codes(table.items, self.items_)
         annotator = self._whom(table.annotators)[0][table.annotator]
-        at_once = max(CELLS // self.classes_.size**2, 1)
-        columns, found = self.models_[0].encoder_.prepare(self._inputs), np.zeros((item.size, self.classes_.size))
+        columns, found = self.models_[0].encoder_.prepare(self._inputs), np.zeros((len(table), self.classes_.size))
         for model, posterior in zip(self.models_, self.posteriors_, strict=True):
-            z = torch.as_tensor(model._run(columns, lambda batch, net=model.network_: net.encoder(**batch))).float()
-            assert isinstance(model.objective_, LIAObjective)
-            for start in range(0, item.size, at_once):
-                at = slice(start, start + at_once)
-                i, j = (torch.as_tensor(codes[at].astype(np.int64)).to(model._device) for codes in (item, annotator))
-                with torch.inference_mode():
-                    q = model.objective_.row_confusion(model.network_.head, z.to(model._device)[i], j)
-                found[at] += np.einsum("nk,nkl->nl", posterior[item[at]], q.cpu().double().numpy())
+
+            def ask(
+                z: Tensor,
+                row: Tensor,
+                at: slice,
+                model: CrowdClassifier = model,
+                q: FloatArray = posterior[items],
+            ) -> Tensor:
+                assert isinstance(model.objective_, LIAObjective)
+                codes, _ = model._placed(annotator[at], None)
+                confusion = model.objective_.row_confusion(model.network_.head, z, row, codes).cpu().double()
+                return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
+
+            found += ask_rows(model, columns, table, ask, items)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     # On disk ----------------------------------------------------------------------------------------------------------

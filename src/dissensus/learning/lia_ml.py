@@ -32,9 +32,10 @@ from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
+from dissensus.learning.by_annotation import CELLS
 from dissensus.learning.classifier import Run
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
-from dissensus.learning.lia import CELLS, LEAST_EPOCHS
+from dissensus.learning.lia import LEAST_EPOCHS
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead

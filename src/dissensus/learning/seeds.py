@@ -14,10 +14,12 @@ is for tables that are nearly rectangular, such as `table.subsample(redundancy, 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,12 +32,14 @@ from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.classifier import CrowdClassifier, Run
+from dissensus.learning.objectives import Objective
 from dissensus.learning.rows import RowEmbedding, StackedRowAdam
 from dissensus.learning.trainer import Trace, gpus, mixed
 from dissensus.progress import waiting
 
 EAGER = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
 ROWS_AT_ONCE = 2**22  # annotations of all trainings that are looked at together between epochs
+NUMBERS_AT_ONCE = 2**27  # that all networks together make of items they are asked about
 LOOK = 0.2  # seconds between two looks at the losses
 PLAIN = {"accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
          "processes": 1, "mixup": None, "checkpoint": None, "compile": False}  # fmt: skip
@@ -56,7 +60,8 @@ def fit_together(
     Parameters
     ----------
     models : sequence of CrowdClassifier
-        Alike but for their seeds. Constant learning rates, no SAM, mixup, clipping or validation.
+        Alike but for their seeds, and for what their objective says may differ (the sizes of `ldl-nm` with `room`).
+        Constant learning rates, no SAM, mixup, clipping or validation.
     tables : Annotations, or one per model
         Of the same items, annotators and classes; the same items teach in all of them.
     X : inputs
@@ -96,6 +101,8 @@ def stacked(
     runs: list[Run] = []
     for model, table, known in zip(models, each, golds, strict=True):
         runs.append(model._begin(table, X, known, annotators=annotators, like=runs[0] if runs else None))
+        if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
+            runs[-1] = dataclasses.replace(runs[-1], lessons=runs[0].lessons)  # kept once, however many there are
     if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):
         raise DataError("fit_together: not the same items teach in all tables; give each item a label in all or none.")
     return Stack(runs)
@@ -106,14 +113,23 @@ def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
     for name, wanted in PLAIN.items():
         if (value := getattr(first, name)) != wanted:
             raise BadParameter(f"fit_together: {name} must be {wanted!r}, got {value!r}; fit such models one by one.")
+    kind = _kind(first)
     for model in models:
         for name, value in first.get_params(deep=False).items():
+            if name == "objective" and _kind(model) == kind:
+                continue
             if name != "seed" and repr(getattr(model, name)) != repr(value):
                 raise BadParameter(f"fit_together: models differ in {name}, {value!r} and {getattr(model, name)!r}.")
     for table in tables:
         for name in ("items", "annotators", "classes"):
             if not np.array_equal(getattr(table, name), getattr(tables[0], name)):
                 raise DataError(f"fit_together: the tables have different {name}; select() rows of one table.")
+
+
+def _kind(model: CrowdClassifier) -> str:
+    """What an objective must have in common with others."""
+    objective = model.objective
+    return f"{type(objective).__name__} {objective.alike() if isinstance(objective, Objective) else objective}"
 
 
 def _check_finite(losses: list[float], epoch: int) -> None:
@@ -146,33 +162,40 @@ class Stack:
                 "fit_together: inputs of different lengths cannot be stacked; fit such models one by one."
             )
         self.targets = StackedColumns([run.lessons.targets for run in runs], device)
-        rows = torch.as_tensor(runs[0].taught, device=device).expand(len(runs), -1)
-        parts = torch.split(rows, max(ROWS_AT_ONCE // (len(runs) * self.targets.widest), 1), dim=1)
-        self.whole = [(self._inputs(part), self.targets.take(part)) for part in parts]  # all items that teach
         self.optimizers = self._optimizers()
         self.sums = torch.zeros(len(runs), device=device)
         self.steps: dict[tuple[int, Any], _Step] = {}
 
-    def train(self, on_step: OnStep | None = None) -> list[Trace]:
-        """All epochs of all trainings; random numbers are drawn by the first seed, and given back as they were."""
+    @cached_property
+    def whole(self) -> list[tuple[Batch, Batch]]:
+        """All items that teach, some at a time."""
+        rows = torch.as_tensor(self.runs[0].taught, device=self.device).expand(len(self.runs), -1)
+        parts = torch.split(rows, max(ROWS_AT_ONCE // (len(self.runs) * self.targets.widest), 1), dim=1)
+        return [(self._inputs(part), self.targets.take(part)) for part in parts]
+
+    def train(self, on_step: OnStep | None = None, after: Callable[[int], None] | None = None) -> list[Trace]:
+        """All epochs of all trainings; random numbers are drawn by the first seed, and given back as they were.
+
+        `after(epoch)` is called after every epoch, from 1; the networks may be asked there.
+        """
         with torch.random.fork_rng(gpus(self.device)):
             torch.manual_seed(mixed(self.runs[0].trainer.seed, -1))
-            return self._train(on_step)
+            return self._train(on_step, after)
 
-    def _train(self, on_step: OnStep | None) -> list[Trace]:
+    def _train(self, on_step: OnStep | None, after: Callable[[int], None] | None) -> list[Trace]:
         traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
-        taught, how = self.runs[0].taught, [run.trainer for run in self.runs]
+        taught = self.runs[0].taught
         sums, looked = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()
         self.template.train()
-        orders = [trainer.batches(taught, 0) for trainer in how]
+        order = self._orders(0)
         for epoch in range(epochs):
             if self.runs[0].objective.begins(epoch, epochs):
                 self._begin_epoch(epoch, epochs)
-            if len(orders[0]) > 1:  # of a batch that is all items the order does not matter
-                orders = [trainer.batches(taught, epoch) for trainer in how]
+            if len(order) > 1:  # of a batch that is all items the order does not matter
+                order = self._orders(epoch)
             self.sums.zero_()
-            for batch in zip(*orders, strict=True):
-                self._step(torch.stack(batch))
+            for rows in order:
+                self._step(rows)
             sums[epoch] = self.sums
             if epoch + 1 == epochs or time.monotonic() - looked > LOOK:  # to look is to wait for the device
                 done = len(traces[0].epochs)
@@ -185,11 +208,17 @@ class Stack:
                 looked = time.monotonic()
                 if on_step is not None:
                     on_step(epoch + 1, float(np.mean(losses[-1])))
+            if after is not None:
+                after(epoch + 1)
         return traces
 
-    def proba(self) -> FloatArray:
-        """(S, taught, K) P(class | x) by every network, for the items that teach."""
-        return self._answers("logits", [part[:1] for part in self.whole])
+    def proba(self, X: Any = None) -> FloatArray:
+        """(S, rows, K) P(class | x) by every network, for new inputs, or for the items that teach."""
+        columns = self.inputs if X is None else self.runs[0].encoder.prepare(X).to(self.device)
+        rows = torch.as_tensor(self.runs[0].taught) if X is None else torch.arange(len(columns))
+        at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * self.runs[0].objective.numbers_per_item()), 1)
+        parts = torch.split(rows.to(self.device).expand(len(self.runs), -1), at_once, dim=1)
+        return self._answers("logits", [(self._inputs(part, columns),) for part in parts])
 
     def posterior(self) -> FloatArray:
         """(S, taught, K) P(class | x, annotations), by an objective that has one."""
@@ -211,6 +240,13 @@ class Stack:
             network.eval()
 
     # One step ---------------------------------------------------------------------------------------------------------
+
+    def _orders(self, epoch: int) -> tuple[Tensor, ...]:
+        """Rows (S, B) of the batches of an epoch, each training's by its seed."""
+        trainers = {run.trainer.seed: run.trainer for run in self.runs}
+        batches = {seed: trainer.batches(self.runs[0].taught, epoch) for seed, trainer in trainers.items()}
+        rows = torch.stack([torch.cat(batches[run.trainer.seed]) for run in self.runs]).to(self.device)
+        return torch.split(rows, [len(batch) for batch in next(iter(batches.values()))], dim=1)
 
     def _step(self, rows: Tensor) -> None:
         """A step of every training; rows (S, B)."""
@@ -247,8 +283,9 @@ class Stack:
         self.template.train()
         return np.asarray(torch.cat(found, dim=1).numpy())
 
-    def _inputs(self, rows: Tensor) -> Batch:
-        return {name: column[rows] for name, column in self.inputs.columns.items() if isinstance(column, Tensor)}
+    def _inputs(self, rows: Tensor, columns: Columns | None = None) -> Batch:
+        columns = columns or self.inputs
+        return {name: column[rows] for name, column in columns.columns.items() if isinstance(column, Tensor)}
 
     def _begin_epoch(self, epoch: int, epochs: int) -> None:
         """What the objective does before an epoch, for all trainings at once; it writes into the stacked buffers."""
@@ -310,12 +347,15 @@ class _Step:
 
 
 class StackedColumns:
-    """Columns of several trainings: tensors (S, I, …), and bags padded to (S, I, widest, …)."""
+    """Columns of several trainings: tensors (S, I, …), bags padded to (S, I, widest, …); S is 1 for shared ones."""
 
     def __init__(self, parts: Sequence[Columns], device: torch.device):
         self.tensors: dict[str, Tensor] = {}
         self.bags: dict[str, Tensor] = {}
         self.widest = 1
+        if all(part is parts[0] for part in parts):
+            parts = parts[:1]
+        self.shared = len(parts) == 1
         if any(part.columns.keys() != parts[0].columns.keys() for part in parts):
             raise DataError("fit_together: some models have gold and some have none; give all of them some, or none.")
         for name, first in parts[0].columns.items():
@@ -343,7 +383,7 @@ class StackedColumns:
 
     def take(self, rows: Tensor) -> Batch:
         """The batches of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and whose they are, `row`."""
-        at = torch.arange(len(rows), device=rows.device)[:, None]
+        at = 0 if self.shared else torch.arange(len(rows), device=rows.device)[:, None]
         batch = {name: column[at, rows] for name, column in self.tensors.items()}
         if self.bags:
             batch |= {name: column[at, rows].flatten(1, 2) for name, column in self.bags.items()}

@@ -55,6 +55,8 @@ class Report:
         more where it is a LIA (of several seeds, the first).
     out_of_fold : OutOfFold, optional
         What `dissensus.learning.out_of_fold` found; left out, a folder's own where it has one.
+    X : inputs, optional
+        What the model takes, one row per `table.items`: with it there is a map of the items as the model sees them.
     only : names of sections, optional
         Left out, all that have something to say.
     seed : int
@@ -81,6 +83,7 @@ class Report:
         search: Selection | Mapping[str, Any] | None = None,
         model: Any = None,
         out_of_fold: Any = None,
+        X: Any = None,
         only: Iterable[str] | None = None,
         seed: int = 0,
         on_step: Callable[[str], None] | None = None,
@@ -97,6 +100,8 @@ class Report:
         if model is not None:
             model = getattr(model, "models_", [model])[0]
             model._check_fitted()
+        if X is not None and model is None:
+            raise BadParameter("X is what a model takes; give the model too.")
         self.study = Study.make(
             table,
             fitted,
@@ -111,6 +116,7 @@ class Report:
             search=_as_facts(search),
             model=model,
             out_of_fold=out_of_fold,
+            X=X,
             seed=seed,
             on_step=on_step or (lambda what: None),
         )

@@ -10,11 +10,12 @@ from dissensus.annotations import Annotations
 from dissensus.base import check_gold
 from dissensus.exceptions import BadParameter
 from dissensus.io import atomic
-from dissensus.report import charts, lia_charts
+from dissensus.report import charts, latent_charts, lia_charts
 from dissensus.report.extra import need
 from dissensus.report.study import distinct
 
 WIDTH, HEIGHT = 480, 300  # pixels
+LARGE = 640, 480  # of a map
 PANEL = 260  # of a picture beside others
 SCALE = 2  # of pixels in a PNG
 
@@ -93,6 +94,31 @@ def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntA
     names = distinct(table.items.tolist(), 100)
     rows = lia_charts.difficulty_rows(difficulty_of(model, table), posterior, table, names, classes, gold)
     return _save(lia_charts.difficulty_chart(rows), path)
+
+
+def plot_latent(
+    model: Any, X: Any, path: str | Path, *, table: Annotations | None = None, codes: Any = None, **options: Any
+) -> Path:
+    """Draw items by what a trained network makes of them, as Figure 4 of Weerasooriya et al. 2021; .svg, .png or .html.
+
+    Marked by class: `codes`, else the majority label in `table`, else the model's own; `options` are those of
+    `dissensus.learning.latent_map.item_map`.
+    """
+    from dissensus.learning.latent_map import item_map, trained
+
+    alt, found = charts.altair(), item_map(model, X, table=table, codes=codes, **options)
+    classes = distinct((trained(model).classes_ if table is None else table.classes).tolist(), 60)
+    names = [str(n) for n in range(found.of)] if table is None else distinct(table.items.tolist(), 100)
+    chart = latent_charts.latent_chart(latent_charts.latent_rows(found, names, classes), classes, columns=3, size=30)
+    apart = found.separation
+    known = f"{apart.mean:.0%} of {apart.neighbours} neighbours share the class, {apart.mean_chance:.0%} by chance"
+    title = alt.TitleParams(
+        f"{len(found.item):,} items as the network sees them ({found.how})",
+        subtitle=known if apart.neighbours and apart.count.any() else "",
+        anchor="start",
+        fontWeight="normal",
+    )
+    return _write(chart.properties(width=LARGE[0], height=LARGE[1], title=title), path)
 
 
 def _save(chart: Any, path: str | Path) -> Path:

@@ -62,6 +62,7 @@ class Study:
     search: dict[str, Any] | None = None  # how its numbers of clusters were chosen: criterion, points, best
     model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
     out_of_fold: Any = None  # OutOfFold: what networks that have not seen an item say of it
+    X: Any = None  # the model's inputs, one row per item
     seed: int = 0
     hide_names: bool = True
     salt: str = ""

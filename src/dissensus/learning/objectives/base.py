@@ -43,6 +43,10 @@ class Objective(Parameters, ABC):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
+    def learns_distributions(self) -> bool:
+        """Whether what it teaches of an item is the mean of its probabilistic rows, and nothing of annotators."""
+        return False
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
@@ -60,6 +64,12 @@ class Objective(Parameters, ABC):
         out: Tensor = head(z)
         return out
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, D) what the last layer reads of an item: the encoder's output after the branch."""
+        assert isinstance(head, nn.Sequential)
+        out: Tensor = head[0](z)
+        return out
+
     @abstractmethod
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
@@ -73,6 +83,14 @@ class Objective(Parameters, ABC):
 
         What it finds belongs into the head's state dict: a run that goes on within an epoch does not ask again.
         """
+
+    def alike(self) -> str:
+        """What objectives must have in common, for their trainings to be stacked (`learning.seeds`)."""
+        return repr(self)
+
+    def numbers_per_item(self) -> int:
+        """About how many numbers `logits` makes of one item; after `fit`. It is asked of so many items at a time."""
+        return self.n_classes_
 
     def phase(self, head: nn.Module) -> Any:
         """What the loss depends on besides tensors: a captured step is good for one such state."""
@@ -91,6 +109,28 @@ class Objective(Parameters, ABC):
         `features` (len(annotators), F), to an objective that `describes_annotators`: what is known of them.
         """
         raise NotImplementedError
+
+    def row_proba(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) P(label | x, annotator) of n pairs: the item in row `row` (n,) of z (B, …), and `annotators` (n,).
+
+        −1 is one who was not there; `features` (n, F) as for `label_proba`. Here by `label_proba`, one annotator after
+        another; an objective that can takes all pairs at once.
+        """
+        if not len(row):
+            return z.new_zeros(0, self.n_classes_)
+        key = annotators[:, None] if features is None else torch.cat([annotators[:, None], features], dim=1)
+        _, who = torch.unique(key, dim=0, return_inverse=True)
+        order = torch.argsort(who)
+        parts = []
+        for at in torch.split(order, torch.bincount(who).tolist()):  # the pairs of one annotator
+            own = None if features is None else features[at[:1]]
+            parts.append(self.label_proba(head, z[row[at]], annotators[at[:1]], own)[:, 0])
+        found = torch.cat(parts)
+        out = torch.empty_like(found)
+        out[order] = found
+        return out
 
 
 objectives: Registry[type[Objective]] = Registry("objective", "train --help")

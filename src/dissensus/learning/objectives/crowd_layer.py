@@ -232,6 +232,11 @@ class CrowdLayerObjective(Objective):
             main, CrowdLayer(len(self.labels_given_), self.n_classes_, self.kind, self.link, self.trainable, self.start)
         )
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, D) that of the head that predicts."""
+        assert isinstance(head, CrowdHead)
+        return super().item_vectors(head.main, z)
+
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold)."""
         log_p = log_softmax(self.logits(head, z))
@@ -254,6 +259,13 @@ class CrowdLayerObjective(Objective):
             for j in range(len(annotators))
         ]
         return torch.stack(one_by_one, dim=1).exp()
+
+    def row_proba(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
+        log_p, layer = log_softmax(self.logits(head, z)), _layer(head)
+        return layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self._totals(log_p.device))).exp()
 
     @torch.no_grad()
     def confusion(self, head: nn.Module) -> FloatArray:

@@ -317,6 +317,11 @@ class LIAObjective(Objective):
         em = epochs - round(self.tuning * epochs) if self.finetune is not None else epochs
         return self.rounds if epoch >= em else epoch * self.rounds // em
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, D) that of the head that predicts."""
+        assert isinstance(head, LIAHead)
+        return super().item_vectors(head.truth, z)
+
     def begins(self, epoch: int, epochs: int) -> bool:
         """Whether a round begins, or the tuning."""
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
@@ -440,11 +445,21 @@ class LIAObjective(Objective):
         able = head.competence.of(rows)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp()
 
-    def row_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor) -> Tensor:
-        """(n, K, K) Q of n items with an annotator each; −1 is the average one."""
+    def row_confusion(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K, K) Q of n pairs: the item in row `row` (n,) of z, and an annotator; −1 is the average one."""
         assert isinstance(head, LIAHead)
-        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device))
-        return log_confusion(head.hardness(z), head.competence.of(rows)).exp()
+        hard = head.hardness(z)
+        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(annotators.device), features)
+        return log_confusion(None if hard is None else hard.index_select(0, row), head.competence.of(rows)).exp()
+
+    def row_proba(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) Σ_k h_k(x) Q[k, ·] of pairs."""
+        h = log_softmax(head(z)).exp().index_select(0, row)
+        return (h[:, :, None] * self.row_confusion(head, z, row, annotators, features)).sum(dim=1)
 
     def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K) Σ_k h_k(x) Q[k, ·]."""

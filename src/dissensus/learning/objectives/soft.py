@@ -73,6 +73,10 @@ class Soft(Objective):
         self._weight = np.where(self.teaches_, weight, 0.0)
         return self
 
+    def learns_distributions(self) -> bool:
+        """Where labels are the votes' shares, and no method or smoothing stands between them and the network."""
+        return isinstance(self.labels, str) and self.labels == "normalized"
+
     def targets(self) -> Columns:
         """`target` (I, K) and `weight` (I,)."""
         return Columns(target=as_tensor(self._target), weight=as_tensor(self._weight, torch.float32))

@@ -99,6 +99,11 @@ class SoftTask(Objective):
         main = super().head(branch, width)
         return TwoTasks(main, super().head(branch, width) if self.weight > 0 else None)
 
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, D) that of the head that predicts."""
+        assert isinstance(head, TwoTasks)
+        return super().item_vectors(head.main, z)
+
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """Σ −log Q(label) + weight · D(P, R), the second in bits."""
         loss = hard_loss(self.logits(head, z), targets["label"])

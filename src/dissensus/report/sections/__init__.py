@@ -6,10 +6,22 @@ from dissensus.report.sections import (
     competence,
     items,
     labels,
+    latent,
     methods,
     model,
     overview,
     redundancy,
 )
 
-__all__ = ["annotators", "clusters", "competence", "items", "labels", "methods", "model", "overview", "redundancy"]
+__all__ = [
+    "annotators",
+    "clusters",
+    "competence",
+    "items",
+    "labels",
+    "latent",
+    "methods",
+    "model",
+    "overview",
+    "redundancy",
+]

@@ -1,0 +1,270 @@
+"""LDL-NM on jobs_q1, jobs_q2 and jobs_q3: the search over sizes, the test items, the leak, and the time of one run.
+
+    DISSENSUS_DATA=<data folder> python -m benchmarks.learning.ldl_nm search [--device cuda] [--seeds 10]
+    DISSENSUS_DATA=<data folder> python -m benchmarks.learning.ldl_nm test [--device cuda]
+    DISSENSUS_DATA=<data folder> python -m benchmarks.learning.ldl_nm time
+
+- *search*: item and annotator sizes 3 to 20, ten seeds, the development items asked after 25, 50, 100 and 200 epochs by
+  features alone. It goes on where it was killed.
+- *test*: the best size and number of epochs, and the best size after 200 epochs as in the paper, trained with ten other
+  seeds; test items by features alone (mean and mode over annotators), and by Algorithm 4, which reads the very
+  votes that it is judged by, with more and more steps. Beside it Algorithm 4 by half of an item's annotators, judged by
+  the other half: what remains of it without the leak.
+- *time*: 200 epochs on jobs_q3 on two cores.
+
+`--features` names a file that MiniLM's vectors are kept in, for a machine that has no MiniLM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks import record
+
+from dissensus.annotations import Annotations
+from dissensus.datasets import load_dataset
+from dissensus.evaluation import hide_annotators
+from dissensus.learning import distribution_scores, fit_together, infer_annotators, ldl_nm, search_sizes
+from dissensus.learning.distribution_scores import compare_distributions
+from dissensus.learning.objectives import LDLNMObjective
+from dissensus.learning.sizes import SizeSearch
+from dissensus.learning.unknown_annotators import leaking_proba
+
+HERE = Path(__file__).parent
+SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
+EPOCHS = (25, 50, 100, 200)
+STEPS = (1, 3, 10, 100)  # of Algorithm 4
+FIRST_TEST_SEED = 100  # none that the sizes were chosen with
+Part = tuple[Annotations, Any]
+
+
+def parts(name: str, features: Path | None) -> dict[str, Part]:
+    """The splits of a set: annotations and MiniLM's vectors."""
+    data = load_dataset(name)
+    if features is not None and features.exists():
+        vectors = np.load(features)[name]
+    else:
+        from dissensus.features import embed_texts
+
+        vectors = embed_texts(data.items["text"].to_pylist())
+    place = {item: at for at, item in enumerate(data.annotations.items)}
+    return {
+        split: (part.annotations, vectors[[place[item] for item in part.annotations.items]])
+        for split, part in data.splits.items()
+    }
+
+
+def keep_features(features: Path) -> None:
+    if not features.exists():
+        from dissensus.features import embed_texts
+
+        texts = {name: load_dataset(name).items["text"].to_pylist() for name in SETS}
+        np.savez(features, **{name: embed_texts(rows) for name, rows in texts.items()})
+
+
+def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
+    """The search, and the seconds that this call took."""
+    data = parts(name, options.features)
+    begun = time.perf_counter()
+
+    def say(done: int, total: int) -> None:
+        print(f"{name}: {done} of {total} trainings, {time.perf_counter() - begun:.0f} s", flush=True)
+
+    sizes = range(3, 21) if options.grid is None else options.grid
+    found = search_sizes(
+        *data["train"], dev=data["dev"], item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
+        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=store(name), on_trained=say,
+        at_once=options.at_once,
+    )  # fmt: skip
+    return found, time.perf_counter() - begun
+
+
+def store(name: str) -> Path:
+    return HERE / "results" / f"ldl_nm-{name}.jsonl"
+
+
+def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
+    """The best size, at all epochs or after one, and what it reached on the development items."""
+    if epoch is not None:
+        points = tuple(point for point in found.points if point.epoch == epoch)
+        found = SizeSearch(points, found.model)
+    item, annotator, epochs = found.best
+    at = (found.item_sizes.index(item), found.annotator_sizes.index(annotator))
+    return {
+        "item_size": item, "annotator_size": annotator, "epochs": epochs,
+        "dev_kl": found.matrix("kl")[at], "dev_accuracy": found.matrix("accuracy")[at],
+        "worst_dev_kl": float(found.matrix("kl").max()),
+    }  # fmt: skip
+
+
+def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keywords: Any) -> list[dict[str, Any]]:
+    """Ten trainings of one size, and all that they are asked."""
+    data = parts(name, options.features)
+    sizes = {key: best[key] for key in ("item_size", "annotator_size")} | keywords
+    models = [
+        ldl_nm(
+            objective=LDLNMObjective(**sizes), epochs=best["epochs"], seed=FIRST_TEST_SEED + seed, device=options.device
+        )
+        for seed in range(options.seeds)
+    ]
+    (test_table, X), rows = data["test"], []
+    given, judged = hide_annotators(test_table, 0.5, 0)
+    X_half = X[np.isin(test_table.items, given.items)]
+    fit_together(models, *data["train"])
+    for seed, model in enumerate(models):
+
+        def add(protocol: str, score: Any, seed: int = seed) -> None:
+            rows.append({"set": name, "seed": seed, "protocol": protocol} | score.as_row())
+
+        add("features only, mean", distribution_scores(model, X, test_table))
+        model.objective_.average = "mode"
+        add("features only, mode", distribution_scores(model, X, test_table))
+        model.objective_.average = "mean"
+        for steps in STEPS:
+            score = distribution_scores(model, X, test_table, leak_test_labels=True, steps=steps)
+            add(f"Algorithm 4, {steps} steps", score)
+        for steps in (0, *STEPS):  # 0: nothing is read, z_A = 0
+            h = leaking_proba(model, X_half, given.soft_labels(), steps=steps)
+            add(f"half, {steps} steps", compare_distributions(judged.soft_labels(), h))
+        add("half, features only, mean", compare_distributions(judged.soft_labels(), model.predict_proba(X_half)))
+    return rows
+
+
+def one_run(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of 200 epochs on jobs_q3, and what that reached."""
+    torch.set_num_threads(options.threads)
+    data = parts("jobs_q3", options.features)
+    model, begun = ldl_nm(seed=0, device="cpu"), time.perf_counter()
+    model.fit(*data["train"])
+    seconds = time.perf_counter() - begun
+    X, table = data["test"][1], data["test"][0]
+    begun = time.perf_counter()
+    infer_annotators(model, X, table.soft_labels(), by="item")
+    return {
+        "seconds": seconds, "threads": options.threads, "epochs": 200, "steps": 200 * 40,
+        "algorithm_4_seconds": time.perf_counter() - begun,
+    } | {f"test_{key}": value for key, value in distribution_scores(model, X, table).as_row().items()}  # fmt: skip
+
+
+def mean(rows: list[dict[str, Any]], key: str) -> str:
+    values = np.array([row[key] for row in rows])
+    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
+    return f"{values.mean():.3f} ± {error:.3f}"
+
+
+def search_table(found: dict[str, Any]) -> str:
+    head = ["set", "trainings", "chosen: J_I, J_A, epochs", "KL on dev", "accuracy on dev",
+            "after 200 epochs: J_I, J_A", "KL on dev", "accuracy on dev", "worst size: KL", "seconds"]  # fmt: skip
+    rows = []
+    for name, one in found.items():
+        best, last = one["best"], one["last"]
+        rows.append([
+            name, f"{one['trainings']:,}", f"{best['item_size']}, {best['annotator_size']}, {best['epochs']}",
+            f"{best['dev_kl']:.3f}", f"{best['dev_accuracy']:.3f}", f"{last['item_size']}, {last['annotator_size']}",
+            f"{last['dev_kl']:.3f}", f"{last['dev_accuracy']:.3f}", f"{best['worst_dev_kl']:.3f}",
+            "" if one["seconds"] is None else f"{one['seconds']:.0f}",
+        ])  # fmt: skip
+    return record.table(head, rows)
+
+
+def tested_table(rows: list[dict[str, Any]]) -> str:
+    head = ["set", "training", "protocol", "leaks", "KL(votes ‖ predicted)", "KL(predicted ‖ votes)", "accuracy",
+            "Manhattan"]  # fmt: skip
+    lines = []
+    for name in dict.fromkeys(row["set"] for row in rows):
+        theirs, accuracy = PUBLISHED[name]
+        lines.append([name, "the paper's Table 3", "", "?", "", f"{theirs:.3f}", f"{accuracy:.3f}", ""])
+        own = [row for row in rows if row["set"] == name]
+        for training in dict.fromkeys(row["training"] for row in own):
+            for protocol in SHOWN:
+                of = [row for row in own if (row["training"], row["protocol"]) == (training, protocol)]
+                leaks = "**yes**" if of[0]["leaked"] else ""
+                kl = "" if protocol.endswith("mode") else mean(of, "kl")  # a class that nobody names has none
+                rest = [mean(of, key) for key in ("inverse_kl", "accuracy", "manhattan")]
+                lines.append([name, training, protocol, leaks, kl, *rest])
+    return record.table(head, lines, left=4)
+
+
+SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
+         "half, features only, mean", "half, 10 steps", "half, 100 steps")  # fmt: skip
+PUBLISHED = {"jobs_q1": (0.408, 0.915), "jobs_q2": (0.501, 0.910), "jobs_q3": (0.864, 0.923)}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("what", choices=["search", "test", "time", "features", "render"])
+    options.add_argument("--device", default="auto")
+    options.add_argument("--seeds", type=int, default=10)
+    options.add_argument("--sets", nargs="+", default=SETS)
+    options.add_argument("--grid", type=int, nargs="+", help="sizes, both ways; left out: 3 to 20")
+    options.add_argument("--epochs", type=int, nargs="+", default=EPOCHS)
+    options.add_argument("--at-once", type=int)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--features", type=Path)
+    given = options.parse_args()
+    made = record.provenance()
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
+    made["versions"] = {"dissensus": {"torch": torch.__version__}}
+    if given.what == "features":
+        keep_features(given.features)
+    elif given.what == "search":
+        found = {}
+        for name in given.sets:
+            fresh = not store(name).exists()
+            search_found, seconds = search(name, given)
+            last = max(search_found.epochs)
+            found[name] = {
+                "trainings": len(search_found.points) // len(search_found.epochs),
+                "seconds": seconds if fresh else None,
+                "best": chosen(search_found), "last": chosen(search_found, last),
+                "kl": {str(e): search_found.matrix("kl", e).round(4).tolist() for e in search_found.epochs},
+            }  # fmt: skip
+        record.save(HERE, "ldl_nm-search", made, {"device": device, "found": found}, indent=None)
+    elif given.what == "test":
+        found, rows = newest("search")["found"], []
+        for name in given.sets:
+            for training, keywords in (("best", {}), ("last", {}), ("sum", {"combine": "sum"})):
+                best = dict(found[name]["last" if training == "last" else "best"])
+                if training == "sum":
+                    best["item_size"] = best["annotator_size"] = max(best["item_size"], best["annotator_size"])
+                label = f"{best['item_size']}, {best['annotator_size']}, {best['epochs']} epochs"
+                label += ", summed" if training == "sum" else ""
+                rows += [{"training": label} | row for row in test(name, best, given, **keywords)]
+                print(name, label, flush=True)
+        record.save(HERE, "ldl_nm-test", made, {"device": device, "rows": rows}, indent=None)
+    elif given.what == "time":
+        record.save(HERE, "ldl_nm-time", made, {"device": "CPU", "row": one_run(given)})
+    render()
+
+
+def newest(what: str) -> Any:
+    files = sorted((HERE / "results").glob(f"*-ldl_nm-{what}.json"))
+    return json.loads(files[-1].read_text()) if files else None
+
+
+def render() -> None:
+    """Tables of what is stored."""
+    for what in ("search", "test", "time"):
+        stored = newest(what)
+        if stored is None:
+            continue
+        if what == "search":
+            text = search_table(stored["found"])
+        elif what == "test":
+            text = tested_table(stored["rows"])
+        else:
+            row = stored["row"]
+            text = record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
+        said = record.sentence(stored["made"], stored["made"].get("versions", {}))
+        record.splice(HERE / "README.md", f"ldl_nm-{what}", f"{said} Device: {stored['device']}.\n\n{text}")
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

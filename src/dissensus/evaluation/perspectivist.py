@@ -1,0 +1,145 @@
+"""What a model says of single annotators, against what they said: Learning With Disagreements 2025.
+
+    error rate           e_i = Σ_j [y_ij ≠ ŷ_ij] / A_i                              mean over items
+    absolute distance    d_i = Σ_j |x(y_ij) − x(ŷ_ij)| / (A_i · (max x − min x))     mean over items, ordered classes
+
+(Leonardelli et al. 2025, "LeWiDi-2025 at NLPerspectives", the perspectivist task; A_i annotators of item i, x(k) the
+place of class k.) Its other task, the distribution of an item's labels, is judged by `manhattan` and `wasserstein`
+(`soft.py`). What the task leaves open:
+
+- *Range.* The task's evaluation program speaks of the range of the scale (10 for −5…5) and divides by the number of its
+  points (11): `scale=11` gives those figures.
+- *Several labels* of one annotator for one item are one answer: each of its rows counts its share, so that a pair
+  counts once. One predicted class then misses a part of such an answer. (The task's set with several labels is scored
+  class by class, yes or no: make a table per class for that.)
+- *Weights* multiply what a row counts; rows of weight 0 count nothing.
+- A *probabilistic row* is compared by the expected error of a label drawn from it.
+- A *predicted distribution* is taken at its mode for the error rate, where ties count as a fair draw would, and at its
+  median for the distance: the answer that each measure is least for. Hand over codes for any other.
+
+Nothing here is items × annotators: predictions come one per row of the table (`predict_annotations`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus._types import FloatArray, IntArray
+from dissensus.annotations import Annotations
+from dissensus.evaluation._check import distributions, integers, numbers
+from dissensus.evaluation.hard import tied
+from dissensus.exceptions import BadParameter, DataError
+
+By = Literal["item", "annotator"]
+
+
+def error_rate(table: Annotations, predicted: Any, *, by: By = "item") -> FloatArray:
+    """(items with annotations,) the share of an item's annotators whose label was predicted wrongly.
+
+    Parameters
+    ----------
+    table : Annotations
+        What was said.
+    predicted : (N,) int or (N, K)
+        For every row of the table the class that its annotator was expected to give, or the probability of each, in the
+        order of `table.classes`.
+    by : "item" or "annotator"
+        Whose mean it is: one value per item, or per annotator, in the table's order; who has no row is left out. Take
+        `.mean()`, or hand the values to `bootstrap`.
+
+    >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
+    >>> error_rate(table, [1, 1, 1])
+    array([0.5, 0. ])
+    >>> error_rate(table, [1, 1, 1], by="annotator")
+    array([0., 1.])
+    """
+    predicted = _predicted(table, predicted)
+    if predicted.ndim == 1:
+        right = np.eye(table.n_classes)[predicted] if table.proba is not None else predicted == table.label
+    else:
+        best = tied(predicted)
+        chance = best / best.sum(axis=1, keepdims=True)  # (N, K) of a fair draw among the best
+        right = chance if table.proba is not None else chance[np.arange(len(table)), table.label]
+    if table.proba is not None:
+        right = (right * table.proba).sum(axis=1)
+    return _means(table, 1.0 - np.asarray(right, np.float64), by)
+
+
+def absolute_distance(
+    table: Annotations, predicted: Any, *, positions: Any = None, scale: float | None = None, by: By = "item"
+) -> FloatArray:
+    """(items with annotations,) how far an item's annotators are from what was predicted, as a share of the scale.
+
+    Parameters
+    ----------
+    table, predicted, by
+        As for `error_rate`; classes have an order.
+    positions : (K,), optional
+        Their places on a line, in any order; left out, 0, 1, …, K − 1.
+    scale : float, optional
+        What distances are divided by; None: the range of the places.
+    """
+    predicted = _predicted(table, predicted)
+    K = table.n_classes
+    place = np.arange(K, dtype=np.float64) if positions is None else numbers(positions, "positions")
+    if place.size != K:
+        raise DataError(f"positions has {place.size} values for {K} classes.")
+    scale = float(np.ptp(place)) if scale is None else scale
+    if not 0 < scale < np.inf:
+        raise BadParameter(f"scale must be above 0, got {scale}; with one class, or one place, there is no distance.")
+    at = place[predicted if predicted.ndim == 1 else _median(predicted, place)]  # (N,)
+    if table.proba is None:
+        far = np.abs(place[table.label] - at)
+    else:
+        far = (table.proba * np.abs(place - at[:, None])).sum(axis=1)
+    return _means(table, far / scale, by)
+
+
+def _predicted(table: Annotations, predicted: Any) -> Any:
+    """Codes (N,) or distributions (N, K), checked."""
+    found = np.asarray(predicted)
+    if len(found) != len(table):
+        raise DataError(
+            f"predicted has {len(found):,} rows for {len(table):,} annotations; give one for each row of the table."
+        )
+    if found.ndim == 2:
+        found = distributions(found, "predicted")
+        if found.shape[1] != table.n_classes:
+            raise DataError(f"predicted has {found.shape[1]} columns for {table.n_classes} classes.")
+        return found
+    codes = integers(found, "predicted")
+    bad = np.flatnonzero((codes < 0) | (codes >= table.n_classes))
+    if bad.size:
+        raise DataError(
+            f"predicted: row {bad[0]} has code {codes[bad[0]]}; codes of {table.n_classes} classes run from 0 to "
+            f"{table.n_classes - 1}."
+        )
+    return codes
+
+
+def _median(predicted: FloatArray, place: FloatArray) -> IntArray:
+    """(N,) the class at which half of a distribution (N, K) is reached, along the places; of two the lower."""
+    order = np.argsort(place, kind="stable")
+    reached = np.cumsum(predicted[:, order], axis=1) >= 0.5 - 1e-12  # rounding
+    reached[:, -1] = True
+    return np.asarray(order[reached.argmax(axis=1)])
+
+
+def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:
+    """Means of rows (N,) over items or annotators; the rows of a pair share its count."""
+    if by not in ("item", "annotator"):
+        raise BadParameter(f"by must be 'item' or 'annotator', got {by!r}.")
+    fresh = np.ones(len(table), np.bool_)
+    fresh[1:] = (np.diff(table.item) != 0) | (np.diff(table.annotator) != 0)
+    pair = np.cumsum(fresh) - 1
+    weight = np.ones(len(table)) if table.weight is None else table.weight
+    own = np.bincount(pair, weight > 0)
+    count = weight / np.maximum(own, 1)[pair] if len(table) else weight
+    of, n = (table.item, table.n_items) if by == "item" else (table.annotator, table.n_annotators)
+    total = np.bincount(of, count, n)
+    there = total > 0
+    if not there.any():
+        raise DataError("the table has no annotations; there is nothing to compare with.")
+    return np.asarray(np.bincount(of, count * values, n)[there] / total[there])

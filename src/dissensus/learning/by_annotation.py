@@ -1,0 +1,89 @@
+"""What a trained network expects in every row of a table: P(label | x_i, j) of the pairs (i, j) that are there.
+
+    modelled annotators      P(y | x_i, j) by the objective (`Objective.row_proba`)
+    else                     P(y | x_i, j) = Σ_k p_k(x_i) M_j[k, y]       p: the network's classes, M: `confusion_`
+
+Items are encoded once and only the rows that are there are asked for: time and memory are those of the rows, never of
+items × annotators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray
+from dissensus.annotations import Annotations
+from dissensus.exceptions import DataError
+from dissensus.learning import inputs as given
+from dissensus.learning.batches import Columns
+from dissensus.learning.trainer import AT_ONCE
+
+if TYPE_CHECKING:
+    from dissensus.learning.classifier import CrowdClassifier
+
+CELLS = 2**22  # of confusion matrices that are looked at together: rows × K × K
+
+Ask = Callable[[Tensor, Tensor, slice], Tensor]
+"""The encoder's output of some items (B, …), the place among them of each of n rows (n,), and which rows of the table
+these are → (n, K)."""
+
+
+def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, annotators: Any = None) -> FloatArray:
+    """(N, K) for the rows of `table`, with one row of X per item of it; `annotators` is a frame, or None."""
+    given.check_table(table, "predict_annotations")
+    if given.rows(X) != table.n_items:
+        raise DataError(
+            f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
+        )
+    table = table.to_classes(model.classes_)
+    known = naming.match(table.annotators, model.annotators_, "annotators")  # (A,) −1: was not there
+    features = None
+    if annotators is not None:
+        if model.annotator_features_ is None:
+            raise DataError("annotators: this model was fitted without a frame of annotators; leave it out.")
+        features = model.annotator_features_.of(annotators, table.annotators)
+    head, objective = model.network_.head, model.objective_
+
+    def modelled(z: Tensor, row: Tensor, at: slice) -> Tensor:
+        who = table.annotator[at]
+        placed = model._placed(known[who], None if features is None else features[who])
+        return objective.row_proba(head, z, row, *placed)
+
+    confusion = torch.as_tensor(np.concatenate([model.confusion_, model.population_confusion_[None]]))
+
+    def confused(z: Tensor, row: Tensor, at: slice) -> Tensor:
+        p = objective.logits(head, z).cpu().double().softmax(dim=1)[row.cpu()]
+        return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
+
+    columns = model.encoder_.prepare(X)
+    found = ask_rows(model, columns, table, modelled if objective.models_annotators else confused)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def ask_rows(
+    model: CrowdClassifier, columns: Columns, table: Annotations, ask: Ask, places: IntArray | None = None
+) -> FloatArray:
+    """(N, K) what `ask` answers of all rows, some at a time; item i is row `places[i]` of `columns`, or row i."""
+    K, device = model.objective_.n_classes_, model._trainer(0).place()
+    network = model.network_.to(device).eval()
+    found = np.empty((len(table), K))
+    items = np.flatnonzero(np.diff(table.item_ptr))
+    at_once = max(CELLS // K**2, 1)
+    with torch.inference_mode():
+        for some in np.split(items, range(AT_ONCE * model.batch_size, items.size, AT_ONCE * model.batch_size)):
+            if not some.size:
+                continue
+            batch = columns.take(torch.as_tensor((some if places is None else places[some]).astype(np.int64)))
+            z = network.encoder(**{name: value.to(device) for name, value in batch.items()})
+            first, last = int(table.item_ptr[some[0]]), int(table.item_ptr[some[-1] + 1])
+            for start in range(first, last, at_once):  # an item may have more rows than are looked at together
+                at = slice(start, min(start + at_once, last))
+                row = torch.as_tensor(np.searchsorted(some, table.item[at])).to(device)
+                found[at] = ask(z, row, at).cpu().double().numpy()
+    return found

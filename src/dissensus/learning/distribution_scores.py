@@ -1,0 +1,90 @@
+"""How well a model foretells the distribution of the labels of items that it did not see labelled.
+
+Everything is a mean over items, against the shares of their votes. `leaked` marks figures of the protocol that reads
+those very votes (`leak_test_labels`, see `unknown_annotators`): they do not measure prediction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dissensus._types import FloatArray
+from dissensus.annotations import Annotations
+from dissensus.evaluation.ceiling import same_winner
+from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import inputs as given
+from dissensus.learning.unknown_annotators import leaking_proba
+
+
+@dataclass(frozen=True)
+class DistributionScores:
+    """Means over items of how predicted distributions differ from votes."""
+
+    kl: float  # KL(votes ‖ predicted)
+    inverse_kl: float  # KL(predicted ‖ votes smoothed by ε)
+    jensen_shannon: float
+    manhattan: float
+    accuracy: float  # most probable class against the most frequent label; of ties the chance
+    n_items: int
+    leaked: bool = False  # the votes were read by what was predicted: no measure of prediction
+
+    def __str__(self) -> str:
+        mark = "LEAKED, the labels that are predicted were read: " if self.leaked else ""
+        return f"{mark}KL {self.kl:.3f}, accuracy {self.accuracy:.3f}, Manhattan {self.manhattan:.3f}"
+
+    def as_row(self) -> dict[str, Any]:
+        """Plain values, by name."""
+        return asdict(self)
+
+
+def compare_distributions(
+    y: FloatArray, h: FloatArray, *, epsilon: float = EPSILON, leaked: bool = False
+) -> DistributionScores:
+    """Votes y (I, K) against predictions h (I, K)."""
+    return DistributionScores(
+        kl=float(kl_divergence(y, h).mean()),
+        inverse_kl=float(inverse_kl_divergence(y, h, epsilon=epsilon).mean()),
+        jensen_shannon=float(jensen_shannon(y, h).mean()),
+        manhattan=float(manhattan(y, h).mean()),
+        accuracy=float(same_winner(y, h).mean()),
+        n_items=len(y),
+        leaked=leaked,
+    )
+
+
+def distribution_scores(
+    model: Any,
+    X: Any,
+    table: Annotations,
+    *,
+    leak_test_labels: bool = False,
+    epsilon: float = EPSILON,
+    **inference: Any,
+) -> DistributionScores:
+    """How well `model.predict_proba(X)` foretells the votes of the items of a table; items without votes do not count.
+
+    Parameters
+    ----------
+    model : anything with `classes_` and `predict_proba`
+    X : inputs
+        One row per `table.items`.
+    leak_test_labels : bool
+        The paper's protocol for LDL-NM: z_A is found for every item from the very votes that it is judged by
+        (Algorithm 4; `steps`, `rate`, `decay`, `spread`, `seed` of `infer_annotators` may follow). Never a measure of
+        prediction; the result says so.
+    """
+    table = table.to_classes(model.classes_)
+    voted = np.flatnonzero(np.diff(table.item_ptr) > 0)
+    if not voted.size:
+        raise DataError("no item of the table has labels; there is nothing to compare with.")
+    if given.rows(X) != table.n_items:
+        raise DataError(f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items.")
+    if inference and not leak_test_labels:
+        raise BadParameter(f"{', '.join(sorted(inference))}: only for leak_test_labels=True.")
+    y, X = table.soft_labels()[voted], given.take(X, voted)
+    h = leaking_proba(model, X, y, **inference) if leak_test_labels else model.predict_proba(X)
+    return compare_distributions(y, h, epsilon=epsilon, leaked=leak_test_labels)

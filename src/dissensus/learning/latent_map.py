@@ -1,0 +1,225 @@
+"""A map of items: what a trained network makes of them, in two dimensions by t-SNE (van der Maaten & Hinton 2008).
+
+Figure 4 of Weerasooriya et al. 2021 is such a map of the training items of LDL-NM, coloured by class. The vector of an
+item is what the network's last layer reads of it (`Objective.item_vectors`): the encoder's output or, for "ldl-nm", the
+mean of z_E over the annotators with labels. z_I, the other vector that LDL-NM has of an item, separates the classes of
+training items less (jobs_q3, 200 epochs: 0.57 of the ten nearest neighbours have the same majority label, of z_E 0.69,
+by chance 0.22), those of new items a little more (0.45 and 0.44): z_E has more of what was learnt by heart.
+
+t-SNE keeps neighbourhoods. It does not keep distances between groups, nor how wide they are. So how well classes are
+separated is counted before the map is made, among the vectors: the share of an item's nearest neighbours with its own
+class, against what there would be by chance; and how many of these neighbours the map has kept is said beside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.manifold import TSNE
+from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
+
+from dissensus import names as naming
+from dissensus._types import FloatArray, IntArray, Names
+from dissensus.annotations import Annotations
+from dissensus.base import arg_max
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import inputs as given
+from dissensus.learning.annotator_map import project
+from dissensus.learning.classifier import CrowdClassifier
+from dissensus.parameters import is_number, is_whole
+
+MOST = 1500  # items on a map, drawn by their names
+LEAST = 10  # different vectors from which t-SNE has something to work with
+PERPLEXITY = 30.0  # scikit-learn's own default
+NEIGHBOURS = 10
+DIGITS = 6  # of a vector: what differs less is the same, and has one place
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Separation:
+    """How far the neighbours of an item are of its own class."""
+
+    neighbours: int  # that were looked at, of each item
+    same: FloatArray  # (n,) share of an item's neighbours that have its class; NaN where it has none
+    count: IntArray  # (K,) items
+    by_class: FloatArray  # (K,) mean of `same`; NaN for a class without items
+    chance: FloatArray  # (K,) share of the other items that are of the class; NaN as before
+
+    @property
+    def mean(self) -> float:
+        """Over all items that have a class."""
+        known = self.same[~np.isnan(self.same)]
+        return float(known.mean()) if known.size else float("nan")
+
+    @property
+    def mean_chance(self) -> float:
+        """What `mean` would be if vectors said nothing of classes."""
+        there = self.count > 0
+        return float(np.average(self.chance[there], weights=self.count[there])) if there.any() else float("nan")
+
+
+@dataclass(frozen=True, eq=False)
+class ItemMap:
+    """Where items stand, and what their classes are."""
+
+    item: IntArray  # (n,) rows of X, in the order of their names
+    place: FloatArray  # (n, 2)
+    code: IntArray  # (n,) of the class, −1 where there is none
+    how: str  # "t-SNE" or "PCA"
+    size: int  # of the vectors
+    separation: Separation  # of these n, among the vectors
+    kept: float  # share of an item's nearest neighbours among the vectors that are so on the map
+    of: int  # rows of X
+
+
+def item_map(
+    model: Any,
+    X: Any,
+    *,
+    table: Annotations | None = None,
+    codes: Any = None,
+    items: Any = None,
+    perplexity: float = PERPLEXITY,
+    neighbours: int = NEIGHBOURS,
+    most: int = MOST,
+    seed: int = 0,
+) -> ItemMap:
+    """The map of a fitted model and inputs, of `fit` or others.
+
+    Parameters
+    ----------
+    model : CrowdClassifier, LIA
+        Of several seeds, the first.
+    X : inputs
+        One row per item: of `table.items` where a table is given.
+    table : Annotations, optional
+        Its majority labels are the classes; items without labels have none. Left out, it is the model's most probable
+        class that an item is taken for.
+    codes : (rows,) int, optional
+        Classes of the items instead, as codes into the table's classes or the model's; −1 for none.
+    items : (rows,) names, optional
+        Left out, the table's or numbers. Names decide who is on the map and in which order they are laid out, so that
+        the order of rows changes nothing.
+    perplexity : float
+        Of t-SNE; a third of the items at most.
+    neighbours : int
+        By which separation is counted.
+    most : int
+        Items, at most: a sample.
+    seed : int
+        Of the sample, and of t-SNE.
+    """
+    if not (is_number(perplexity) and perplexity > 0):
+        raise BadParameter(f"perplexity must be above 0, got {perplexity!r}.")
+    for name, value in (("neighbours", neighbours), ("most", most)):
+        if not (is_whole(value) and value >= 1):
+            raise BadParameter(f"{name} must be at least 1, got {value!r}.")
+    if not (is_whole(seed) and seed >= 0):
+        raise BadParameter(f"seed must be 0 or more, got {seed!r}.")
+    found, named = trained(model), _names(X, table, items)
+    by_name = np.argsort(named, kind="stable")  # one order of rows, for the sample and for all sums
+    draw = naming.mix(naming.hashes(named[by_name]) ^ np.uint64(seed))
+    rows = by_name[np.sort(np.argsort(draw, kind="stable")[:most])]
+    some = given.take(X, rows)
+    vectors = item_vectors(found, some)
+    vectors = np.round(vectors / max(float(np.abs(vectors).max(initial=0)), TINY), DIGITS)
+    place, how = lay_out(vectors, perplexity=perplexity, seed=seed)
+    near, on_map = nearest(vectors, neighbours), nearest(place, neighbours)
+    kept = (near[:, :, None] == on_map[:, None, :]).any(axis=2).mean() if near.size else np.nan
+    if table is None and codes is None:
+        code = found.predict_proba(some).argmax(axis=1)
+    else:
+        code = _codes(found.classes_ if table is None else table.classes, table, codes, len(named))[rows]
+    apart = separation(near, code, (found.classes_ if table is None else table.classes).size)
+    return ItemMap(rows, place, code, how, vectors.shape[1], apart, float(kept), len(named))
+
+
+def item_vectors(model: Any, X: Any) -> FloatArray:
+    """(rows, D) what the network's last layer reads of items."""
+    found = trained(model)
+
+    def ask(batch: Any) -> Any:
+        return found.objective_.item_vectors(found.network_.head, found.network_.encoder(**batch))
+
+    vectors = found._run(found.encoder_.prepare(X), ask)
+    return vectors.reshape(len(vectors), -1)
+
+
+def lay_out(vectors: FloatArray, *, perplexity: float = PERPLEXITY, seed: int = 0) -> tuple[FloatArray, str]:
+    """(n, D) → (n, 2), and by what; equal vectors have one place."""
+    different, which = np.unique(vectors, axis=0, return_inverse=True)
+    if len(different) < LEAST:
+        return project(different, how="pca")[0][which], "PCA"
+    fitted = TSNE(
+        perplexity=min(perplexity, (len(different) - 1) / 3),  # of neighbours it looks at three times as many
+        init="pca",
+        random_state=seed,
+        n_jobs=1,
+    )
+    with threadpool_limits(1):  # sums over threads would depend on how many there are
+        return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
+
+
+def nearest(vectors: FloatArray, neighbours: int = NEIGHBOURS) -> IntArray:
+    """(n, at most `neighbours`) the nearest other rows of each."""
+    n = len(vectors)
+    k = min(neighbours, n - 1)
+    if k < 1:
+        return np.empty((n, 0), np.int64)
+    return np.asarray(NearestNeighbors(n_neighbors=k).fit(vectors).kneighbors(return_distance=False), np.int64)
+
+
+def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
+    """Of neighbours (n, k), rows, and classes (n,), −1 for none; who has none is a neighbour of another class."""
+    known = code >= 0
+    count = np.bincount(code[known], minlength=n_classes)
+    same = np.full(len(code), np.nan)
+    if near.size:
+        same[known] = (code[near] == code[:, None]).mean(axis=1)[known]
+    total = np.bincount(code[known], same[known], n_classes)
+    there = count > 0
+    by_class = np.where(there, total / np.maximum(count, 1), np.nan)
+    chance = np.where(there, (count - 1) / max(len(code) - 1, 1), np.nan)
+    return Separation(near.shape[1], same, count, by_class, chance)
+
+
+def trained(model: Any) -> CrowdClassifier:
+    """The CrowdClassifier that it is, or that is the first of its seeds."""
+    found = getattr(model, "models_", [model])[0]
+    if not isinstance(found, CrowdClassifier):
+        raise DataError(f"{type(model).__name__} has no vectors of items; give a fitted CrowdClassifier or LIA.")
+    found._check_fitted()
+    return found
+
+
+def _names(X: Any, table: Annotations | None, items: Any) -> Names:
+    n = given.rows(X)
+    if items is not None:
+        named = naming.to_names(naming.to_column(items, "items"))
+    else:
+        named = np.arange(n) if table is None else table.items
+    if len(named) != n or (table is not None and table.n_items != n):
+        of = len(named) if table is None else table.n_items
+        raise DataError(f"X has {n:,} rows for {of:,} items; give one per item, in their order.")
+    if not n:
+        raise DataError("X has no rows; there is nothing to map.")
+    return named
+
+
+def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:
+    """(n,) classes as they were given, or majority labels."""
+    if codes is None:
+        assert table is not None
+        votes = table.votes()
+        return np.where(votes.sum(axis=1) > 0, arg_max(votes, table.items, classes, 0), -1)
+    found = np.asarray(codes)
+    if found.shape != (n,) or found.dtype.kind not in "iu":
+        raise DataError(f"codes must be {n:,} whole numbers, one per row of X, got {found.dtype}, shape {found.shape}.")
+    bad = found[(found < -1) | (found >= classes.size)]
+    if bad.size:
+        raise DataError(f"codes: {bad[0]} is no class; they run from 0 to {classes.size - 1}, and −1 is none.")
+    return found

@@ -1,0 +1,334 @@
+"""LDL-NM (Weerasooriya et al. 2021, section 5): the label, the item's labels and the annotator's, by one network.
+
+For an item with the encoder's output x_i and an annotator a who labelled it y:
+
+    z_I = W_I x_i     z_A = W_A onehot(a)     z_P = φ(W_P φ([z_I, z_A]))     z_E = φ(W_E z_P + z_P)          (Eqs. 6, 7)
+    ŷ = softmax(W_y z_E)     ŷ_I = softmax(W_yI z_E)     ŷ_A = softmax(W_yA z_E)                                 (Eq. 8)
+    loss = Σ over annotations  −log ŷ[y] + KL(y_I ‖ ŷ_I) + KL(y_A ‖ ŷ_A)                                         (Eq. 9)
+
+y_I are the shares of the labels that the item got, y_A of those that the annotator gave, both in the table of the fit.
+φ(v) = v / (1 + |v|), softsign (1/|1 + v| in the paper: a misprint). [ , ] is concatenation or a sum. All matrices but
+W_A have a bias, and all start orthogonal. A step has all annotations of its items; a loss is per annotation.
+
+What an item would be labelled is the mean of ŷ_I over the annotators who gave labels, or the share of them whose most
+probable class it is (`average="mode"`). Eq. 12 of the paper has another network for this than Eq. 7 (without W_P, and a
+sum); a network is to be asked what it was taught, so it is that of Eq. 7, for everybody. W_P φ([z_I, z_A]) is the sum
+of what it makes of either, which is why asking everybody costs one small product per pair. No annotation of the item
+asked about is read; Algorithm 4, which reads them, is in `learning.unknown_annotators`.
+
+Where features r_a of annotators are given, z_A = u_a + W r_a: u_a is the row of W_A. Who was not there has the mean of
+u (weighted by labels), and W r_a.
+
+Layers may have room for more units than they use, `room`: weights of the unused ones are 0, get no gradient and stay 0.
+So networks of different sizes have one shape, and are trained as one (`seeds.fit_together`).
+
+| symbol | name | shape |
+|---|---|---|
+| W_A | `LDLNMHead.table` | (A, J_A) |
+| y_A | `LDLNMHead.given` | (A, K) |
+| z_I, z_A, z_E | z_item, z_annotator, z_pair | (…, J_I), (…, J_A), (…, J_P) |
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, softsign
+
+from dissensus._types import FloatArray, IntArray
+from dissensus.annotations import Annotations
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.losses import cross_entropy, kl, log_softmax
+from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
+from dissensus.learning.objectives.labels import annotation_rows, vote_weight
+from dissensus.learning.rows import RowEmbedding
+from dissensus.parameters import is_number, is_whole
+
+Combine = Literal["concatenate", "sum"]
+Average = Literal["mean", "mode"]
+NUMBERS_AT_ONCE = 2**22  # of the pairs of a batch's items and annotators: more do not stay in a cache
+NOTHING = 1e-30  # the logarithm of a share that is 0 is taken of this
+
+
+class LDLNMHead(nn.Module):
+    """The network after the encoder; `width` is the encoder's."""
+
+    given: Tensor
+    labels: Tensor
+    who: Tensor
+    features: Tensor
+
+    def __init__(
+        self,
+        branch: nn.Module,
+        width: int,
+        sizes: tuple[int, int, int],
+        room: tuple[int, int, int],
+        given: Tensor,
+        labels: Tensor,
+        combine: Combine,
+        rate: float,
+        features: Tensor | None,
+    ):
+        super().__init__()
+        (item, annotator, pair), K = sizes, given.shape[1]
+        self.branch, self.combine, self.rate = branch, combine, rate
+        self.item = _layer(width, item, width, room[0])
+        self.table = RowEmbedding(_orthogonal(len(labels), annotator, len(labels), room[1]))
+        both = _orthogonal(pair, item if combine == "sum" else item + annotator)  # W_P
+        self.of_item = _layer(item, pair, room[0], room[2], both[:, :item])
+        self.of_annotator: nn.Linear | None = None
+        if combine == "concatenate":
+            self.of_annotator = _layer(annotator, pair, room[1], room[2], both[:, item:], bias=False)
+        self.residual = _layer(pair, pair, room[2], room[2])
+        self.to_label, self.to_item, self.to_annotator = (_layer(pair, K, room[2], K) for _ in range(3))
+        self.described: nn.Linear | None = None
+        if features is not None:
+            self.register_buffer("features", features, persistent=False)  # the objective keeps them
+            self.described = nn.Linear(features.shape[1], room[1], bias=False)
+            nn.init.zeros_(self.described.weight)
+        self.register_buffer("given", given, persistent=False)
+        self.register_buffer("labels", labels, persistent=False)
+        self.register_buffer("who", torch.nonzero(labels)[:, 0], persistent=False)
+
+    def z_item(self, z: Tensor) -> Tensor:
+        """(B, J_I) of the encoder's output."""
+        out: Tensor = self.item(self.branch(z))
+        return out
+
+    def z_annotator(self, codes: Tensor) -> Tensor:
+        """(n, J_A) of annotators who were there."""
+        own: Tensor = self.table(codes)
+        return own if self.described is None else own + self.described(self.features.index_select(0, codes))
+
+    def z_asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
+        """(n, J_A) of codes (n,); −1, and who has no labels, has the mean row, and `features` (n, F) where given."""
+        known = (codes >= 0) & (self.labels[codes] > 0)
+        share = (self.labels / self.labels.sum()).unsqueeze(1)
+        rows = torch.where(known[:, None], self.table.weight[codes], (share * self.table.weight).sum(dim=0))
+        if self.described is None:
+            return rows
+        if features is None:
+            features = torch.where((codes >= 0)[:, None], self.features[codes], (share * self.features).sum(dim=0))
+        described: Tensor = self.described(features)
+        return rows + described
+
+    def everybody(self) -> Tensor:
+        """(annotators with labels, J_A)."""
+        return self.z_annotator(self.who)
+
+    def some_of(self, everybody: Tensor, n_items: int) -> tuple[Tensor, ...]:
+        """As many of them at a time as their pairs with so many items have room for."""
+        return torch.split(everybody, max(NUMBERS_AT_ONCE // max(n_items * self.residual.in_features, 1), 1))
+
+    def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
+        """(n, J_P) z_E of pairs: items (n, J_I) or, with `row` (n,), (B, J_I); annotators (n, J_A)."""
+        if self.of_annotator is None:
+            z_item = z_item if row is None else z_item.index_select(0, row)
+            return self._through(self.of_item(softsign(z_item + z_annotator)))
+        mine = self.of_item(softsign(z_item))
+        mine = mine if row is None else mine.index_select(0, row)
+        return self._through(mine + self.of_annotator(softsign(z_annotator)))
+
+    def z_pairs(self, z_item: Tensor, z_annotator: Tensor) -> Tensor:
+        """(B, n, J_P) z_E of all pairs of items (B, J_I) and annotators (n, J_A)."""
+        if self.of_annotator is None:
+            return self._through(self.of_item(softsign(z_item.unsqueeze(1) + z_annotator)))
+        return self._through(self.of_item(softsign(z_item)).unsqueeze(1) + self.of_annotator(softsign(z_annotator)))
+
+    def _through(self, z: Tensor) -> Tensor:
+        z = dropout(softsign(z), self.rate, self.training)
+        return dropout(softsign(self.residual(z) + z), self.rate, self.training)
+
+
+def _orthogonal(rows: int, columns: int, more_rows: int | None = None, more_columns: int | None = None) -> Tensor:
+    """An orthogonal matrix in the corner of one that is larger, and else 0."""
+    matrix = torch.zeros(more_rows or rows, more_columns or columns)
+    matrix[:rows, :columns] = nn.init.orthogonal_(torch.empty(rows, columns))
+    return matrix
+
+
+def _layer(
+    inputs: int, outputs: int, room: int, more: int, start: Tensor | None = None, *, bias: bool = True
+) -> nn.Linear:
+    """W (outputs, inputs), orthogonal unless given, in a layer with room for more; biases are 0."""
+    layer = nn.Linear(room, more, bias=bias, device="meta").to_empty(device="cpu")  # draws nothing
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.weight[:outputs, :inputs] = _orthogonal(outputs, inputs) if start is None else start
+        if bias:
+            layer.bias.zero_()
+    return layer
+
+
+@objectives.register(
+    "ldl-nm", summary="label, item's and annotator's distribution, by one network", cite="Weerasooriya et al. 2021"
+)
+class LDLNMObjective(Objective):
+    """Label distributions of items and annotators, learnt together with each label.
+
+    Parameters
+    ----------
+    item_size, annotator_size : int
+        J_I and J_A, from 3 to 20 in the paper; `learning.search_sizes` chooses them.
+    pair_size : int, optional
+        J_P; None: J_I + J_A, or J_I where they are summed.
+    combine : "concatenate" or "sum"
+        A sum needs annotator_size = item_size.
+    dropout : float
+        Of z_P and z_E.
+    average : "mean" or "mode"
+        Over annotators, of what each says of an item: of distributions, or of the most probable classes.
+    room : (int, int), optional
+        Units that the layers of items and of annotators have, used or not; for trainings of different sizes as one.
+
+    Known gold takes the place of an item's votes in y_I. Items without annotations have no annotator to learn about,
+    and teach nothing, known or not.
+    """
+
+    models_annotators = True
+    describes_annotators = True
+
+    def __init__(
+        self,
+        *,
+        item_size: int = 10,
+        annotator_size: int = 10,
+        pair_size: int | None = None,
+        combine: Combine = "concatenate",
+        dropout: float = 0.5,
+        average: Average = "mean",
+        room: tuple[int, int] | None = None,
+    ):
+        self.item_size = item_size
+        self.annotator_size = annotator_size
+        self.pair_size = pair_size
+        self.combine: Combine = combine
+        self.dropout = dropout
+        self.average: Average = average
+        self.room = room
+
+    def _check(self) -> None:
+        for name in ("item_size", "annotator_size", "pair_size"):
+            value = getattr(self, name)
+            if not (is_whole(value) and value >= 1) and not (name == "pair_size" and value is None):
+                raise BadParameter(f"{name} must be at least 1, got {value!r}.")
+        for name, known in (("combine", ("concatenate", "sum")), ("average", ("mean", "mode"))):
+            if getattr(self, name) not in known:
+                raise BadParameter(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}.")
+        if not (is_number(self.dropout) and 0 <= self.dropout < 1):
+            raise BadParameter(f"dropout must be from 0 to below 1, got {self.dropout!r}.")
+        if self.combine == "sum" and self.item_size != self.annotator_size:
+            raise BadParameter(
+                f"combine='sum' needs annotator_size = item_size, got {self.annotator_size} and {self.item_size}."
+            )
+        if self.room is not None and (self.pair_size is not None or self.combine == "sum"):
+            raise BadParameter("room is for concatenation with pair_size=None; leave one of them out.")
+        if self.room is not None and (self.room[0] < self.item_size or self.room[1] < self.annotator_size):
+            raise BadParameter(f"room {self.room} is less than {self.item_size} and {self.annotator_size}.")
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """The shares of labels, of items and of annotators."""
+        self._check()
+        self.n_classes_ = table.n_classes
+        weight = vote_weight(table)
+        self.teaches_ = weight > 0
+        if not self.teaches_.any():
+            raise DataError("ldl-nm learns from annotations, and there are none; take objective 'hard' for gold alone.")
+        self.per_item_ = float(weight[self.teaches_].mean())
+        self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)  # (A,)
+        self.annotator_shares_ = _shares(table, self.labels_given_)
+        self._table, self._votes = table, table.soft_labels()
+        if gold is not None:
+            self._votes = np.where((gold >= 0)[:, None], np.eye(table.n_classes)[gold], self._votes)
+        return self
+
+    def alike(self) -> str:
+        """All keywords but the sizes, where there is room for others."""
+        keywords = self.get_params(deep=False)
+        left = {name: keywords[name] for name in keywords if name not in ("item_size", "annotator_size")}
+        return repr(left if self.room is not None else keywords)
+
+    def numbers_per_item(self) -> int:
+        """A z_E for everybody."""
+        sizes = self.room or (self.item_size, self.annotator_size)
+        return int(np.count_nonzero(self.labels_given_)) * (self.pair_size or sum(sizes))
+
+    def targets(self) -> Columns:
+        """The rows of the table, and `votes` (I, K): y_I."""
+        return Columns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
+
+    def head(self, branch: Branch, width: int) -> LDLNMHead:
+        """All layers, orthogonal."""
+        joined = self.item_size if self.combine == "sum" else self.item_size + self.annotator_size
+        sizes = (self.item_size, self.annotator_size, self.pair_size or joined)
+        room = sizes if self.room is None else (*self.room, sum(self.room))
+        known = self.annotator_features_
+        features = None if known is None else as_tensor(known, torch.float32)
+        given, labels = as_tensor(self.annotator_shares_, torch.float32), as_tensor(self.labels_given_)
+        return LDLNMHead(branch(), width, sizes, room, given, labels, self.combine, self.dropout, features)
+
+    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+        """Eq. 9 over the batch's annotations, divided by the annotations of an item on average."""
+        assert isinstance(head, LDLNMHead)
+        row, annotator = targets["row"], targets["annotator"]
+        z_pair = head.z_pair(head.z_item(z), head.z_annotator(annotator), row)
+        if "proba" in targets:
+            loss = cross_entropy(targets["proba"], head.to_label(z_pair))
+        else:
+            loss = -log_softmax(head.to_label(z_pair)).gather(1, targets["label"].unsqueeze(1)).squeeze(1)
+        loss = loss + kl(targets["votes"].index_select(0, row), head.to_item(z_pair))
+        loss = loss + kl(head.given.index_select(0, annotator), head.to_annotator(z_pair))
+        return (loss * targets["weight"] if "weight" in targets else loss).sum() / self.per_item_
+
+    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, J_P) the mean of z_E over all annotators who gave labels."""
+        assert isinstance(head, LDLNMHead)
+        z_item, everybody = head.z_item(z), head.everybody()
+        total = z_item.new_zeros(z_item.shape[0], head.residual.in_features)
+        for some in head.some_of(everybody, len(z_item)):
+            total = total + head.z_pairs(z_item, some).sum(dim=1)
+        return total / len(everybody)
+
+    def logits(self, head: nn.Module, z: Tensor) -> Tensor:
+        """(B, K) log of the mean of ŷ_I over all annotators who gave labels, or of the shares of their classes."""
+        assert isinstance(head, LDLNMHead)
+        z_item, everybody = head.z_item(z), head.everybody()
+        total = z_item.new_zeros(z_item.shape[0], self.n_classes_, dtype=torch.float32)
+        for some in head.some_of(everybody, len(z_item)):
+            said = head.to_item(head.z_pairs(z_item, some))  # (B, some, K)
+            if self.average == "mean":
+                total = total + log_softmax(said).exp().sum(dim=1)
+            else:
+                total = total + nn.functional.one_hot(said.argmax(dim=2), self.n_classes_).float().sum(dim=1)
+        return (total / len(everybody)).clamp(min=NOTHING).log()
+
+    def row_proba(
+        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) ŷ of pairs."""
+        assert isinstance(head, LDLNMHead)
+        z_pair = head.z_pair(head.z_item(z), head.z_asked(annotators, features), row)
+        return log_softmax(head.to_label(z_pair)).exp()
+
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+        """(B, J, K) ŷ; −1 has the mean embedding."""
+        assert isinstance(head, LDLNMHead)
+        z_pairs = head.z_pairs(head.z_item(z), head.z_asked(annotators, features))
+        return log_softmax(head.to_label(z_pairs)).exp()
+
+
+def _shares(table: Annotations, labels: FloatArray) -> FloatArray:
+    """(A, K) of the labels that each annotator gave; uniform where there are none."""
+    A, K = table.n_annotators, table.n_classes
+    if table.proba is None:
+        count = np.bincount(table.annotator * np.int64(K) + table.label, table.weight, A * K).reshape(A, K)
+    else:
+        weight = np.ones(len(table)) if table.weight is None else table.weight
+        count = np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
+    total = count.sum(axis=1, keepdims=True)
+    return np.where(total > 0, count / np.where(total > 0, total, 1), 1 / K)

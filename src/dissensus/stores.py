@@ -1,0 +1,68 @@
+"""A file of JSON lines that a long search writes one by one, and goes on from when it was killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus.annotations import Annotations
+from dissensus.exceptions import UnwritableFile
+
+
+class Store:
+    """The finished parts of a search; without a path, none is kept.
+
+    `rows` are those that were there with this key, which says of what data and settings they are. A line that was cut
+    short is passed over.
+    """
+
+    def __init__(self, path: str | Path | None, key: str):
+        self.path, self.key = None if path is None else Path(path), key
+        self.rows: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        if self.path is None:
+            return
+        try:
+            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+            if text and not text.endswith("\n"):
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write("\n")
+        except OSError as error:
+            raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
+        for line in text.splitlines():
+            try:
+                row = json.loads(line)
+                if row.pop("key") == key:
+                    self.rows.append(row)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+
+    def add(self, *rows: dict[str, Any]) -> None:
+        """Append rows."""
+        if self.path is None:
+            return
+        lines = "".join(json.dumps({"key": self.key} | row) + "\n" for row in rows)
+        try:
+            with self._lock, self.path.open("a", encoding="utf-8") as file:
+                file.write(lines)
+        except OSError as error:
+            raise UnwritableFile(f"cannot write {self.path}: {error.strerror or error}.") from error
+
+
+def key_of(settings: dict[str, Any], tables: Iterable[Annotations], arrays: Iterable[Any] = ()) -> str:
+    """A name for data and settings: a row in a store counts only where it is the same."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for table in tables:
+        for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):
+            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+        for names in (table.items, table.annotators, table.classes):
+            digest.update("\0".join(map(str, names.tolist())).encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
