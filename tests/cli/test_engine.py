@@ -15,7 +15,9 @@ import dissensus as dz
 from cli.tables import rows
 from dissensus import base
 from dissensus.cli import results, show
+from dissensus.cli.engine import _spark_in_a_sentence
 from dissensus.engines.disk import RunFolder
+from dissensus.exceptions import DataError
 from dissensus.io import read_frame
 
 
@@ -185,6 +187,18 @@ def test_what_is_not_installed_is_said(cli, parquet, engine, module, extra, monk
     assert result.exit_code == 1
     assert f"install dissensus[{extra}]" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_a_cluster_says_becomes_a_sentence():
+    class PySparkException(Exception):
+        __module__ = "pyspark.errors"
+
+    told = "Job aborted.\nTraceback:\n  File 'x'\nModuleNotFoundError: No module named 'numba'\n\tat org.apache…"
+    said = r"Spark gave up \(ModuleNotFoundError: No module named 'numba'\); its log"
+    with pytest.raises(DataError, match=said), _spark_in_a_sentence():
+        raise PySparkException(told)
+    with pytest.raises(KeyError, match="ours"), _spark_in_a_sentence():
+        raise KeyError("ours")
 
 
 def test_columns_and_classes_are_declared_as_ever(cli, here):

@@ -6,8 +6,10 @@ with `--engine disk`, the same command goes on after the last pass that was fini
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dissensus.cli import folder, keywords, results, show
-from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus.annotations import Annotations
@@ -83,7 +85,7 @@ def bring(source: Source, options: Disk | Spark) -> Any:
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or folder_beside(source.file)
             return code(source.file, place, **columns, memory_gb=options.memory_gb)
-    with show.waiting(f"sorting and coding {source.named}"):
+    with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
         return scatter(source.named, **columns, options=options)
 
 
@@ -98,15 +100,16 @@ def answer(
 
     parameters = model.get_params(deep=False)
     passes = parameters.get("max_iter")
-    began = time.perf_counter()
-    with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
+    total, began = None if passes is None else passes * parameters.get("restarts", 1), time.perf_counter()
+    with show.waiting(text, total) as on_step, _spark_in_a_sentence():
         model.fit(table, on_step=on_step)
     seconds = time.perf_counter() - began
     if output is None:
-        with show.waiting("counting the items"):
+        with show.waiting("counting the items"), _spark_in_a_sentence():
             items = count(model, model.item_frames(), gold)
         return results.Result(model, True, results.summarise(model, items, seconds))
-    with show.waiting(f"writing {output}"), folder.whole(output, results.earlier(output)) as part:
+    earlier = results.earlier(output)
+    with show.waiting(f"writing {output}"), _spark_in_a_sentence(), folder.whole(output, earlier) as part:
         items = count(model, _through(model.item_frames(), part / ITEMS), gold)
         result = results.Result(model, True, results.summarise(model, items, seconds))
         results.write_annotators(result, part, "parquet")
@@ -161,6 +164,19 @@ def _through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
     finally:
         if writer is not None:
             writer.close()
+
+
+@contextmanager
+def _spark_in_a_sentence() -> Iterator[None]:
+    """What went wrong in the cluster as one of our errors: its last cause, out of pages of them."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        causes = re.findall(r"^(?:Caused by: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
+        why = (causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". ")
+        raise DataError(f"Spark gave up ({why}); its log says more.") from error
 
 
 def _check_parquet(path: Path) -> None:

@@ -11,8 +11,10 @@ Names of annotators and classes come to the driver, names of items do not. A par
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -225,7 +227,10 @@ def session(master: str | None = None) -> Any:
         raise MissingExtra("engine='spark' needs PySpark (and Java); install dissensus[spark].") from None
     builder: Any = SparkSession.builder
     try:
-        return SparkSession.getActiveSession() or (builder if master is None else builder.master(master)).getOrCreate()
+        found = SparkSession.getActiveSession() or (builder if master is None else builder.master(master)).getOrCreate()
+        if "PYSPARK_PYTHON" not in os.environ and found.sparkContext.master.startswith("local"):
+            found.sparkContext.pythonExec = sys.executable  # not whatever `python3` is: that may know nothing of us
+        return found
     except PySparkException as error:
         raise MissingExtra(
             f"Spark does not start ({_first_line(error)}); engine='spark' needs Java 17 or later, where JAVA_HOME or "
