@@ -24,6 +24,7 @@ from dissensus.cli import (
     predict,
     recommend,
     report,
+    reproduce,
     train,
 )
 from dissensus.cli.errors import reported, say
@@ -40,6 +41,7 @@ COMMANDS = (
     predict.predict,
     methods.methods,
     datasets.datasets,
+    reproduce.reproduce,
 )
 
 app = typer.Typer(

@@ -1,0 +1,173 @@
+"""What there is to run: a paper's tables as they are written in its TOML file.
+
+    title, cite, note                         of the paper
+    [TABLE]  title, note, seeds, block        seeds of the full run; those that one call trains (0: all of them)
+    [TABLE.data.NAME]                         keywords, to every condition on that data
+    [TABLE.conditions.NAME]                   keywords
+    [TABLE.metrics.NAME]  label, better, digits, scale
+    [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error]
+    [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
+    [[TABLE.without]]  data, condition, why   cells that are not run; left out, data or condition is any
+    [[TABLE.differs]]  data, condition, why   where the protocol had to differ
+
+A cell is one data set, one condition and some seeds. Its key is a hash of everything that it is told, so that a line of
+a store counts for it as long as nothing about it has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import BadParameter
+
+HERE = Path(__file__).parent
+Values = dict[str, list[float]]
+"""Metric → one value per seed."""
+Run = Callable[["Cell", str], Values]
+"""A cell and a device → its values."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Some seeds of one condition on one data set."""
+
+    paper: str
+    table: str
+    data: str
+    condition: str
+    keywords: dict[str, Any]
+    seeds: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        """A hash of all that it is told."""
+        told = [self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a figure is shown."""
+
+    name: str
+    label: str
+    better: str = "higher"
+    digits: int = 3
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a paper."""
+
+    paper: str
+    name: str
+    title: str
+    metrics: tuple[Metric, ...]
+    data: dict[str, dict[str, Any]]
+    conditions: dict[str, dict[str, Any]]
+    seeds: int
+    block: int = 1
+    note: str = ""
+    published: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    quick: dict[str, Any] = field(default_factory=dict)
+    without: tuple[dict[str, str], ...] = ()
+    differs: tuple[dict[str, str], ...] = ()
+
+    def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
+        """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
+        less = dict(self.quick) if quick else {}
+        n = less.pop("seeds", self.seeds) if seeds is None else seeds
+        less.pop("seeds", None)
+        data, conditions = less.pop("data", list(self.data)), less.pop("conditions", list(self.conditions))
+        block = self.block or n
+        for begin in range(0, n, block):
+            drawn = tuple(range(begin, min(begin + block, n)))
+            for where in data:
+                for condition in conditions:
+                    if self.why_not(where, condition) is None:
+                        keywords = self.data[where] | self.conditions[condition] | less
+                        yield Cell(self.paper, self.name, where, condition, keywords, drawn)
+
+    def why_not(self, data: str, condition: str) -> str | None:
+        """Why a cell is not run, where it is not."""
+        return _why(self.without, data, condition)
+
+    def why_differs(self, data: str, condition: str) -> str | None:
+        """Where the protocol had to be another one: how."""
+        return _why(self.differs, data, condition)
+
+    def told(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
+        """What was published, and its standard error where that was."""
+        value = self.published.get(data, {}).get(condition, {}).get(metric)
+        if value is None:
+            return None
+        return (float(value[0]), float(value[1])) if isinstance(value, list) else (float(value), None)
+
+
+def _why(rules: Sequence[dict[str, str]], data: str, condition: str) -> str | None:
+    for rule in rules:
+        if rule.get("data", data) == data and rule.get("condition", condition) == condition:
+            return rule["why"]
+    return None
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper: what its file says, and the module beside it."""
+
+    name: str
+    title: str
+    cite: str
+    note: str
+    tables: dict[str, Table]
+
+    @property
+    def module(self) -> Any:
+        """Imported when it is needed: it may need torch."""
+        return importlib.import_module(f"dissensus.papers.{self.name}")
+
+    def run(self, table: str) -> Run:
+        """The function of a table."""
+        found: Run = getattr(self.module, table)
+        return found
+
+    def only(self, names: Sequence[str]) -> list[Table]:
+        """Tables by name; all where none is named."""
+        for name in names:
+            if name not in self.tables:
+                raise BadParameter(f"{self.name} has no '{name}'; it has {', '.join(self.tables)}.")
+        return [self.tables[name] for name in names or self.tables]
+
+
+def paper_names() -> list[str]:
+    """All that there are."""
+    return sorted(path.stem for path in HERE.glob("*.toml"))
+
+
+def load_paper(name: str) -> Paper:
+    """A paper by its name, such as "platanios2020"."""
+    path = HERE / f"{name}.toml"
+    if not path.exists():
+        raise BadParameter(f"there is no paper '{name}'; there are {', '.join(paper_names())}.")
+    return parse(name, tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def parse(name: str, told: dict[str, Any]) -> Paper:
+    """What a file says."""
+    tables = {}
+    for key, one in told.items():
+        if not isinstance(one, dict):
+            continue
+        metrics = tuple(Metric(metric, **how) for metric, how in one["metrics"].items())
+        rest = {part: one[part] for part in ("note", "seeds", "block", "published", "quick") if part in one}
+        lists = {part: tuple(one[part]) for part in ("without", "differs") if part in one}
+        tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
+    return Paper(name, told["title"], told["cite"], told.get("note", ""), tables)

@@ -1,0 +1,190 @@
+"""Pages: published beside ours, the difference and its interval, and a sentence where a cell is not what was asked."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dissensus.papers.experiment import Metric, Paper, Table
+from dissensus.papers.runner import Failure, Results
+from dissensus.papers.verdict import Claim, mean_of
+
+MISSING = "not run yet"
+
+
+def values_of(table: Table, results: Results, data: str, condition: str, metric: str) -> list[float] | None:
+    """The values of all seeds of a cell that are there, in the order of the seeds."""
+    found = []
+    for line in results.values():
+        if (line["paper"], line["table"], line["data"], line["condition"]) == (
+            table.paper, table.name, data, condition,
+        ) and metric in line["values"]:  # fmt: skip
+            found += list(zip(line["seeds"], line["values"][metric], strict=True))
+    return [value for _, value in sorted(found)] or None
+
+
+def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
+    """One row per condition: for each metric ours, published, the difference."""
+    failed = {(f.cell.table, f.cell.data, f.cell.condition): f.error for f in failures}
+    rows = []
+    for condition in table.conditions:
+        row, notes = [condition], []
+        why = table.why_not(data, condition)
+        for metric in table.metrics:
+            mine = values_of(table, results, data, condition, metric.name)
+            told = table.told(data, condition, metric.name)
+            row += [_ours(mine, metric), _told(told, metric), _difference(mine, told, metric)]
+        ran = any(values_of(table, results, data, condition, m.name) for m in table.metrics)
+        if why is not None:
+            notes.append(f"not run: {why}")
+        elif not ran:
+            notes.append(failed.get((table.name, data, condition), MISSING))
+        if (differs := table.why_differs(data, condition)) is not None:
+            notes.append(differs)
+        seeds = max((len(values_of(table, results, data, condition, m.name) or ()) for m in table.metrics), default=0)
+        rows.append([*row, str(seeds or ""), " ".join(notes)])
+    return rows
+
+
+def head_of(table: Table) -> list[str]:
+    """Of `rows_of`."""
+    head = [""]
+    for metric in table.metrics:
+        head += [metric.label, "published", "difference"]
+    return [*head, "seeds", ""]
+
+
+def _ours(values: list[float] | None, metric: Metric) -> str:
+    if not values:
+        return ""
+    scaled = metric.scale * np.asarray(values)
+    error = f" ± {scaled.std(ddof=1) / math.sqrt(scaled.size):.{metric.digits}f}" if scaled.size > 1 else ""
+    return f"{scaled.mean():.{metric.digits}f}{error}"
+
+
+def _told(told: tuple[float, float | None] | None, metric: Metric) -> str:
+    if told is None:
+        return ""
+    error = "" if told[1] is None else f" ± {told[1]:.{metric.digits}f}"
+    return f"{told[0]:.{metric.digits}f}{error}"
+
+
+def _difference(values: list[float] | None, told: tuple[float, float | None] | None, metric: Metric) -> str:
+    """Ours less theirs, with an interval over our seeds (and their error, where it is known)."""
+    if not values or told is None:
+        return ""
+    found = mean_of(metric.scale * np.asarray(values) - told[0])
+    if found.n < 2:
+        return f"{found.mean:+.{metric.digits}f}"
+    half = math.hypot(found.high - found.mean, 1.96 * (told[1] or 0))
+    mean, low, high = (f"{x:+.{metric.digits}f}" for x in (found.mean, found.mean - half, found.mean + half))
+    return f"{mean} ({low} to {high})"
+
+
+def claims_of(paper: Paper, results: Results) -> list[Claim]:
+    """What the paper's module says of its claims."""
+    judge = getattr(paper.module, "claims", None)
+    if judge is None:
+        return []
+
+    def get(table: str, data: str, condition: str, metric: str) -> list[float] | None:
+        return values_of(paper.tables[table], results, data, condition, metric)
+
+    found: list[Claim] = judge(get)
+    return found
+
+
+def render_markdown(
+    paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
+) -> str:
+    """A page of Markdown."""
+    parts = [f"# {paper.title}", paper.cite]
+    if quick:
+        parts.append("**A quick run**: few seeds, short trainings. The figures show that everything runs, no more.")
+    parts += [paper.note] if paper.note else []
+    claims = claims_of(paper, results)
+    if claims:
+        parts.append("## What held")
+        parts.append(markdown_table(["claim", "verdict", "figures"], [[c.text, c.verdict, c.why] for c in claims]))
+    for table in tables:
+        parts.append(f"## {table.name}: {table.title}")
+        parts += [table.note] if table.note else []
+        for data in table.data:
+            parts.append(markdown_table([data, *head_of(table)[1:]], rows_of(table, results, failures, data)))
+    parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if quick else ''}")
+    parts.append(made_of(results.values()))
+    return "\n\n".join(parts) + "\n"
+
+
+def render_html(
+    paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
+) -> str:
+    """The same as a page that stands alone."""
+    body = [f"<h1>{html.escape(paper.title)}</h1><p>{html.escape(paper.cite)}</p>"]
+    if quick:
+        body.append("<p><strong>A quick run</strong>: few seeds, short trainings.</p>")
+    if paper.note:
+        body.append(f"<p>{html.escape(paper.note)}</p>")
+    claims = claims_of(paper, results)
+    if claims:
+        rows = [[c.text, c.verdict, c.why] for c in claims]
+        body.append("<h2>What held</h2>" + html_table(["claim", "verdict", "figures"], rows))
+    for table in tables:
+        body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
+        body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
+        for data in table.data:
+            body.append(html_table([data, *head_of(table)[1:]], rows_of(table, results, failures, data)))
+    body.append(f"<h2>How it was made</h2><p>{html.escape(made_of(results.values()))}</p>")
+    return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
+
+
+def made_of(lines: Iterable[dict[str, Any]]) -> str:
+    """Where the lines were made: days, commits, devices, versions, hours."""
+    lines = list(lines)
+    if not lines:
+        return "Nothing has been run."
+    made = [line["made"] for line in lines]
+
+    def distinct(key: str) -> str:
+        return ", ".join(sorted({str(one.get(key)) for one in made if one.get(key)}))
+
+    versions = sorted({f"{name} {number}" for one in made for name, number in one.get("versions", {}).items()})
+    hours = sum(line["seconds"] for line in lines) / 3600
+    return (
+        f"{len(lines):,} cells, {hours:.1f} hours of computing; {distinct('date')}; commit {distinct('commit')}; "
+        f"{distinct('device')}; {', '.join(versions)}."
+    )
+
+
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    """With bars in texts kept from ending a cell."""
+
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
+
+
+def html_table(head: list[str], rows: list[list[str]]) -> str:
+    """Escaped."""
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<div class='wide'><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }}
+.wide {{ overflow-x: auto; margin: 1rem 0; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: left; padding: .25rem .7rem; border-bottom: 1px solid #8884; vertical-align: top; }}
+</style></head><body>
+{body}
+</body></html>
+"""
