@@ -173,38 +173,32 @@ def search_table(found: dict[str, Any]) -> str:
     return record.table(head, rows)
 
 
-def test_table(rows: list[dict[str, Any]], published: dict[str, tuple[float, float]]) -> str:
-    head = [
-        "set",
-        "training",
-        "protocol",
-        "leaks",
-        "KL(votes ‖ predicted)",
-        "KL(predicted ‖ votes)",
-        "accuracy",
-        "Manhattan",
-    ]
+def tested_table(rows: list[dict[str, Any]]) -> str:
+    head = ["set", "training", "protocol", "leaks", "KL(votes ‖ predicted)", "KL(predicted ‖ votes)", "accuracy",
+            "Manhattan"]  # fmt: skip
     lines = []
     for name in dict.fromkeys(row["set"] for row in rows):
-        theirs, accuracy = published[name]
+        theirs, accuracy = PUBLISHED[name]
         lines.append([name, "the paper's Table 3", "", "?", "", f"{theirs:.3f}", f"{accuracy:.3f}", ""])
-        for training in dict.fromkeys(row["training"] for row in rows):
-            for protocol in dict.fromkeys(row["protocol"] for row in rows):
-                of = [r for r in rows if (r["set"], r["training"], r["protocol"]) == (name, training, protocol)]
-                if of:
-                    leaks = "**yes**" if of[0]["leaked"] else ""
-                    kl = "" if protocol.endswith("mode") else mean(of, "kl")  # a class that nobody names has none
-                    rest = [mean(of, key) for key in ("inverse_kl", "accuracy", "manhattan")]
-                    lines.append([name, training, protocol, leaks, kl, *rest])
-    return record.table(head, lines)
+        own = [row for row in rows if row["set"] == name]
+        for training in dict.fromkeys(row["training"] for row in own):
+            for protocol in SHOWN:
+                of = [row for row in own if (row["training"], row["protocol"]) == (training, protocol)]
+                leaks = "**yes**" if of[0]["leaked"] else ""
+                kl = "" if protocol.endswith("mode") else mean(of, "kl")  # a class that nobody names has none
+                rest = [mean(of, key) for key in ("inverse_kl", "accuracy", "manhattan")]
+                lines.append([name, training, protocol, leaks, kl, *rest])
+    return record.table(head, lines, left=4)
 
 
+SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
+         "half, features only, mean", "half, 10 steps", "half, 100 steps")  # fmt: skip
 PUBLISHED = {"jobs_q1": (0.408, 0.915), "jobs_q2": (0.501, 0.910), "jobs_q3": (0.864, 0.923)}
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("what", choices=["search", "test", "time", "features"])
+    options.add_argument("what", choices=["search", "test", "time", "features", "render"])
     options.add_argument("--device", default="auto")
     options.add_argument("--seeds", type=int, default=10)
     options.add_argument("--sets", nargs="+", default=SETS)
@@ -214,9 +208,9 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--features", type=Path)
     given = options.parse_args()
-    made, results = record.provenance(), HERE / "results"
-    versions = {"dissensus": {"torch": torch.__version__}}
+    made = record.provenance()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
+    made["versions"] = {"dissensus": {"torch": torch.__version__}}
     if given.what == "features":
         keep_features(given.features)
     elif given.what == "search":
@@ -231,13 +225,9 @@ def main() -> None:
                 "best": chosen(search_found), "last": chosen(search_found, last),
                 "kl": {str(e): search_found.matrix("kl", e).round(4).tolist() for e in search_found.epochs},
             }  # fmt: skip
-        text = search_table(found)
         record.save(HERE, "ldl_nm-search", made, {"device": device, "found": found}, indent=None)
-        record.splice(HERE / "README.md", "ldl_nm-search", f"{record.sentence(made, versions)} {device}.\n\n{text}")
-        print(text)
     elif given.what == "test":
-        newest = max(results.glob("*-ldl_nm-search.json"))
-        found, rows = json.loads(newest.read_text())["found"], []
+        found, rows = newest("search")["found"], []
         for name in given.sets:
             for training, keywords in (("best", {}), ("last", {}), ("sum", {"combine": "sum"})):
                 best = dict(found[name]["last" if training == "last" else "best"])
@@ -247,15 +237,32 @@ def main() -> None:
                 label += ", summed" if training == "sum" else ""
                 rows += [{"training": label} | row for row in test(name, best, given, **keywords)]
                 print(name, label, flush=True)
-        text = test_table(rows, PUBLISHED)
         record.save(HERE, "ldl_nm-test", made, {"device": device, "rows": rows}, indent=None)
-        record.splice(HERE / "README.md", "ldl_nm-test", f"{record.sentence(made, versions)} {device}.\n\n{text}")
-        print(text)
-    else:
-        row = one_run(given)
-        record.save(HERE, "ldl_nm-time", made, {"row": row})
-        text = record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
-        record.splice(HERE / "README.md", "ldl_nm-time", f"{record.sentence(made, versions)}\n\n{text}")
+    elif given.what == "time":
+        record.save(HERE, "ldl_nm-time", made, {"device": "CPU", "row": one_run(given)})
+    render()
+
+
+def newest(what: str) -> Any:
+    files = sorted((HERE / "results").glob(f"*-ldl_nm-{what}.json"))
+    return json.loads(files[-1].read_text()) if files else None
+
+
+def render() -> None:
+    """Tables of what is stored."""
+    for what in ("search", "test", "time"):
+        stored = newest(what)
+        if stored is None:
+            continue
+        if what == "search":
+            text = search_table(stored["found"])
+        elif what == "test":
+            text = tested_table(stored["rows"])
+        else:
+            row = stored["row"]
+            text = record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
+        said = record.sentence(stored["made"], stored["made"].get("versions", {}))
+        record.splice(HERE / "README.md", f"ldl_nm-{what}", f"{said} Device: {stored['device']}.\n\n{text}")
         print(text)
 
 

@@ -1,11 +1,14 @@
-"""Engines agree on 5M simulated annotations: every method fitted by `local`, `disk` and `torch` (on the CPU).
+"""Engines agree on 5M simulated annotations: every method fitted by `local`, `disk`, `torch` (on the CPU) and `spark`.
 
     python -m benchmarks.scale.agree                 # some minutes
     python -m benchmarks.scale.agree --million 1
 
+Spark is a cluster on loopback, a master and two workers of one core each, which is started here; the table is sent to
+it from memory.
+
 To the end, or at most `--passes` passes each; one thread. Differences are the largest over all items and classes.
 Labels are compared where the best two classes are further apart than 1e-9. Seconds are of whole fits, and torch's are
-no measure of a GPU.
+no measure of a GPU, nor Spark's of a cluster.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ from typing import Any
 
 import numpy as np
 from benchmarks import record
+from tests.engines.cluster import cluster
 
 from dissensus import methods
-from dissensus.engines import Disk, Torch
+from dissensus.engines import Disk, Spark, Torch
 from dissensus.simulate import simulate
 
 HERE = Path(__file__).parent
-VERSIONS = {name: version(name) for name in ("numpy", "numba", "torch", "duckdb")}
+VERSIONS = {name: version(name) for name in ("numpy", "numba", "torch", "duckdb", "pyspark")}
 METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
+OTHERS = ("disk", "torch", "spark")
 TIE = 1e-9
 
 
@@ -46,8 +51,13 @@ def main() -> None:
     made = record.provenance()
     table = simulate(given.million * 100_000, 5_000, 5, redundancy=10, seed=0).annotations
     rows, results = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        engines = {"local": "local", "disk": Disk(folder=folder, block_rows=1_000_000), "torch": Torch(device="cpu")}
+    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder) / "spark", 2, "2g"):
+        engines = {
+            "local": "local",
+            "disk": Disk(folder=Path(folder) / "codes", block_rows=1_000_000),
+            "torch": Torch(device="cpu"),
+            "spark": Spark(),
+        }
         for name in METHODS:
             fitted, seconds = {}, {}
             for engine, placed in engines.items():
@@ -57,7 +67,7 @@ def main() -> None:
             best = np.sort(fitted["local"].posterior_, axis=1)[:, -2:]
             clear = best[:, 1] - best[:, 0] > TIE
             one: dict[str, Any] = {"method": name, "seconds": seconds}
-            for engine in ("disk", "torch"):
+            for engine in OTHERS:
                 model, local = fitted[engine], fitted["local"]
                 one[engine] = {
                     "posterior": float(np.abs(model.posterior_ - local.posterior_).max()),
@@ -68,12 +78,12 @@ def main() -> None:
             rows.append(
                 [
                     name, f"{fitted['local'].n_iter_}",
-                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" for e in ("disk", "torch")),
+                    *(f"{one[e]['posterior']:.0e}, {one[e]['labels']}" for e in OTHERS),
                     *(f"{seconds[e]:.1f}" for e in engines),
                 ]
             )  # fmt: skip
             print(rows[-1], flush=True)
-    head = ["method", "passes", "disk: posterior, labels", "torch: posterior, labels", "s local", "s disk", "s torch"]
+    head = ["method", "passes", *(f"{e}: posterior, labels" for e in OTHERS), *(f"s {e}" for e in engines)]
     text = record.table(head, rows)
     record.save(HERE, f"agree-{given.million}M", made, {"annotations": len(table), "results": results})
     said = record.sentence(made, {"dissensus": VERSIONS})

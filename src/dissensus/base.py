@@ -9,6 +9,7 @@ where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -32,6 +33,7 @@ FrameKind = Literal["items", "annotators", "confusions"]
 
 CROWD_LABELS = 5  # see `reliability`
 PART_ROWS = 10_000_000  # annotations behind each Parquet file of a fit on a disk
+FRAME_ROWS = 1_000_000  # items that are read of such a file at a time
 
 
 class Aggregator(Parameters, ABC):
@@ -92,6 +94,7 @@ class Aggregator(Parameters, ABC):
             raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
         self._check_parameters()
         self._check_classes(data)
+        vars(self).pop("items_path_", None)  # of another fit
         self.classes_, self.items_, self.annotators_ = data.classes, data.items, data.annotators
         self.n_annotations_ = data.per_annotator
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
@@ -141,6 +144,7 @@ class Aggregator(Parameters, ABC):
         gold = check_gold(gold, table)
         if table.n_annotations == 0 and table.n_items == 0:
             return self
+        vars(self).pop("items_path_", None)  # what is there is of before
         self.items_, at, item = online.merge(np.asarray(self.items_), table.items, "items")
         for key in self._per_item:
             if key in vars(self):
@@ -268,6 +272,27 @@ class Aggregator(Parameters, ABC):
 
             return pl.from_arrow(frame)
         raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
+
+    def item_frames(self) -> Iterator[Any]:
+        """`to_frame("items")` in parts, Arrow tables in the order of the items.
+
+        Of a fit on a disk or in Spark one part at a time is in memory here.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._check_fitted()
+        if isinstance(self.posterior_, Spread):
+            from dissensus.engines.spark import item_parts
+
+            make, difficulty = partial(item_columns, self.classes_, self.tie_seed_), getattr(self, "difficulty_", None)
+            yield from item_parts(self._scattered, self.posterior_, difficulty, make)
+        elif "items_path_" in vars(self):
+            for file in sorted(Path(self.items_path_).iterdir()):
+                for batch in pq.ParquetFile(file).iter_batches(FRAME_ROWS):
+                    yield pa.Table.from_batches([batch])
+        else:
+            yield self.to_frame("items", "pyarrow")
 
     def _leave(self, run: RunFolder, table: Coded) -> None:
         """Write the frame of all items as Parquet files, and leave results with a row per item on the disk."""

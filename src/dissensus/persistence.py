@@ -32,16 +32,22 @@ DAMAGE = (
 FORMAT = 1  # raised when an older reader could not make sense of the file
 
 
-def save(model: Aggregator, folder: str | Path) -> Path:
-    """Write a fitted model into `folder` (made if need be) as model.npz; returns the file's path."""
+def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
+    """Write a fitted model into `folder` (made if need be) as model.npz; returns the file's path.
+
+    Without `items` all that there is one of per item is left out: such a model scores new tables, and knows none of the
+    items that it was fitted to.
+    """
     model._check_fitted()
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for key, value in vars(model).items():
-        if not key.endswith("_") or key.startswith("_"):
+        if not key.endswith("_") or key.startswith("_") or key == "items_path_":  # that is a folder of this machine
             continue
+        if not items and key in ("items_", *model._per_item):
+            value = np.empty((0, *value.shape[1:]), value.dtype)
         if isinstance(value, TextNames | Spread):  # of a fit on a disk, or in Spark
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,6 +28,21 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n
 def java() -> bool:
     """Whether there is a Java to run Spark."""
     return bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+
+
+def marks() -> list[Any]:
+    """Of a test that needs a cluster."""
+    import pytest
+
+    there = find_spec("pyspark") is not None
+    return [
+        pytest.mark.slow,
+        pytest.mark.xdist_group("spark"),  # one cluster
+        pytest.mark.skipif(not there, reason="needs the `spark` extra"),
+        pytest.mark.skipif(not java(), reason="Spark needs Java, and there is none here"),
+        pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+        pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of py4j's sockets
+    ]
 
 
 @contextmanager

@@ -126,6 +126,19 @@ def test_a_fit_leaves_files_and_arrays_mapped_from_them(tmp_path):
     np.testing.assert_array_equal(model.predict(), local.predict())
     np.testing.assert_allclose(model.predict_proba(table), local.predict_proba(table), atol=1e-9)
     assert model.to_frame("items", "pyarrow")["item"].to_pylist() == table.items.tolist()
+    parts = pa.concat_tables(model.item_frames())
+    assert parts.equals(left)
+
+
+def test_frames_in_parts_are_those_of_the_model_as_it_is_now(tmp_path):
+    table = write(tmp_path / "in")
+    model = methods["dawid-skene"](engine=Disk(block_rows=500)).fit(tmp_path / "in" / "*.parquet")
+    again = load(save(model, tmp_path / "saved"))
+    assert not hasattr(again, "items_path_")
+    model.partial_fit(table.select(rows=np.arange(40)))  # what is on the disk is of before
+    for each in (model, again):
+        (frame,) = each.item_frames()
+        assert frame.equals(each.to_frame("items", "pyarrow"))
 
 
 def test_a_model_fitted_on_a_disk_is_saved_and_learns_more(tmp_path):

@@ -22,8 +22,10 @@ from dissensus.engines.base import Block, Rows
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.simulate import simulate
 from engines.agreement import METHODS, assert_agree, fit, short
+from engines.cluster import marks
 
 ENGINES = ("disk", "torch")
+ON_A_CLUSTER = ("dawid-skene",)  # where every pass is a job; `test_spark` has the other methods
 
 
 def engine_of(name: str, folder, block_rows: int):
@@ -50,12 +52,16 @@ def test_tables_of_every_kind(kind, method, engine, tmp_path):
 
 
 @pytest.mark.realdata(has="annotated items, ")
-@pytest.mark.parametrize("engine", ENGINES)
-def test_real_sets(readme, engine, tmp_path):
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
+def test_real_sets(readme, engine, tmp_path, request):
     table = load_dataset(readme.parent.name, folder=readme.parent.parent).annotations
-    placed = engine_of(engine, tmp_path, block_rows=max(1000, len(table) // 3))
-    for method in METHODS:
-        keywords = short(method, 5)
+    if engine == "spark":
+        request.getfixturevalue("spark_session")
+        placed, methods, passes = Spark(partitions=2), ON_A_CLUSTER, 2
+    else:
+        placed, methods, passes = engine_of(engine, tmp_path, max(1000, len(table) // 3)), METHODS, 5
+    for method in methods:
+        keywords = short(method, passes) | ({"restarts": 1} if engine == "spark" else {})
         assert_agree(fit(method, table, **keywords), fit(method, table, engine=placed, **keywords))
 
 

@@ -1,5 +1,6 @@
 """A Spark cluster on loopback: its codes are those of a table in memory, and its answer, whatever happens to it."""
 
+import json
 import os
 import signal
 import sys
@@ -11,41 +12,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from aggregation.tables import KINDS, random_table, some_gold
 from dissensus import load, methods, read, save
 from dissensus.aggregation import dawid_skene
+from dissensus.cli import app
 from dissensus.engines import Spark, Spread, scatter
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.simulate import simulate
 from engines.agreement import METHODS, assert_agree, fit, short
-from engines.cluster import cluster, java
+from engines.cluster import marks
 
-pytest.importorskip("pyspark", reason="needs the `spark` extra")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),  # one cluster
-    pytest.mark.skipif(not java(), reason="Spark needs Java, and there is none here"),
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # of py4j's sockets
-]
+pytestmark = marks()
 RESTARTED = ("hierarchical-dawid-skene", "mace", "glad")
-SPECULATION = {
-    "spark_speculation": "true",
-    "spark_speculation_interval": "100ms",
-    "spark_speculation_multiplier": "1",
-    "spark_speculation_quantile": "0.5",
-    "spark_speculation_minTaskRuntime": "100ms",
-}
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    with cluster(tmp_path_factory.mktemp("spark"), **SPECULATION) as session:
-        from pyspark import cloudpickle
+def spark(spark_session):
+    from pyspark import cloudpickle
 
-        cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the passes below are not where workers look
-        yield session
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the passes below are not where workers look
+    return spark_session
 
 
 def frame_of(names: bool = False, weight: bool = False, n_items: int = 300):
@@ -116,6 +104,32 @@ def test_a_frame_in_and_a_frame_out(spark, tmp_path, monkeypatch):
     np.testing.assert_array_equal(again.items_, table.items)
     model.partial_fit(table.select(rows=np.arange(7)))
     assert model.n_annotations_.sum() == len(table) + 7
+
+
+def test_the_command_line_writes_what_the_cluster_found(spark, tmp_path, monkeypatch):
+    frame = frame_of(names=True)
+    pq.write_table(frame, tmp_path / "labels.parquet")
+    table = read(frame)
+    truth = np.random.default_rng(0).choice(table.classes, 50)
+    pq.write_table(pa.table({"item": table.items[::6], "label": truth}), tmp_path / "gold.parquet")
+    local = fit("dawid-skene", table, max_iter=3)
+    monkeypatch.setattr(Spread, "__array__", lambda *_: pytest.fail("results of all items came to the driver"))
+    source, gold = str(tmp_path / "labels.parquet"), str(tmp_path / "gold.parquet")
+    options = ["--engine", "spark", "--set", "engine.partitions=3", "--max-iter", "3", "--gold", gold]
+    result = CliRunner().invoke(app, ["aggregate", source, *options, "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "did not converge after 3 passes" in result.stdout
+    left, expected = pq.read_table(tmp_path / "out" / "items.parquet"), local.to_frame("items", "pyarrow")
+    assert left.column_names == expected.column_names
+    for column in ("item", "label"):
+        assert left[column].to_pylist() == expected[column].to_pylist()
+    np.testing.assert_allclose(left["confidence"], expected["confidence"], atol=1e-9)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["items"], summary["annotations"]) == (table.n_items, len(table))
+    assert summary["gold"]["accuracy"] == (local.predict()[::6] == truth).mean()
+    missing = CliRunner().invoke(app, ["aggregate", str(tmp_path / "none/"), "--engine", "spark"])
+    assert missing.exit_code == 1
+    assert "Spark finds no such Parquet files" in missing.stderr
 
 
 def test_difficulty_goes_with_the_items(spark):

@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -552,29 +551,6 @@ def test_held_out_labels_have_no_part_in_what_is_taught():
 
 
 # Killed ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_processes_teach_a_network_of_ordinary_size(tmp_path):
-    script = tmp_path / "two.py"
-    script.write_text(
-        textwrap.dedent("""
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        from crowds import blobs
-        from dissensus.learning import CrowdClassifier
-
-        if __name__ == "__main__":
-            table, X, truth = blobs(40)
-            model = CrowdClassifier(epochs=3, device="cpu", processes=2, batch_size=20).fit(table, X, validation=0.2)
-            print(len(model.history_), model.score(X, truth) > 0.5)
-        """)
-    )
-    out = subprocess.run(
-        [sys.executable, str(script), str(Path(__file__).parent.parent)], capture_output=True, text=True, timeout=200,
-        check=False, env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert out.stdout.strip().endswith("3 True"), out.stderr[-2000:]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dissensus.cli import engine as engines
 from dissensus.cli import folder, keywords, results, show
 from dissensus.cli import gold as golds
 from dissensus.cli.errors import about
@@ -34,7 +35,10 @@ def aggregate(
             "--output", "-o", metavar="FOLDER", help="Write the results here; left out, the first rows are shown."
         ),
     ] = None,
-    format_: Annotated[results.Output, typer.Option("--format", help="Of the result tables.")] = results.Output.csv,
+    format_: Annotated[
+        results.Output | None,
+        typer.Option("--format", show_default="csv; parquet with --engine disk or spark", help="Of the result tables."),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option("--method", "-m", metavar="NAME", show_default=DEFAULT, help="`dissensus methods` lists them."),
@@ -50,6 +54,7 @@ def aggregate(
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="Where the method uses several; all cores where left out.")
     ] = None,
+    engine: engines.Option = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +97,11 @@ def aggregate(
     Example: dissensus aggregate new.csv --model results -o new-results
 
     Example: dissensus aggregate today.csv --model yesterday --update -o today
+
+    Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
+    import dissensus.aggregation  # noqa: F401 - registers the methods
+    from dissensus.engines import Disk, Spark
     from dissensus.questions import Questions
 
     if output is not None:
@@ -102,19 +111,31 @@ def aggregate(
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if update and model is None:
         raise BadParameter("--update needs the model to update: --model FOLDER.")
+    placed = None
     if model is None:
+        placed, settings = engines.choose(engine, settings, method or DEFAULT)
         make = partial(new_model, method or DEFAULT, settings)
         make()  # a wrong name or keyword should not wait for the file
+        if isinstance(placed, Disk | Spark):  # the table is never in memory here
+            refused: tuple[tuple[str, Any], ...] = (
+                ("--known", known),
+                ("--flags", flags),
+                ("--format", (format_ or "parquet") != "parquet"),
+            )
+            for option, given in refused:
+                if given:
+                    raise BadParameter(f"{option} is for a table in memory; leave it out, or --engine {engine}.")
     else:
         no_fit = (
+            ("--engine", engine),
             ("--method", method),
             ("--set, --max-iter and --seed", settings),
             ("--known", known),
             ("--flags", flags),
         )
-        for option, given in no_fit:
-            if given:
-                raise BadParameter(f"--model scores with what was learnt before; leave out {option}.")
+        for name, unused in no_fit:
+            if unused:
+                raise BadParameter(f"--model scores with what was learnt before; leave out {name}.")
         if output is not None and output.resolve() == model.resolve():
             raise BadParameter(f"-o {output} is the model's own folder, whose results would be lost; name another.")
         make = partial(results.load_model, model)
@@ -122,13 +143,24 @@ def aggregate(
     def gold_of(table: Annotations) -> IntArray | None:
         return None if gold is None else golds.read(gold, table, gold_item, gold_label)
 
-    def answer(table: Annotations, question: str | None = None) -> results.Result:
+    def ready(question: str | None = None) -> Aggregator:
         one = make(question)
+        if placed is not None:
+            one.set_params(engine=placed)
         if threads is not None and "threads" in one.get_params():
             one.set_params(threads=threads)
+        return one
+
+    def answer(table: Annotations, question: str | None = None) -> results.Result:
+        one = ready(question)
         if model is not None:
             table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if update:
+            if not one.items_.size:
+                raise BadParameter(
+                    f"the model in {model} was written without its items, as --engine disk and spark do; fit all "
+                    "annotations again."
+                )
             return results.update(one, table, gold_of(everything(one, table)), f"updating with {source.file}")
         codes = gold_of(table)
         what = f"question {question}" if question else str(source.file)
@@ -139,9 +171,13 @@ def aggregate(
         return results.score(one, table, codes, f"scoring {what}")
 
     began = time.perf_counter()
-    tables = source.read()
+    tables = engines.bring(source, placed) if isinstance(placed, Disk | Spark) else source.read()
     summary = _head(source, time.perf_counter() - began, model, gold)
-    if isinstance(tables, Questions):
+    if isinstance(placed, Disk | Spark):
+        known_labels = None if gold is None else golds.columns(gold, gold_item, gold_label)
+        result = engines.answer(ready(), tables, f"fitting {source.file}", known_labels, output, summary)
+        answers, summary = {"": result}, summary | result.summary
+    elif isinstance(tables, Questions):
         if gold is not None or known is not None:
             raise BadParameter("--gold and --known are for a file of one question; take each question by itself.")
         answers = {}
@@ -154,12 +190,12 @@ def aggregate(
         answers, folders = {"": answer(tables)}, {"": ""}
         summary |= answers[""].summary
 
-    if output is not None:
+    if output is not None and not isinstance(placed, Disk | Spark):
         from dissensus.io import write_json
 
         with show.waiting(f"writing {output}"), folder.whole(output, results.earlier(output)) as part:
             for question, result in answers.items():
-                results.write(result, part / folders[question], format_.value)
+                results.write(result, part / folders[question], (format_ or results.Output.csv).value)
             write_json(summary, part / folder.SUMMARY)
     if json:
         show.json(summary | ({} if output is None else {"folder": show.path(output)}))

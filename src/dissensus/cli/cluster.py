@@ -162,7 +162,7 @@ def _dev(text: str, source: Source) -> Annotations | float:
 
     from dissensus.questions import Questions
 
-    found = dataclasses.replace(source, file=Path(text)).read()
+    found = dataclasses.replace(source, named=text).read()
     if isinstance(found, Questions):
         raise BadParameter(f"--dev {text} holds several questions; give one.")
     return found

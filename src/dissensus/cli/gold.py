@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,9 +28,23 @@ def read(path: Path, table: Annotations, item: str | None, label: str | None) ->
     """(I,) class codes, −1 where unknown."""
     from dissensus.io import read_gold
 
+    with _reading(path):
+        return read_gold(path, table, item, label)
+
+
+def columns(path: Path, item: str | None, label: str | None) -> tuple[Any, Any]:
+    """The columns of items and labels, for a table whose items are not all in one place."""
+    from dissensus.io import gold_columns
+
+    with _reading(path):
+        return gold_columns(path, item, label)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     try:
         with show.waiting(f"reading {path}"):
-            return read_gold(path, table, item, label)
+            yield
     except DissensusError as error:  # its columns have options of their own
         advice = (
             str(error).replace("item=<column>", "--gold-item COLUMN").replace("label=<column>", "--gold-label COLUMN")

@@ -1,32 +1,31 @@
-"""`--set key=value`: keywords of a method, or of a part of a model, from text, checked against its signature."""
+"""`--set key=value`: keywords of a method, of a part of a model or of an engine, checked against the signature."""
 
 from __future__ import annotations
 
 import difflib
+import inspect
 import types
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 from dissensus.exceptions import BadParameter, UnknownName
-
-if TYPE_CHECKING:
-    from dissensus.parameters import Parameters
 
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def parse(settings: Iterable[str], method: type[Parameters], called: str) -> dict[str, Any]:
+def parse(settings: Iterable[str], method: type, called: str) -> dict[str, Any]:
     """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such."""
-    defaults, hints = method().get_params(deep=False), get_type_hints(method.__init__)
+    known = inspect.signature(method, eval_str=True).parameters
     found: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
             raise BadParameter(f"--set {setting}: expected KEY=VALUE, such as seed=1.")
-        check(key, defaults, called)
-        found[key] = _value(text.strip(), hints.get(key, type(defaults[key])), setting)
+        check(key, known, called)
+        typed = known[key].annotation is not inspect.Parameter.empty
+        found[key] = _value(text.strip(), known[key].annotation if typed else type(known[key].default), setting)
     if (found.get("seed") or 0) < 0:
         raise BadParameter(f"seed must be 0 or more, got {found['seed']}.")
     return found

@@ -18,7 +18,7 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus._types import IntArray
+    from dissensus._types import BoolArray, FloatArray, IntArray
     from dissensus.annotations import Annotations
     from dissensus.base import Aggregator
     from dissensus.diagnostics import Diagnosis
@@ -62,7 +62,7 @@ def fit(
     began = time.perf_counter()
     with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
         model.fit(table, gold=known, on_step=on_step)
-    summary = _summary(model, gold, time.perf_counter() - began)
+    summary = summarise(model, counted(model, gold), time.perf_counter() - began)
     if not flags:
         return Result(model, True, summary)
     from dissensus.diagnostics import diagnose
@@ -77,7 +77,8 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: s
     began = time.perf_counter()
     with show.waiting(text):
         model.partial_fit(table)
-    return Result(model, True, _summary(model, gold, time.perf_counter() - began) | {"new_annotations": len(table)})
+    summary = summarise(model, counted(model, gold), time.perf_counter() - began)
+    return Result(model, True, summary | {"new_annotations": len(table)})
 
 
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -85,7 +86,7 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
     began = time.perf_counter()
     with show.waiting(text):
         model = scored(model, table)
-    return Result(model, False, _summary(model, gold, time.perf_counter() - began))
+    return Result(model, False, summarise(model, counted(model, gold), time.perf_counter() - began))
 
 
 def scored(model: Aggregator, table: Annotations) -> Aggregator:
@@ -149,15 +150,22 @@ def safe_names(questions: Iterable[str]) -> dict[str, str]:
 
 def write(result: Result, folder: Path, suffix: str) -> None:
     """The tables of one answer, and its model where it was fitted here."""
+    from dissensus.io import write_frame
+
+    folder.mkdir(exist_ok=True)
+    write_frame(result.model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
+    write_annotators(result, folder, suffix)
+    if result.fitted:
+        write_model(result.model, folder, suffix)
+
+
+def write_annotators(result: Result, folder: Path, suffix: str) -> None:
+    """The table of the annotators."""
     import pyarrow as pa
 
     from dissensus.io import write_frame
-    from dissensus.persistence import save
 
-    folder.mkdir(exist_ok=True)
-    model = result.model
-    write_frame(model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
-    annotators = model.to_frame("annotators", "pyarrow")
+    annotators = result.model.to_frame("annotators", "pyarrow")
     for name in ("reliability", "low", "high"):
         unknown_is_empty = pa.array(annotators[name].to_numpy(), from_pandas=True)
         annotators = annotators.set_column(annotators.column_names.index(name), name, unknown_is_empty)
@@ -165,14 +173,19 @@ def write(result: Result, folder: Path, suffix: str) -> None:
         annotators = annotators.append_column("flags", pa.array([", ".join(one) for one in result.diagnosis.flags]))
         annotators = annotators.append_column("reasons", pa.array(result.diagnosis.reasons))
     write_frame(annotators, folder / f"annotators.{suffix}")
-    if not result.fitted:
-        return
+
+
+def write_model(model: Aggregator, folder: Path, suffix: str, *, items: bool = True) -> None:
+    """The confusions, where the method models them, and the model, perhaps without its items."""
+    from dissensus.io import write_frame
+    from dissensus.persistence import save
+
     confusion = getattr(model, "confusion_", None)
     if confusion is not None and confusion.size <= TOO_MANY:
         write_frame(model.to_frame("confusions", "pyarrow"), folder / f"confusions.{suffix}")
     elif confusion is not None:
         say(f"warning: the confusions would take {confusion.size:,} rows; they are in model.npz only.")
-    save(model, folder)
+    save(model, folder, items=items)
 
 
 def print_result(result: Result, title: str, *, preview: bool) -> None:
@@ -278,48 +291,74 @@ def _print_flags(found: Diagnosis) -> None:
 
 
 def _first_items(model: Aggregator) -> Any:
-    frame = model.to_frame("items", "pyarrow").slice(0, HEAD)
+    frame = next(model.item_frames()).slice(0, HEAD)
     table = show.grid("First items", "item", "label", "confidence", numbers=("confidence",))
     for row in frame.select(["item", "label", "confidence"]).to_pylist():
         table.add_row(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}")
     return table
 
 
-def _summary(model: Aggregator, gold: IntArray | None, seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Counted:
+    """What a summary says of the items."""
+
+    labels: IntArray  # (K,) items of each class
+    unsure: int  # items below UNSURE
+    gold: IntArray | None = None  # (n,) classes of the items whose class is known
+    right: BoolArray | None = None  # (n,) whether that was found
+    posterior: FloatArray | None = None  # (n, K)
+
+
+def counted(model: Aggregator, gold: IntArray | None) -> Counted:
+    """Of a model whose items are in memory; `gold` (I,), −1 where unknown."""
     import numpy as np
 
     from dissensus import names as naming
-    from dissensus.base import methods
 
     predicted = model.predict()
-    counts = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
+    labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
+    unsure = int((model.posterior_.max(axis=1, initial=0) < UNSURE).sum())
+    if gold is None:
+        return Counted(labels, unsure)
+    known = gold >= 0
+    return Counted(
+        labels, unsure, gold[known], predicted[known] == model.classes_[gold[known]], model.posterior_[known]
+    )
+
+
+def summarise(model: Aggregator, items: Counted, seconds: float) -> dict[str, Any]:
+    """The summary of one answer."""
+    from dissensus.base import methods
+    from dissensus.engines.options import name_of
+
+    # where it ran, without the options: they name folders and devices of this machine
+    engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     summary: dict[str, Any] = {
         "annotations": int(model.n_annotations_.sum()),
         "items": int(model.items_.size),
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         "method": methods.name_of(type(model)),
-        "parameters": model.get_params(deep=False),
+        "parameters": model.get_params(deep=False) | engine,
         "passes": model.n_iter_,
         "converged": model.converged_,
         "objective": float(model.trace_[-1]) if model.trace_.size else None,
         "seconds": seconds,
-        "labels": dict(zip(map(str, model.classes_), counts.tolist(), strict=True)),
-        "items_below_0.7": int((model.posterior_.max(axis=1, initial=0) < UNSURE).sum()),
+        "labels": dict(zip(map(str, model.classes_), items.labels.tolist(), strict=True)),
+        "items_below_0.7": items.unsure,
     }
-    if gold is not None:
-        known = gold >= 0
-        summary["gold"] = {"items": int(known.sum()), "accuracy": None}
-        if known.any():
+    if items.gold is not None:
+        summary["gold"] = {"items": int(items.gold.size), "accuracy": None}
+        if items.gold.size:
             from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 
-            accuracy = bootstrap(predicted[known] == model.classes_[gold[known]])
+            accuracy = bootstrap(items.right)
             summary["gold"] |= {
                 "accuracy": accuracy.value,
                 "accuracy_low": accuracy.low,
                 "accuracy_high": accuracy.high,
-                "calibration_error": expected_calibration_error(gold[known], model.posterior_[known]),
-                "log_loss": log_loss(gold[known], model.posterior_[known]),
+                "calibration_error": expected_calibration_error(items.gold, items.posterior),
+                "log_loss": log_loss(items.gold, items.posterior),
             }
         else:
             say("warning: none of the items has a known label; accuracy cannot be measured.")

@@ -34,8 +34,8 @@ def _column(option: str, other: str) -> Any:
 class Source:
     """FILE and how to read it; every field is an argument or option of the command."""
 
-    file: Annotated[
-        Path,
+    named: Annotated[
+        str,
         typer.Argument(
             metavar="FILE",
             show_default=False,
@@ -80,9 +80,18 @@ class Source:
                 label=self.label,
                 question=self.question,
                 weight=self.weight,
-                classes=None if self.classes is None else [part.strip() for part in self.classes.split(",")],
+                classes=self.class_names(),
                 abstain=[answer or None for answer in self.abstain or ()],
             )
+
+    @property
+    def file(self) -> Path:
+        """What is named, as a path; an address such as s3://bucket is none, and keeps its slashes in `named`."""
+        return Path(self.named)
+
+    def class_names(self) -> list[str] | None:
+        """What --classes declares."""
+        return None if self.classes is None else [part.strip() for part in self.classes.split(",")]
 
 
 def takes_table(*format_options: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -40,8 +40,8 @@ from dissensus.engines.scatter import Scattered, Spread, is_frame, scatter, spre
 from dissensus.exceptions import BadParameter, MissingExtra
 
 __all__ = [
-    "Coded", "Disk", "EngineChoice", "Scattered", "Spark", "Spread", "Torch", "brought", "code", "in_memory", "place",
-    "scatter",
+    "Coded", "Disk", "EngineChoice", "Scattered", "Spark", "Spread", "Torch", "beside", "brought", "code", "in_memory",
+    "place", "scatter",
 ]  # fmt: skip
 
 

@@ -54,6 +54,11 @@ class TextNames:
         """How many."""
         return len(self._column)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As an array's."""
+        return (self.size,)
+
     def __len__(self) -> int:
         return self.size
 

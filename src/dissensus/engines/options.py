@@ -47,12 +47,14 @@ class Spark:
 
     `partitions`: how many parts; left out: one for each core, and more where a part would have more than
     `partition_rows` rows. `broadcast_annotators`: whose parameters go out together; a worker fetches those broadcasts
-    only in which annotators of its part are.
+    only in which annotators of its part are. `master`: the address of the cluster (`spark://host:7077`), where there is
+    no session yet; left out: what Spark's own settings say, or this machine.
     """
 
     partitions: int | None = None
     partition_rows: int = 10_000_000
     broadcast_annotators: int = 1_000_000
+    master: str | None = None
 
     def __post_init__(self) -> None:
         if min(self.partitions or 1, self.partition_rows, self.broadcast_annotators) < 1 or self.partitions == 0:

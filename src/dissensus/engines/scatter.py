@@ -11,8 +11,10 @@ Names of annotators and classes come to the driver, names of items do not. A par
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +31,7 @@ from dissensus.columns import encode_labels
 from dissensus.engines.base import Rows, hard_rows
 from dissensus.engines.local import balanced
 from dissensus.engines.options import Spark
-from dissensus.exceptions import BadParameter, DataError, MissingExtra
+from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.frames import find_columns
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
@@ -153,7 +155,8 @@ def scatter(
     Text of letters, digits, `_` and dots names a table, any other text (or a `Path`) names Parquet files. Columns are
     found by name as in `dissensus.read`. The frame must give the same rows whenever it is asked for them.
     """
-    options, frame = options or Spark(), _frame(source)
+    options = options or Spark()
+    frame = _frame(source, options.master)
     columns = find_columns(
         pa.table({name: pa.nulls(0) for name in frame.columns}),
         item=item, annotator=annotator, label=label, weight=weight,
@@ -192,7 +195,7 @@ def scatter(
 
 def spread_table(table: Annotations, options: Spark) -> Scattered:
     """A table in memory, cut into parts for the cluster; its results come back to the driver."""
-    spark, rows = session(), hard_rows(table)
+    spark, rows = session(options.master), hard_rows(table)
     parts = []
     for start, stop in balanced(rows.item_ptr, _partitions(spark, rows.annotator.size, options)):
         at = rows.item_ptr[start : stop + 1]
@@ -215,13 +218,24 @@ def spread_table(table: Annotations, options: Spark) -> Scattered:
     )
 
 
-def session() -> Any:
-    """The Spark session that is there, or a new one as the environment has it."""
+def session(master: str | None = None) -> Any:
+    """The Spark session that is there, or a new one: at this master, or as the environment has it."""
     try:
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
         raise MissingExtra("engine='spark' needs PySpark (and Java); install dissensus[spark].") from None
-    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    builder: Any = SparkSession.builder
+    try:
+        found = SparkSession.getActiveSession() or (builder if master is None else builder.master(master)).getOrCreate()
+        if "PYSPARK_PYTHON" not in os.environ and found.sparkContext.master.startswith("local"):
+            found.sparkContext.pythonExec = sys.executable  # not whatever `python3` is: that may know nothing of us
+        return found
+    except PySparkException as error:
+        raise MissingExtra(
+            f"Spark does not start ({_first_line(error)}); engine='spark' needs Java 17 or later, where JAVA_HOME or "
+            "PATH says."
+        ) from None
 
 
 def is_frame(source: Any) -> bool:
@@ -229,12 +243,24 @@ def is_frame(source: Any) -> bool:
     return type(source).__module__.startswith("pyspark.sql.")
 
 
-def _frame(source: Any) -> Any:
+def _frame(source: Any, master: str | None) -> Any:
     if is_frame(source):
         return source
-    if isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet"):
-        return session().table(source)
-    return session().read.parquet(str(source))
+    spark = session(master)
+    from pyspark.errors import AnalysisException, PySparkException
+
+    named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
+    try:
+        return spark.table(source) if named else spark.read.parquet(str(source))
+    except AnalysisException:
+        what = "no table of that name" if named else "no such Parquet files"
+        raise UnreadableFile(f"{source}: Spark finds {what}; give a table, or files that all executors see.") from None
+    except PySparkException as error:
+        raise UnreadableFile(f"{source}: Spark cannot read it ({_first_line(error)}).") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0].rstrip(".")
 
 
 def _check(rows: Any, columns: dict[str, str]) -> int:

@@ -170,6 +170,24 @@ def item_frame(
     from pyspark.sql import SparkSession
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    parts, schema = _arrow_parts(table, posterior, difficulty, columns)
+    spark = SparkSession.builder.getOrCreate()
+    return spark.createDataFrame(parts, "part binary").mapInArrow(_from_arrow, from_arrow_schema(schema))
+
+
+def item_parts(
+    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
+) -> Iterator[Any]:
+    """The same as Arrow tables on the driver, one of the cluster's parts after the other."""
+    parts, _ = _arrow_parts(table, posterior, difficulty, columns)
+    for (part,) in parts.toLocalIterator():
+        yield pa.ipc.open_stream(part).read_all()
+
+
+def _arrow_parts(
+    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
+) -> tuple[Any, Any]:
+    """An RDD of the frame's parts, each as the bytes of an Arrow stream, and their schema."""
     context = table.parts.context
     hard = None if difficulty is None else context.broadcast(difficulty)
     none = np.empty(0, table.items.dtype), np.empty((0, *posterior.shape[1:]))
@@ -177,8 +195,7 @@ def item_frame(
     parts = table.names.zip(posterior.parts).mapPartitionsWithIndex(
         partial(_to_arrow, columns, table.offsets(), hard, empty.schema)
     )
-    spark = SparkSession.builder.getOrCreate()
-    return spark.createDataFrame(parts, "part binary").mapInArrow(_from_arrow, from_arrow_schema(empty.schema))
+    return parts, empty.schema
 
 
 def by_annotator(work: Callable[..., Any], first: Any, *others: Any) -> Any:

@@ -24,7 +24,7 @@ from dissensus.io.files import about
 from dissensus.io.jsonl import dumps
 from dissensus.questions import Questions
 
-__all__ = ["atomic", "read", "read_frame", "read_gold", "write_frame", "write_json"]
+__all__ = ["atomic", "gold_codes", "gold_columns", "read", "read_frame", "read_gold", "write_frame", "write_json"]
 
 
 def read(
@@ -104,6 +104,19 @@ def read_gold(
     The columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`) where left out. Text, as CSV holds
     it, is taken for integers where the table's names are integers.
     """
+    columns = gold_columns(path, item, label, format=format)
+    with about(Path(path)):
+        return gold_codes(table, *columns)
+
+
+def gold_columns(
+    path: str | Path,
+    item: str | None = None,
+    label: str | None = None,
+    *,
+    format: str | None = None,  # noqa: A002
+) -> tuple[Any, Any]:
+    """The columns of items and labels of a file of known labels, as Arrow has them."""
     frame = read_frame(path, format=format)
     with about(Path(path)):
         item = item or guess_column("item", frame.column_names)
@@ -111,7 +124,12 @@ def read_gold(
         for role, column in (("item", item), ("label", label)):
             if column not in frame.column_names:
                 raise no_column(role, frame.column_names, column)
-        return table.gold_codes(_in_kind_of(frame[item], table.items), _in_kind_of(frame[label], table.classes))
+        return frame[item], frame[label]
+
+
+def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
+    """(I,) class codes of the columns that `gold_columns` gave, as `read_gold` has them."""
+    return table.gold_codes(_in_kind_of(item, table.items), _in_kind_of(label, table.classes))
 
 
 def write_frame(columns: Any, path: str | Path, *, format: str | None = None) -> None:  # noqa: A002

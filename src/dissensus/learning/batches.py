@@ -1,20 +1,79 @@
 """What batches are gathered from: columns with one entry per item, prepared once, on the device where they fit.
 
-A column is a tensor (one row per item), `Padded` (a sequence per item, cut together and padded to the longest of the
-batch) or a `Bag` (any number of rows per item, side by side, with `row` saying whose they are: so an annotation costs
-the same whoever gave it).
+A column is a tensor (one row per item), `Mapped` (the same in a file, of which only what is drawn is read), `Padded` (a
+sequence per item, cut together and padded to the longest of the batch) or a `Bag` (any number of rows per item, side by
+side, with `row` saying whose they are: so an annotation costs the same whoever gave it). `part(start, stop)` is a range
+of the items, nothing copied: what one of several processes needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dissensus._types import FloatArray, IntArray
+
 Batch = dict[str, Tensor]
+BLOCK_ROWS = 2**16  # rows of a file that are read at a time
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Rows of numbers in a file, centred, scaled and made float32 when they are drawn.
+
+    Another process is told where they are and opens the file for itself: it reads what it draws.
+    """
+
+    path: str
+    dtype: np.dtype[Any]
+    offset: int  # of the first row, in bytes
+    shape: tuple[int, int]
+    picked: IntArray | None  # which of these rows, in this order; None: all
+    center: FloatArray  # (D,)
+    spread: FloatArray  # (D,)
+
+    def __len__(self) -> int:
+        return self.shape[0] if self.picked is None else len(self.picked)
+
+    @cached_property
+    def _rows(self) -> Any:
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_rows"}
+
+    def take(self, name: str, rows: Tensor) -> Batch:
+        """These rows, in memory."""
+        at = rows.cpu().numpy()
+        x = self._rows[at if self.picked is None else self.picked[at]].astype(np.float32)
+        return {name: torch.from_numpy(((x - self.center) / self.spread).astype(np.float32)).to(rows.device)}
+
+    def part(self, start: int, stop: int) -> Mapped:
+        """Rows start … stop − 1."""
+        if self.picked is not None:
+            return replace(self, picked=self.picked[start:stop])
+        first = self.offset + start * self.shape[1] * self.dtype.itemsize
+        return replace(self, offset=first, shape=(stop - start, self.shape[1]))
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All rows, some at a time."""
+        for rows in torch.split(torch.arange(len(self)), BLOCK_ROWS):
+            yield self.take("x", rows)["x"]
+
+    def to(self, device: Any) -> Tensor:
+        """All of it, in the memory of a device."""
+        return torch.cat([block.to(device) for block in self.blocks()])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it would take in memory."""
+        return 4 * len(self) * self.shape[1]
 
 
 @dataclass(frozen=True)
@@ -38,6 +97,11 @@ class Padded:
         padded = self.values.new_full((len(rows), longest, *self.values.shape[1:]), self.pad)
         padded[inside] = self.values[(start[:, None] + step)[inside]]
         return {name: padded}
+
+    def part(self, start: int, stop: int) -> Padded:
+        """Sequences start … stop − 1."""
+        ptr = self.ptr[start : stop + 1]
+        return replace(self, values=self.values[ptr[0] : ptr[-1]], ptr=ptr - ptr[0])
 
     def to(self, device: Any) -> Padded:
         """The same on another device."""
@@ -67,6 +131,11 @@ class Bag:
         at = start[row] + torch.arange(len(row), device=rows.device) - first[row]
         return {key: column[at] for key, column in self.columns.items()} | {"row": row}
 
+    def part(self, start: int, stop: int) -> Bag:
+        """The rows of items start … stop − 1."""
+        ptr = self.ptr[start : stop + 1]
+        return Bag({key: column[ptr[0] : ptr[-1]] for key, column in self.columns.items()}, ptr - ptr[0])
+
     def to(self, device: Any) -> Bag:
         """The same on another device."""
         return Bag({key: column.to(device) for key, column in self.columns.items()}, self.ptr.to(device))
@@ -80,7 +149,7 @@ class Bag:
 class Columns:
     """Columns by name, all with one entry per item; `take(rows)` makes a batch."""
 
-    def __init__(self, **columns: Tensor | Padded | Bag):
+    def __init__(self, **columns: Tensor | Mapped | Padded | Bag):
         self.columns = columns
         sizes = {len(column) for column in columns.values()}
         if len(sizes) != 1:
@@ -98,6 +167,15 @@ class Columns:
     def to(self, device: Any) -> Self:
         """The same on another device."""
         return type(self)(**{name: column.to(device) for name, column in self.columns.items()})
+
+    def part(self, start: int, stop: int) -> Self:
+        """Items start … stop − 1."""
+        return type(self)(
+            **{
+                name: column[start:stop] if isinstance(column, Tensor) else column.part(start, stop)
+                for name, column in self.columns.items()
+            }
+        )
 
     def take(self, rows: Tensor) -> Batch:
         """The batch of these items."""

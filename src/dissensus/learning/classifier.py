@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableF
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
-from dissensus.learning.batches import Bag, Columns, Padded
+from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.by_annotation import predict_annotations
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
@@ -107,7 +107,7 @@ class CrowdClassifier(Parameters):
         objective: accuracy with a crowd layer, whose network is to be surer than the votes are; else cross entropy.
     device, precision, processes
         "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
-        lightning-fabric's; processes that train together (DDP).
+        lightning-fabric's; processes that train together (DDP), each with its share of the items: see `trainer.py`.
     compile : bool
         Train through torch.compile: a minute or so at the start, faster steps afterwards, other random numbers. For
         long runs on a GPU.
@@ -227,7 +227,8 @@ class CrowdClassifier(Parameters):
         ----------
         table : Annotations
         X : array, list, or column of a frame
-            One row per `table.items`, in their order: what the encoder takes.
+            One row per `table.items`, in their order: what the encoder takes. Features in a file
+            (`np.load("x.npy", mmap_mode="r")`) are read there, batch by batch, and never copied whole.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         annotators : frame, optional
@@ -683,7 +684,7 @@ def _key(
     for part in inputs:
         for name, column in part.columns.items():
             digest.update(name.encode())
-            for tensor in [column] if isinstance(column, Tensor) else [column.ptr, *_values(column)]:
+            for tensor in _tensors(column):
                 digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()
 
@@ -692,8 +693,13 @@ RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes",
 """Keywords that say where and how a run is computed, not what it computes."""
 
 
-def _values(column: Padded | Bag) -> list[Tensor]:
-    return [column.values] if isinstance(column, Padded) else list(column.columns.values())
+def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
+    """All that a column is made of; a file some rows at a time, which make the same bytes as all at once."""
+    if isinstance(column, Tensor):
+        return [column]
+    if isinstance(column, Mapped):
+        return column.blocks()
+    return [column.ptr, *([column.values] if isinstance(column, Padded) else column.columns.values())]
 
 
 def _stored(optimizer: Any) -> Any:

@@ -62,6 +62,15 @@ class Pairs:
         inputs, answered, keys = self.inputs.to(device), self.answered.to(device), self.keys.to(device)
         return Pairs(inputs, answered, keys, self.n_annotators, self.draws)
 
+    def part(self, start: int, stop: int) -> Pairs:
+        """Of items start … stop − 1."""
+        first = start * self.n_annotators
+        edges = torch.searchsorted(self.keys, torch.tensor([first, stop * self.n_annotators]))
+        keys = self.keys[edges[0] : edges[1]] - first
+        return Pairs(
+            self.inputs.part(start, stop), self.answered.part(start, stop), keys, self.n_annotators, self.draws
+        )
+
     def take(self, rows: Tensor) -> tuple[Batch, Batch]:
         """Inputs of these items; of pairs `row` (the item's place), `annotator`, `answer`, and what they count."""
         seen = self.answered.take("answered", rows)

@@ -7,7 +7,7 @@ Every function answers with rows in the order given, or with one sentence that n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import narwhals as nw
@@ -19,11 +19,37 @@ from dissensus import names as naming
 from dissensus._types import ByteArray, FloatArray, IntArray, Names
 from dissensus.annotations import Annotations
 from dissensus.exceptions import DataError
+from dissensus.learning.batches import BLOCK_ROWS
 from dissensus.names import shown
 
 CHANNELS = 4  # at most: colours and transparency; more of them are rows that stand where channels should
 SLACK = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
 BLANKS = re.compile(r"[ \t\r\n]+")
+
+
+class Picked:
+    """Some rows of an array that is mapped from a file, read when they are asked for."""
+
+    def __init__(self, array: Any, at: IntArray):
+        self.array, self.at = array, at
+        self.shape, self.ndim, self.dtype = (at.size, *array.shape[1:]), array.ndim, array.dtype
+
+    def __len__(self) -> int:
+        return self.at.size
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self.array[self.at[key]])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self[:], dtype)
+
+
+def in_file(X: Any) -> bool:
+    """Whether X is a table of numbers in a file, mapped into memory, row after row; or rows of such a one."""
+    if isinstance(X, Picked):
+        return True
+    mapped = isinstance(X, np.memmap) and X.filename is not None
+    return mapped and X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub"
 
 
 def check_table(table: Any, caller: str = "fit") -> None:
@@ -49,6 +75,10 @@ def rows(X: Any) -> int:
 
 def take(X: Any, at: Any) -> Any:
     """The rows of X at these places, in that order."""
+    if isinstance(X, Picked):
+        return Picked(X.array, X.at[at])
+    if in_file(X):
+        return Picked(X, np.asarray(at))
     if isinstance(X, np.ndarray):
         return X[at]
     frame = nw.from_native(X, pass_through=True)
@@ -74,16 +104,16 @@ def columns_of(X: Any) -> list[list[Any]] | None:
     return [to_list()] if to_list is not None else None
 
 
-def vectors(X: Any) -> FloatArray:
-    """(I, D) float32 features."""
-    if not isinstance(X, np.ndarray):
+def vectors(X: Any) -> Any:
+    """(I, D) float32 features; of a file that is mapped into memory, X as it was (`blocks` reads it)."""
+    if not isinstance(X, np.ndarray | Picked):
         frame = nw.from_native(X, allow_series=True, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
             frame = frame.collect()
         if isinstance(frame, nw.DataFrame | nw.Series):
             X = frame.to_numpy()
     try:
-        array = np.asarray(X, np.float32)
+        array = X if in_file(X) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise DataError(
             "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."
@@ -92,14 +122,24 @@ def vectors(X: Any) -> FloatArray:
         raise DataError(f"X has no columns, for {array.shape[0]:,} items; give at least one feature.")
     if array.ndim != 2:
         raise DataError(f"X must be a table, items × features; got {array.ndim} dimensions, shape {array.shape}.")
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        (i, d), rows_hit = bad[0], np.unique(bad[:, 0]).size
+    first, values, rows_hit = None, 0, 0
+    for number, block in enumerate(blocks(array)):
+        bad = np.argwhere(~np.isfinite(block))
+        if len(bad):
+            first = first or (number * BLOCK_ROWS + bad[0, 0], bad[0, 1], block[tuple(bad[0])])
+            values, rows_hit = values + len(bad), rows_hit + np.unique(bad[:, 0]).size
+    if first is not None:
         raise DataError(
-            f"X has {array[i, d]} in row {i}, column {d} ({len(bad):,} such values in {rows_hit:,} rows); leave those "
-            "items out, or fill the gaps."
+            f"X has {first[2]} in row {first[0]}, column {first[1]} ({values:,} such values in {rows_hit:,} rows); "
+            "leave those items out, or fill the gaps."
         )
     return array
+
+
+def blocks(array: Any) -> Iterator[FloatArray]:
+    """What `vectors` gave as float32, some rows at a time."""
+    for start in range(0, len(array), BLOCK_ROWS):
+        yield np.asarray(array[start : start + BLOCK_ROWS], np.float32)
 
 
 def texts(X: Any) -> list[str]:

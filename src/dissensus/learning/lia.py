@@ -196,7 +196,7 @@ class LIA(Parameters):
         if self.tune and rows is not None:
             raise BadParameter("tune=True looks at the whole table; leave out rows, or tune first.")
         self.tuned_ = self._tune(table, X, gold, annotators) if self.tune else None
-        self._inputs = table.items if X is None else np.array(vectors(X))  # ours, whatever becomes of X
+        self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
         first = self.classifier(table, features=X is not None)
         if self.n_seeds == 1 and rows is None:
             self.models_ = [first.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)]

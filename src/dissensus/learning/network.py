@@ -39,6 +39,10 @@ class Lessons:
         """The same on another device."""
         return Lessons(self.inputs.to(device), self.targets.to(device), self.mixup)
 
+    def part(self, start: int, stop: int) -> Lessons:
+        """Of items start … stop − 1."""
+        return Lessons(self.inputs.part(start, stop), self.targets.part(start, stop), self.mixup)
+
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
         """What `Network.forward` takes."""
         mix = None

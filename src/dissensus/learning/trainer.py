@@ -5,6 +5,15 @@ processes. The model returns the sum of its items' losses and the sum over a ste
 so parts change nothing but rounding. Rows are drawn by a generator keyed on seed and epoch, everything else (dropout,
 mixup) by torch's own generator, which is seeded for the run and given back afterwards as it was.
 
+Of several processes each has a range of the items that teach, of equal numbers: it reads their inputs and targets, puts
+them on its device, and nobody else's. A step is the same items whatever the number of processes, each process taking
+those that are its own, so that the result is that of one process but for rounding and for what is drawn (dropout,
+mixup) or looks at a whole part (batch normalisation). The price is that shares of a step are of unequal length, by
+about the square root of their mean; a process with none looks at two of its items and counts them as nothing. What
+is the same for all is held by all: the network (also what it has per item, such as LIA's q), the numbers of the items
+that teach, 8 bytes each; and validation, which is done by the first. Before an epoch, an objective that asks to see all
+items gets them from their owners, a part at a time.
+
 A checkpoint holds weights, the optimiser's state, the generators, the place in the epoch and the best weights so far;
 a run that is killed goes on from it to the same bits on the CPU. A last batch of one item joins the batch before it:
 statistics over one item are none.
@@ -35,7 +44,7 @@ from torch import Tensor, nn
 
 from dissensus._types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.learning.rows import Joint, RowAdam, clip_gradients
+from dissensus.learning.rows import Joint, RowAdam, clip_gradients, drop_zero_rows
 from dissensus.learning.sam import SAM
 from dissensus.learning.storage import make_folder, read_tree, write_tree
 from dissensus.parameters import is_number, is_whole
@@ -67,6 +76,8 @@ class Data(Protocol):
     def nbytes(self) -> int: ...  # noqa: D102
 
     def take(self, rows: Tensor) -> tuple[Any, ...]: ...  # noqa: D102
+
+    def part(self, start: int, stop: int) -> Data: ...  # noqa: D102
 
     def to(self, device: Any) -> Data: ...  # noqa: D102
 
@@ -202,6 +213,8 @@ class Trainer:
             raise DataError("no item has anything to learn from: none has annotations (or gold) left to train on.")
         if self.patience is not None and evaluate is None:
             raise BadParameter("patience needs validation: give `validation` to fit, or set patience=None.")
+        if self.processes > len(rows):
+            raise BadParameter(f"{self.processes} processes are to share {len(rows)} items that teach; take fewer.")
         fabric = self.fabric()
         key = hashlib.blake2b(
             repr((key, self.epochs, self.batch_size, str(self.optimizer), self.weight_decay, self.schedule, self.warmup,
@@ -303,6 +316,10 @@ def _train(
     rates = [group["lr"] for group in base.param_groups]
     constrained: list[Any] = [part for part in model.modules() if hasattr(part, "after_step")]
     begin_epoch = getattr(model, "begin_epoch", None)
+    edges = shares(rows, world)
+    first, stop = edges[rank : rank + 2].tolist()
+    if world > 1:
+        data = data.part(first, stop)
     resident = device.type == "cpu"
     if not resident and data.nbytes < RESIDENT * _free(device):
         data, resident = data.to(device), True
@@ -353,14 +370,21 @@ def _train(
             )  # fmt: skip
 
         def walk() -> Iterator[Any]:
-            """All rows that teach, in their order."""
-            for part in torch.split(torch.as_tensor(rows), AT_ONCE * how.batch_size):
-                yield data.take(part.to(device)) if resident else _moved(data.take(part), device)
+            """All rows that teach, in their order; from those who have them."""
+            for owner in range(world):
+                for part in torch.split(_between(torch.as_tensor(rows), edges, owner), AT_ONCE * how.batch_size):
+                    batch = data.take(part.to(device) if resident else part) if owner == rank else None
+                    if world > 1:
+                        batch = fabric.broadcast(_moved(batch, torch.device("cpu")), owner)
+                    yield _moved(batch, device)
 
         def passed(rows: Tensor) -> Tensor:
             """Gradients of the step's mean loss; the sum of this process's losses."""
             optimizer.zero_grad()
-            mine = rows[rank::world]
+            mine = _between(rows, edges, rank)
+            nothing = len(mine) == 0
+            if nothing:  # all processes have to take part: gradients of zero, of items that it has
+                mine = own[:2]
             parts = mine.tensor_split(min(how.accumulate, max(len(mine) // 2, 1)))  # statistics over one item are none
             summed = torch.zeros((), device=device)
             for i, part in enumerate(parts):
@@ -368,16 +392,20 @@ def _train(
                 batch = batch if resident else _moved(batch, device)
                 with fabric.no_backward_sync(wrapped, enabled=i + 1 < len(parts)):
                     loss = wrapped(*batch)
-                    fabric.backward(loss * (world / len(rows)))  # processes are averaged over: undo that
-                summed += loss.detach()
+                    # processes are averaged over: undo that
+                    fabric.backward(loss * (0.0 if nothing else world / len(rows)))
+                summed += 0 if nothing else loss.detach()
+            if world > 1 and 0 in torch.bincount(torch.bucketize(rows, edges[1:], right=True), minlength=world):
+                drop_zero_rows(parameters)  # somebody had nothing: what it looked at was not touched
             return summed
 
+        own = _between(torch.as_tensor(rows), edges, rank)
         model.train()
         while epoch < how.epochs and not trace.stopped:
             batches = how.batches(rows, epoch)
             if (
                 world > 1
-            ):  # each draws for itself, and a checkpoint, which the first writes at an epoch's end, need not know
+            ):  # each draws for itself; a checkpoint, which the first writes at an epoch's end, need not know
                 torch.manual_seed(mixed(how.seed, epoch + 1 + rank * 2**20))
             began = time.monotonic()
             if begin_epoch is not None and place == 0:  # in the middle of an epoch, what it did is in the checkpoint
@@ -412,7 +440,7 @@ def _train(
             entry = {"epoch": float(epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
             if evaluate is not None:
                 model.eval()
-                entry |= fabric.broadcast(evaluate(model))  # all are to agree when to stop
+                entry |= fabric.broadcast(evaluate(model) if rank == 0 else None)  # all are to agree when to stop
                 model.train()
                 best = _judge(how, trace, entry, model, best)
             trace.epochs.append(entry)
@@ -426,6 +454,19 @@ def _train(
         model.load_state_dict(best)
     model.eval()
     return trace
+
+
+def shares(rows: IntArray, world: int) -> Tensor:
+    """(world + 1,) where the ranges of the processes begin, and the last ends: as many of these rows in each."""
+    order, n = np.sort(rows), len(rows)
+    return torch.as_tensor([*(int(order[n * rank // world]) for rank in range(world)), int(order[-1]) + 1])
+
+
+def _between(rows: Tensor, edges: Tensor, rank: int) -> Tensor:
+    """Those of these rows that a process has, counted from the first that it has; of one process, all as they are."""
+    if len(edges) == 2:
+        return rows
+    return rows[(rows >= edges[rank]) & (rows < edges[rank + 1])] - edges[rank]
 
 
 def _judge(how: Trainer, trace: Trace, entry: dict[str, float], model: nn.Module, best: Any) -> Any:

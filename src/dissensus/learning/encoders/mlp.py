@@ -15,9 +15,9 @@ from torch import nn
 
 from dissensus._types import FloatArray
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import Columns, Mapped
 from dissensus.learning.encoders.base import Encoder, encoders
-from dissensus.learning.inputs import vectors
+from dissensus.learning.inputs import Picked, blocks, in_file, vectors
 
 FLAT = 1e-7  # a feature that varies less, relative to its size, is constant
 
@@ -38,20 +38,35 @@ class Scaled(Encoder):
         if self.scale not in (True, False, "max"):
             raise BadParameter(f"scale must be True, False or 'max', got {self.scale!r}.")
         if self.scale == "max":
-            largest = np.abs(x).max(axis=0, initial=0).astype(np.float64)
+            largest = np.max([np.abs(block).max(axis=0) for block in blocks(x)], axis=0).astype(np.float64)
             self.center_, self.spread_ = np.zeros(x.shape[1]), np.where(largest > 0, largest, 1.0)
             return self
-        self.center_ = x.mean(axis=0, dtype=np.float64) if self.scale else np.zeros(x.shape[1])
-        spread = x.std(axis=0, dtype=np.float64) if self.scale else np.ones(x.shape[1])
+        if not self.scale:
+            self.center_, self.spread_ = np.zeros(x.shape[1]), np.ones(x.shape[1])
+            return self
+        self.center_ = sum(block.sum(axis=0, dtype=np.float64) for block in blocks(x)) / len(x)
+        spread = np.sqrt(sum(np.square(block - self.center_).sum(axis=0) for block in blocks(x)) / len(x))
         self.spread_ = np.where(spread > FLAT * np.maximum(np.abs(self.center_), 1), spread, 1.0)
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """One column, `x`."""
+        """One column, `x`; features that are mapped from a file stay there."""
         x = vectors(X)
         if x.shape[1] != self.center_.size:
             raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
+        if in_file(x):
+            return Columns(x=mapped(x, self.center_, self.spread_))
         return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
+
+
+def mapped(x: Any, center: FloatArray, spread: FloatArray) -> Mapped:
+    """The column of features that are mapped from a file: all rows of a table there, or some."""
+    array, picked = (x.array, x.at) if isinstance(x, Picked) else (x, None)
+    whole = array
+    while isinstance(whole.base, np.memmap):  # only the first one says where in the file it begins
+        whole = whole.base
+    offset = whole.offset + array.ctypes.data - whole.ctypes.data
+    return Mapped(str(array.filename), array.dtype, offset, array.shape, picked, center, spread)
 
 
 @encoders.register("mlp", summary="fully connected layers over features", cite="")

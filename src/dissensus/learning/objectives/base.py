@@ -47,6 +47,10 @@ class Objective(Parameters, ABC):
         """Whether what it teaches of an item is the mean of its probabilistic rows, and nothing of annotators."""
         return False
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
     @abstractmethod
     def targets(self) -> Columns:
         """What the loss needs of every item, in the order of the table's items; after `fit`."""

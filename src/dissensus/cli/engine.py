@@ -1,0 +1,189 @@
+"""`--engine`: where the passes of a method run, and runs whose table is on a disk or in Spark, never in memory here.
+
+Such a run reads Parquet (Spark: a table too), and its items are counted and written part by part, as Parquet. Killed
+with `--engine disk`, the same command goes on after the last pass that was finished.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dissensus.cli import folder, keywords, results, show
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+
+if TYPE_CHECKING:
+    from dissensus.annotations import Annotations
+    from dissensus.base import Aggregator
+    from dissensus.cli.source import Source
+    from dissensus.engines import Disk, Spark, Torch
+
+ITEMS = "items.parquet"
+PARQUET = b"PAR1"  # how such a file begins
+
+
+class Engine(StrEnum):
+    """Where passes run."""
+
+    local = "local"
+    disk = "disk"
+    torch = "torch"
+    spark = "spark"
+
+
+Option = Annotated[
+    Engine | None,
+    typer.Option(
+        "--engine",
+        show_default="local",
+        help="Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
+    ),
+]
+
+
+def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk | Torch | Spark | None, list[str]]:
+    """The engine with its options (None: local), and the settings that are not its own."""
+    from dissensus.base import methods
+    from dissensus.engines import Disk, Spark, Torch
+
+    own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
+    others = [one for one in settings if not one.startswith("engine.")]
+    if any(one.partition("=")[0].strip() == "engine" for one in others):
+        raise BadParameter("--set engine: there is an option for it; say --engine NAME.")
+    if name is not None and "engine" not in methods[method].parameter_names():
+        able = [one for one in methods if "engine" in methods[one].parameter_names()]
+        raise BadParameter(f"'{method}' runs in memory only; --engine {name.value} is for {', '.join(able)}.")
+    if name is None or name is Engine.local:
+        if own:
+            raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
+        return None, others
+    kind = {Engine.disk: Disk, Engine.torch: Torch, Engine.spark: Spark}[name]
+    return kind(**keywords.parse(own, kind, f"--engine {name.value}")), others
+
+
+def bring(source: Source, options: Disk | Spark) -> Any:
+    """FILE as codes on a disk, or as parts in the cluster."""
+    from dissensus.engines import Disk, code, scatter
+    from dissensus.engines import beside as folder_beside
+
+    for option, given in (("--abstain", source.abstain), ("--question", source.question)):
+        if given:
+            raise BadParameter(f"{option} is for a table in memory; take those rows out of {source.file} first.")
+    if source.input_format not in (None, "parquet"):
+        raise BadParameter(f"--input-format {source.input_format}: --engine disk and spark read Parquet; convert it.")
+    columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}
+    columns["classes"] = source.class_names()
+    if isinstance(options, Disk):
+        _check_parquet(source.file)
+        with show.waiting(f"sorting and coding {source.file}"):
+            place = options.folder or folder_beside(source.file)
+            return code(source.file, place, **columns, memory_gb=options.memory_gb)
+    with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
+        return scatter(source.named, **columns, options=options)
+
+
+def answer(
+    model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, head: dict[str, Any]
+) -> results.Result:
+    """Fit to a table that is elsewhere; `gold` holds columns of items and labels, `head` what a summary begins with.
+
+    With an `output` the files are written too, the items while they are counted.
+    """
+    from dissensus.io import write_json
+
+    parameters = model.get_params(deep=False)
+    passes = parameters.get("max_iter")
+    total, began = None if passes is None else passes * parameters.get("restarts", 1), time.perf_counter()
+    with show.waiting(text, total) as on_step, _spark_in_a_sentence():
+        model.fit(table, on_step=on_step)
+    seconds = time.perf_counter() - began
+    if output is None:
+        with show.waiting("counting the items"), _spark_in_a_sentence():
+            items = count(model, model.item_frames(), gold)
+        return results.Result(model, True, results.summarise(model, items, seconds))
+    earlier = results.earlier(output)
+    with show.waiting(f"writing {output}"), _spark_in_a_sentence(), folder.whole(output, earlier) as part:
+        items = count(model, _through(model.item_frames(), part / ITEMS), gold)
+        result = results.Result(model, True, results.summarise(model, items, seconds))
+        results.write_annotators(result, part, "parquet")
+        results.write_model(model, part, "parquet", items=False)
+        write_json(head | result.summary, part / folder.SUMMARY)
+    return result
+
+
+def count(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.Counted:
+    """What a summary says of the items, from their frame part by part."""
+    import numpy as np
+
+    from dissensus import names as naming
+    from dissensus.io import gold_codes
+
+    K = model.classes_.size
+    labels, unsure = np.zeros(K, np.int64), 0
+    known: list[tuple[Any, Any, Any]] = [(np.empty(0, np.int32), np.empty(0, np.bool_), np.empty((0, K)))]
+    for frame in frames:
+        found = naming.match(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
+        labels += np.bincount(found, minlength=K)
+        unsure += int((frame["confidence"].to_numpy() < results.UNSURE).sum())
+        if gold is not None:
+            codes = gold_codes(_names_only(model, naming.to_names(frame["item"].combine_chunks())), *gold)
+            at = np.flatnonzero(codes >= 0)
+            posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
+            known.append((codes[at], found[at] == codes[at], posterior))
+    return results.Counted(labels, unsure, *(() if gold is None else map(np.concatenate, zip(*known, strict=True))))
+
+
+def _names_only(model: Aggregator, items: Any) -> Annotations:
+    """A table without rows that names some items; golds are read by it."""
+    import numpy as np
+
+    from dissensus.annotations import Annotations
+    from dissensus.names import smallest_int
+
+    nothing = np.empty(0, np.int32), np.empty(0, smallest_int(model.classes_.size)), np.zeros(items.size + 1, np.int64)
+    return Annotations(*nothing, items, model.annotators_, model.classes_)
+
+
+def _through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
+    """The same frames, written to one Parquet file as they pass."""
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for frame in frames:
+            writer = writer or pq.ParquetWriter(path, frame.schema)
+            writer.write_table(frame)
+            yield frame
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+@contextmanager
+def _spark_in_a_sentence() -> Iterator[None]:
+    """What went wrong in the cluster as one of our errors: its last cause, out of pages of them."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        causes = re.findall(r"^(?:Caused by: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
+        why = (causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". ")
+        raise DataError(f"Spark gave up ({why}); its log says more.") from error
+
+
+def _check_parquet(path: Path) -> None:
+    """An error where a file is there and is no Parquet; of what is not there, and of patterns, `code` speaks."""
+    if path.is_dir():
+        raise UnreadableFile(f"{path} is a folder; name its files: '{path}/*.parquet'.")
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(PARQUET)) != PARQUET:
+                raise UnreadableFile(f"{path} is no Parquet file, which --engine disk needs; convert it.")

@@ -1,0 +1,211 @@
+"""`aggregate --engine`: the files of a run in memory, made without holding the table or the items in memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dissensus as dz
+from cli.tables import rows
+from dissensus import base
+from dissensus.cli import results, show
+from dissensus.cli.engine import _spark_in_a_sentence
+from dissensus.engines.disk import RunFolder
+from dissensus.exceptions import DataError
+from dissensus.io import read_frame
+
+
+@pytest.fixture
+def parquet(here, labels):
+    """The rows of labels.csv, shuffled, in two Parquet files, beside gold.csv."""
+    frame = read_frame(labels)
+    frame = frame.take(pa.array(np.random.default_rng(0).permutation(len(frame))))
+    for number, part in enumerate((frame.slice(0, 100), frame.slice(100))):
+        pq.write_table(part, here / f"part-{number}.parquet")
+    return here
+
+
+def engine_of(name: str) -> list[str]:
+    module = {"disk": "duckdb", "torch": "torch"}[name]
+    pytest.importorskip(module, reason="needs an extra")
+    return ["--engine", name, *(["--set", "engine.block_rows=30"] if name == "disk" else [])]
+
+
+@pytest.mark.parametrize("engine", ["disk", "torch"])
+@pytest.mark.parametrize("method", ["dawid-skene", "glad"])
+def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkeypatch):
+    monkeypatch.setattr(base, "PART_ROWS", 60)  # several files of items, read in several parts
+    monkeypatch.setattr(base, "FRAME_ROWS", 4)
+    monkeypatch.setattr(results, "UNSURE", 0.9999)  # so that there are some
+    common = ["--method", method, "--gold", "gold.csv", "--format", "parquet", "--no-flags"]
+    assert cli("aggregate", "labels.csv", *common, "-o", "local").exit_code == 0
+    source = "part-*.parquet" if engine == "disk" else "labels.csv"
+    result = cli("aggregate", source, *common, *engine_of(engine), "-o", engine)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert sorted(p.name for p in (parquet / engine).iterdir()) == sorted(p.name for p in (parquet / "local").iterdir())
+    for name in ("items", "annotators", *(["confusions"] if method == "dawid-skene" else [])):
+        ours, theirs = (pq.read_table(parquet / folder / f"{name}.parquet") for folder in (engine, "local"))
+        assert ours.schema.names == theirs.schema.names
+        for column in theirs.schema.names:
+            if theirs[column].type == pa.float64():
+                np.testing.assert_allclose(ours[column], theirs[column], atol=1e-9)
+            else:
+                assert ours[column].to_pylist() == theirs[column].to_pylist()
+    ours, theirs = (json.loads((parquet / folder / "summary.json").read_text()) for folder in (engine, "local"))
+    assert ours["parameters"].pop("engine") == engine
+    assert theirs["parameters"].pop("engine") == "local"
+    for key in ("parameters", "labels", "items_below_0.7", "items", "annotations", "passes"):
+        assert ours[key] == theirs[key]
+    assert ours["gold"] == pytest.approx(theirs["gold"])
+
+
+def test_nothing_with_a_row_per_item_is_made_whole(cli, parquet, monkeypatch):
+    engine = engine_of("disk")
+    monkeypatch.setattr(base, "PART_ROWS", 60)
+    for name in ("predict", "predict_proba", "to_frame"):
+        whole = getattr(base.Aggregator, name)
+
+        def refused(self, *kind, whole=whole, name=name):
+            assert (name, *kind[:1]) in (("to_frame", "annotators"), ("to_frame", "confusions"))
+            return whole(self, *kind)
+
+        monkeypatch.setattr(base.Aggregator, name, refused)
+    monkeypatch.setattr("dissensus.io.read", lambda *_, **__: pytest.fail("the table was read into memory"))
+    result = cli("aggregate", "part-*.parquet", *engine, "--gold", "gold.csv", "-o", "out")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert pq.ParquetFile(parquet / "out" / "items.parquet").num_row_groups > 3
+    preview = cli("aggregate", "part-*.parquet", *engine)
+    assert preview.exit_code == 0
+    assert "i000" in preview.stdout
+
+
+def test_the_model_scores_new_tables_and_knows_no_items(cli, parquet):
+    cli("aggregate", "labels.csv", "--no-flags", "-o", "local")
+    cli("aggregate", "part-*.parquet", *engine_of("disk"), "-o", "disk")
+    for folder in ("local", "disk"):
+        result = cli("aggregate", "labels.csv", "--model", folder, "--format", "parquet", "-o", f"by-{folder}")
+        assert (result.exit_code, result.stderr) == (0, "")
+    ours, theirs = (pq.read_table(parquet / f"by-{folder}" / "items.parquet") for folder in ("disk", "local"))
+    assert ours["label"].to_pylist() == theirs["label"].to_pylist()
+    np.testing.assert_allclose(ours["confidence"], theirs["confidence"], atol=1e-9)
+    model = dz.load(parquet / "disk")
+    assert (model.items_.size, model.posterior_.shape) == (0, (0, 3))
+    refused = cli("aggregate", "labels.csv", "--model", "disk", "--update", "-o", "again")
+    assert refused.exit_code == 2
+    assert "was written without its items" in refused.stderr
+
+
+def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
+    engine = engine_of("disk")
+    steps: list[int] = []
+
+    @contextmanager
+    def waiting(text, total=None):
+        yield lambda step, objective: steps.append(step)
+
+    monkeypatch.setattr(show, "waiting", waiting)
+    command = ("aggregate", "part-*.parquet", *engine, "--set", "engine.folder=work")
+    assert cli(*command, "-o", "whole").exit_code == 0
+    whole, steps[:] = steps.copy(), []
+    assert whole == list(range(1, len(whole) + 1))
+    assert len(whole) > 4
+    with monkeypatch.context() as patch:
+        save, left = RunFolder.save, iter(range(3))
+
+        def killed(self, state):
+            save(self, state)
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        patch.setattr(RunFolder, "save", killed)
+        assert cli(*command, "-o", "out").exit_code == 130
+    assert not (parquet / "out").exists()
+    before, steps[:] = len(steps), []
+    assert cli(*command, "-o", "out").exit_code == 0
+    assert steps[0] > 3
+    assert before + len(steps) <= len(whole) + 1
+    assert (parquet / "out" / "items.parquet").read_bytes() == (parquet / "whole" / "items.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--engine", "disk", "--method", "kos"],
+            "'kos' runs in memory only; --engine disk is for dawid-skene, glad, ",
+        ),
+        (["--set", "engine=disk"], "--set engine: there is an option for it; say --engine NAME."),
+        (["--set", "engine.folder=x"], "only disk, torch and spark have options"),
+        (["--engine", "disk", "--set", "engine.partitions=3"], "'--engine disk' has no keyword 'partitions'; it has"),
+        (["--engine", "disk", "--set", "engine.memory_gb=much"], "--set memory_gb=much: expected a number"),
+        (["--engine", "disk", "--set", "engine.memory_gb=0"], "memory_gb above 0"),
+        (["--engine", "disk", "--known", "gold.csv"], "--known is for a table in memory; leave it out"),
+        (["--engine", "disk", "--flags"], "--flags is for a table in memory"),
+        (["--engine", "disk", "--format", "csv"], "--format is for a table in memory"),
+        (["--engine", "disk", "--abstain", "owl"], "--abstain is for a table in memory"),
+        (["--engine", "spark", "--input-format", "csv"], "--engine disk and spark read Parquet"),
+        (["--engine", "disk", "--model", "out"], "leave out --engine"),
+        (["--engine", "gpu"], "'gpu'"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said_before_anything_is_read(cli, parquet, options, message):
+    result = cli("aggregate", "part-0.parquet", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (parquet / "part-0.parquet.dissensus").exists()
+
+
+def test_what_is_no_parquet(cli, parquet):
+    engine = engine_of("disk")
+    for source, message in (
+        ("labels.csv", "labels.csv is no Parquet file, which --engine disk needs"),
+        (".", "is a folder; name its files"),
+        ("none.parquet", "no such file: none.parquet"),
+    ):
+        result = cli("aggregate", source, *engine)
+        assert result.exit_code == 1
+        assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("engine", "module", "extra"),
+    [
+        ("disk", "duckdb", "disk"),
+        ("torch", "dissensus.engines.torch", "learning"),
+        ("spark", "pyspark.errors", "spark"),
+    ],
+)
+def test_what_is_not_installed_is_said(cli, parquet, engine, module, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    result = cli("aggregate", "part-0.parquet", "--engine", engine)
+    assert result.exit_code == 1
+    assert f"install dissensus[{extra}]" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_a_cluster_says_becomes_a_sentence():
+    class PySparkException(Exception):
+        __module__ = "pyspark.errors"
+
+    told = "Job aborted.\nTraceback:\n  File 'x'\nModuleNotFoundError: No module named 'numba'\n\tat org.apache…"
+    said = r"Spark gave up \(ModuleNotFoundError: No module named 'numba'\); its log"
+    with pytest.raises(DataError, match=said), _spark_in_a_sentence():
+        raise PySparkException(told)
+    with pytest.raises(KeyError, match="ours"), _spark_in_a_sentence():
+        raise KeyError("ours")
+
+
+def test_columns_and_classes_are_declared_as_ever(cli, here):
+    engine = engine_of("disk")
+    annotations, _ = rows()
+    item, annotator, label = zip(*annotations, strict=True)
+    pq.write_table(pa.table({"what": item, "who": annotator, "said": label}), here / "odd.parquet")
+    named = ["--item", "what", "--annotator", "who", "--label", "said", "--classes", "owl,dog,cat,bat"]
+    result = cli("aggregate", "odd.parquet", *named, *engine, "--json")
+    assert json.loads(result.stdout)["classes"] == ["owl", "dog", "cat", "bat"]

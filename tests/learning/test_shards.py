@@ -1,0 +1,248 @@
+"""Several processes: each reads its share of the items, together they learn what one does; features stay in a file."""
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from crowds import blobs
+from dissensus.exceptions import DataError
+from dissensus.learning import CrowdClassifier
+from dissensus.learning.batches import Bag, Columns, Mapped, Padded
+from dissensus.learning.decision import Pairs
+from dissensus.learning.encoders import encoders
+from dissensus.learning.inputs import Picked, take, vectors
+from dissensus.learning.network import Lessons
+from dissensus.learning.objectives import objectives
+from dissensus.learning.trainer import Trainer
+
+N, D = 40_000, 100  # 16 MB of features
+
+
+def run(script: str, folder: Path, *arguments: object) -> str:
+    """What a script prints; a process of its own, because processes are spawned from it."""
+    (folder / "script.py").write_text(textwrap.dedent(script))
+    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    out = subprocess.run(
+        [sys.executable, str(folder / "script.py"), *map(str, arguments)], capture_output=True, text=True, timeout=200,
+        check=False, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr[-2000:]
+    return out.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["crowd-layer", "lia"])
+def test_two_processes_learn_what_one_does(objective, tmp_path):
+    """With rows of annotators, whose steps are their own, and an E step over all items; some shares are empty."""
+    printed = run(
+        """
+        import sys
+        import torch
+        from crowds import blobs
+        from dissensus.learning import CrowdClassifier
+        from dissensus.learning.encoders.mlp import MLP
+
+        if __name__ == "__main__":
+            table, X, truth = blobs(40)
+            one, two = (
+                CrowdClassifier(
+                    encoder=MLP(dropout=0.0), objective=sys.argv[1], epochs=3, device="cpu", processes=n, batch_size=3
+                ).fit(table, X, validation=0.2)
+                for n in (1, 2)
+            )
+            for name, value in one.network_.state_dict().items():
+                torch.testing.assert_close(two.network_.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+            assert one.best_epoch_ == two.best_epoch_
+            print(len(two.history_), two.score(X, truth) > 0.5)
+        """,
+        tmp_path,
+        objective,
+    )
+    assert printed.strip() == "3 True"
+
+
+class Watching(nn.Module):
+    """Writes down how much of the features this process has in its memory, after an epoch."""
+
+    def __init__(self, folder: str):
+        super().__init__()
+        self.linear, self.folder = nn.Linear(D, 1), folder
+
+    def forward(self, inputs, targets, mix):
+        return ((self.linear(inputs["file"]) + self.linear(inputs["memory"])) ** 2).sum() + 0 * targets["y"].sum()
+
+    def begin_epoch(self, epoch, epochs, walk):
+        held, mapping = {"x.npy": 0, "/shm/torch_": 0}, ""
+        for line in Path("/proc/self/smaps").read_text().splitlines():
+            first = line.split()[0]
+            if not first.endswith(":"):
+                mapping = line
+            for name in held:
+                if first == "Rss:" and name in mapping:
+                    held[name] += 1024 * int(line.split()[1])
+        rank = torch.distributed.get_rank()
+        Path(self.folder, f"epoch-{epoch}-of-{rank}").write_text(" ".join(map(str, held.values())))
+
+
+def watched(folder: str) -> None:
+    """Two processes over features in a file and in memory."""
+    mapped = np.load(f"{folder}/x.npy", mmap_mode="r")
+    column = encoders["identity"](scale=False).fit(mapped).prepare(mapped).columns["x"]
+    inputs = Columns(file=column, memory=torch.zeros(N, D))
+    model = Watching(folder)
+    trainer = Trainer(epochs=2, batch_size=1000, device="cpu", processes=2)
+    lessons, groups = Lessons(inputs, Columns(y=torch.zeros(N))), [{"params": list(model.parameters()), "lr": 0.1}]
+    trainer.fit(model, lessons, np.arange(N), groups)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="asks Linux what a process holds")
+def test_a_process_holds_its_share_of_the_features(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((N, D), np.float32))
+    run(
+        """
+        import sys
+        from test_shards import watched
+
+        if __name__ == "__main__":
+            watched(sys.argv[1])
+        """,
+        tmp_path,
+        tmp_path,
+    )
+    for rank in range(2):
+        for held in map(int, (tmp_path / f"epoch-1-of-{rank}").read_text().split()):
+            assert 0.45 < held / (4 * N * D) < 0.55, rank  # an epoch has read all that is its own
+
+
+# A part of the items --------------------------------------------------------------------------------------------------
+
+
+def test_a_part_is_what_is_taken_of_the_whole():
+    ptr = torch.tensor([0, 2, 2, 6, 7])
+    whole = Columns(
+        x=torch.arange(8.0).reshape(4, 2),
+        words=Padded(torch.arange(7), ptr),
+        labels=Bag({"label": torch.arange(7)}, ptr),
+    )
+    part, rows = whole.part(1, 4), torch.tensor([2, 0, 1])
+    assert len(part) == 3
+    for name, expected in whole.take(rows + 1).items():
+        assert torch.equal(part.take(rows)[name], expected), name
+    assert part.nbytes == 6 * 4 + 5 * 8 + 5 * 8
+    x = part.columns["x"]
+    assert x.untyped_storage().data_ptr() == whole.columns["x"].untyped_storage().data_ptr()  # nothing copied
+
+
+def test_pairs_that_were_seen_are_known_to_a_part():
+    answered = Bag({"annotator": torch.tensor([0, 2, 1, 2])}, torch.tensor([0, 2, 3, 4]))
+    whole = Pairs(Columns(x=torch.eye(3)), answered, torch.tensor([0, 2, 4, 8]), 3, 50)
+    part = whole.part(1, 3)
+    torch.manual_seed(0)
+    _, expected = whole.take(torch.tensor([2, 1]))
+    torch.manual_seed(0)
+    _, found = part.take(torch.tensor([1, 0]))
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+    assert (found["counts"] == 0).any()  # drawn pairs that were seen
+
+
+def test_an_objective_goes_to_a_process_without_its_table():
+    table, _, _ = blobs()
+    for name in objectives:
+        if name == "lia-ml":
+            continue
+        objective = objectives[name]().fit(table, None, 0)
+        assert len(objective.targets()) == table.n_items
+        sent = pickle.loads(pickle.dumps(objective))
+        assert not [key for key in vars(sent) if key.startswith("_")]
+        assert sent.n_classes_ == 3
+
+
+# Features in a file ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """Table, features in memory, the same in a file (below others, as doubles), truth."""
+    table, X, truth = blobs(200)
+    np.save(tmp_path / "x.npy", np.vstack([np.full((3, X.shape[1]), np.nan), X]))
+    return table, X, np.load(tmp_path / "x.npy", mmap_mode="r")[3:], truth
+
+
+@pytest.mark.parametrize("validation", [None, 0.3])
+@pytest.mark.parametrize("scale", [True, False, "max"])
+def test_features_in_a_file_teach_the_same(stored, scale, validation):
+    table, X, mapped, _ = stored
+    one, two = (
+        CrowdClassifier(encoder=encoders["mlp"](hidden=(8,), scale=scale), epochs=2, device="cpu").fit(
+            table, x, validation=validation
+        )
+        for x in (X, mapped)
+    )
+    np.testing.assert_array_equal(one.proba_, two.proba_)
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(mapped))
+
+
+def test_a_column_in_a_file_is_the_one_in_memory(stored, monkeypatch):
+    _, X, mapped, _ = stored
+    monkeypatch.setattr("dissensus.learning.batches.BLOCK_ROWS", 64)
+    encoder = encoders["mlp"]().fit(X)
+    whole = encoder.prepare(X).columns["x"]
+    some = np.random.default_rng(0).permutation(200)[:150]
+    for column, expected in (
+        (encoder.prepare(mapped).columns["x"], whole),
+        (encoder.prepare(take(mapped, some)).columns["x"], whole[some]),
+        (encoder.prepare(take(take(mapped, some), np.arange(9, 40))).columns["x"], whole[some[9:40]]),
+    ):
+        assert isinstance(column, Mapped)
+        assert torch.equal(column.to("cpu"), expected)
+        rows = torch.tensor([5, 0, 3])
+        for each in (column, pickle.loads(pickle.dumps(column))):
+            assert torch.equal(each.take("x", rows)["x"], expected[rows])
+            assert torch.equal(each.part(4, 20).take("x", rows)["x"], expected[rows + 4])
+        assert column.nbytes == expected.nbytes
+        assert len(pickle.dumps(column)) < 3000  # the rows stay where they are
+
+
+def test_a_file_is_read_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("dissensus.learning.inputs.BLOCK_ROWS", 1000)
+    x = np.random.default_rng(0).normal(5, 2, (N, D)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    encoder = encoders["mlp"]()
+    tracemalloc.start()
+    encoder.fit(take(mapped, np.arange(1, N)))
+    columns = encoder.prepare(mapped)
+    columns.take(torch.arange(64))
+    assert tracemalloc.get_traced_memory()[1] < x.nbytes / 4
+    tracemalloc.stop()
+    np.testing.assert_allclose(encoder.center_, x[1:].mean(axis=0, dtype=np.float64), rtol=1e-12)
+    np.testing.assert_allclose(encoder.spread_, x[1:].std(axis=0, dtype=np.float64), rtol=1e-12)
+
+
+def test_what_is_no_number_is_found_wherever_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("dissensus.learning.inputs.BLOCK_ROWS", 10)
+    x = np.zeros((40, 3), np.float32)
+    x[25, 1] = x[25, 2] = x[33, 0] = np.nan
+    np.save(tmp_path / "x.npy", x)
+    for given in (x, np.load(tmp_path / "x.npy", mmap_mode="r")):
+        with pytest.raises(DataError, match=r"X has nan in row 25, column 1 \(3 such values in 2 rows\)"):
+            vectors(given)
+
+
+def test_rows_of_a_file_are_an_array_where_one_is_needed(stored):
+    _, X, mapped, _ = stored
+    found = take(mapped, [3, 1])
+    assert isinstance(found, Picked)
+    np.testing.assert_array_equal(np.asarray(found, np.float32), X[[3, 1]])
+    assert len(found) == 2

@@ -1,0 +1,101 @@
+"""The search over sizes: every point is the training it stands for; a store is gone on from."""
+
+import json
+
+import numpy as np
+import pytest
+
+from crowds import blobs
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import CrowdClassifier, distribution_scores, search_sizes, sizes
+from dissensus.learning.encoders import Identity
+from dissensus.learning.objectives import LDLNMObjective
+
+TABLE, X, _ = blobs(50, redundancy=4, noise=0.4)
+DEV, X_DEV, _ = blobs(20, redundancy=4, seed=3)
+MODEL = CrowdClassifier(
+    encoder=Identity(), objective=LDLNMObjective(dropout=0.0), batch_size=17, device="cpu", learning_rate=0.01
+)
+GRID = {"item_sizes": (2, 4), "annotator_sizes": (3,), "epochs": (2, 5), "seeds": (0, 7), "model": MODEL}
+
+
+@pytest.mark.parametrize("at_once", [None, 3])
+def test_every_point_is_its_training(at_once):
+    found = search_sizes(TABLE, X, dev=(DEV, X_DEV), at_once=at_once, **GRID)
+    assert len(found.points) == 2 * 2 * 2
+    for point in found.points:
+        objective = LDLNMObjective(item_size=point.item_size, annotator_size=point.annotator_size, dropout=0.0)
+        alone = CrowdClassifier(**MODEL.get_params(deep=False))
+        alone.set_params(objective=objective, epochs=point.epoch, seed=point.seed).fit(TABLE, X)
+        score = distribution_scores(alone, X_DEV, DEV)
+        assert (point.kl, point.inverse_kl) == pytest.approx((score.kl, score.inverse_kl), abs=1e-4)
+        assert point.accuracy == pytest.approx(score.accuracy)
+
+
+def test_the_best_has_the_lowest_mean_and_can_be_had():
+    found = search_sizes(TABLE, X, dev=(DEV, X_DEV), **GRID)
+    mean = {
+        (i, 3, e): np.mean([p.kl for p in found.points if (p.item_size, p.epoch) == (i, e)])
+        for i in (2, 4)
+        for e in (2, 5)
+    }
+    assert found.best == min(mean, key=mean.get)
+    assert found.matrix("kl", 2)[:, 0] == pytest.approx([mean[2, 3, 2], mean[4, 3, 2]])
+    assert found.matrix().min() == pytest.approx(min(mean.values()))
+    model = found.estimator(seed=5)
+    assert (model.objective.item_size, model.objective.annotator_size, model.epochs) == found.best
+    assert (model.seed, model.objective.dropout, model.objective.room) == (5, 0.0, None)
+    assert found.to_frame().num_rows == 8
+
+
+def test_a_search_goes_on_where_it_was_killed(tmp_path, monkeypatch):
+    store = tmp_path / "sizes.jsonl"
+    whole = search_sizes(TABLE, X, dev=(DEV, X_DEV), store=store, at_once=2, **GRID)
+    lines = store.read_text().splitlines()
+    store.write_text("\n".join(lines[:4]) + "\n" + lines[4][:20])  # one stack of two, and a line that was cut short
+    trained, real = [], sizes.stacked
+    monkeypatch.setattr(sizes, "stacked", lambda models, *args: trained.append(len(models)) or real(models, *args))
+    seen = []
+    again = search_sizes(
+        TABLE, X, dev=(DEV, X_DEV), store=store, at_once=2, on_trained=lambda *done: seen.append(done), **GRID
+    )
+    assert trained == [2]
+    assert seen == [(2, 4), (4, 4)]
+    assert {json.dumps(vars(p)) for p in again.points} == {json.dumps(vars(p)) for p in whole.points}
+    search_sizes(
+        TABLE, X, dev=(DEV, X_DEV), store=store, **GRID | {"epochs": (2,)}
+    )  # another search: nothing is reused
+    assert trained[1:] == [4]
+    search_sizes(TABLE, X + 1, dev=(DEV, X_DEV), store=store, **GRID)
+    assert trained[2:] == [4]
+
+
+def test_a_share_is_kept_for_development():
+    found = search_sizes(TABLE, X, dev=0.4, **GRID | {"seeds": (0,)})
+    train, dev = TABLE.split(0.6, by="item", seed=0)
+    rows = [np.isin(TABLE.items, part.items) for part in (train, dev)]
+    same = search_sizes(train, X[rows[0]], dev=(dev, X[rows[1]]), **GRID | {"seeds": (0,)})
+    assert found.points == same.points
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"item_sizes": ()}, "item_sizes must hold whole numbers"),
+        ({"annotator_sizes": (0,)}, "annotator_sizes"),
+        ({"epochs": (1.5,)}, "epochs"),
+        ({"seeds": ()}, "seeds"),
+        ({"dev": 1.5}, "dev must be"),
+        ({"model": CrowdClassifier(objective="soft")}, "objective must be 'ldl-nm'"),
+    ],
+)
+def test_wrong_arguments_are_one_clear_error(keywords, message):
+    with pytest.raises(BadParameter, match=message):
+        search_sizes(TABLE, X, **{"dev": (DEV, X_DEV)} | GRID | keywords)
+    with pytest.raises(DataError, match="dev has 3 rows of X for 20 items"):
+        search_sizes(TABLE, X, **GRID | {"dev": (DEV, X_DEV[:3])})
+    found = search_sizes(TABLE, X, **{"dev": (DEV, X_DEV)} | GRID | {"epochs": (1,), "seeds": (0,)})
+    with pytest.raises(BadParameter, match="measure must be one of"):
+        found.matrix("f1")
+    with pytest.raises(BadParameter, match="epoch must be one of 1"):
+        found.matrix("kl", 3)
