@@ -179,5 +179,7 @@ def test_the_picture_is_a_file(tmp_path):
     assert "100 items as the network sees them (t-SNE)" in svg
     assert "neighbours share the class" in svg
     assert all(f">{name}</text>" in svg for name in table.classes)
-    few = plot_latent(model, X[:9], tmp_path / "few.svg", codes=crowd().truth[:9]).read_text(encoding="utf-8")
+    few = plot_latent(model, X[:9], tmp_path / "few.svg", codes=np.full(9, 1)).read_text(encoding="utf-8")
     assert "9 items as the network sees them (PCA)" in few
+    assert "100% of 8 neighbours share the class, 100% by chance" in few
+    assert [f">{name}</text>" in few for name in table.classes] == [False, True, False]

@@ -34,12 +34,15 @@ def latent_chart(rows: Sequence[dict[str, Any]], classes: Sequence[str], *, colu
     """Dots by class: a colour and a shape each, so that neither is the only cue, and more classes than colours go."""
     alt = charts.altair()
     rows, there = _marked(rows, classes)
-    place = {"axis": alt.Axis(labels=False, ticks=False, title=None), "scale": alt.Scale(zero=False, padding=12)}
+    place = {
+        "axis": alt.Axis(labels=False, ticks=False, grid=False, title=None),
+        "scale": alt.Scale(zero=False, padding=12),
+    }
     more = (("text:N", "text"),) if rows and "text" in rows[0] else ()
     shapes = [SHAPES[n % len(SHAPES)] for n in range(len(there))]
     return (
         alt.Chart(charts.data(rows))
-        .mark_point(filled=True, size=size, opacity=0.75)
+        .mark_point(filled=True, size=size, opacity=0.75, aria=False)  # 1,500 places say nothing to who cannot see them
         .encode(
             x=alt.X("x:Q", **place),
             y=alt.Y("y:Q", **place),

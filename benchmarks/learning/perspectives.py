@@ -1,0 +1,422 @@
+"""What each annotator would say, and what all of them: POPQUORN offensiveness, with metadata of annotators and without.
+
+    python -m benchmarks.learning.perspectives [--seeds 5] [--new-seeds 2] [--store FILE] [--quick]
+    python -m benchmarks.learning.perspectives --render
+
+from the repository's root, with DISSENSUS_DATA naming the data folder. The set has no split: five folds over the 1,500
+comments, others for every seed, whole comments held out; models have MiniLM vectors of the comments. For *new
+annotators* a fifth of the 262 annotators is held out as well, and asked about comments that others labelled in the
+training part ("seen") and about those that nobody did ("unseen").
+
+Of the held-out labels, as in Learning With Disagreements 2025: Manhattan and Wasserstein distance and KL(votes ‖
+predicted) per comment, against all its votes; per annotator the error rate (most probable label) and the absolute
+distance (median label, as a share of the scale), and the log loss of its labels. Figures are means over comments or
+annotators, then over seeds; intervals by a bootstrap over comments or annotators, whose figure is the mean over seeds.
+
+- *everybody's shares*: of all training labels. *own shares*: the annotator's, with so many of everybody's as predict
+  the training labels best, each by the annotator's others.
+- *MiniLM*: softmax regression on votes (objective `soft`), its weight decay by a development part, a quarter, of the
+  training comments. *MiniLM, confusions*: the same through each annotator's confusion matrix. *MiniLM × own shares*:
+  log-linear, softmax regression on the logarithms of both; of training comments MiniLM's are out of fold, own shares
+  without the label that they are to predict. *MiniLM × metadata*: the same with the columns in place of own shares.
+- *ldl-nm*: sizes as by default; 10, 20 or 40 epochs by the same development part, once by the KL of comments, for
+  their distribution, and once by the log loss of labels, for what annotators would say; with metadata the same ones.
+- *shuffled*: the metadata of another annotator, drawn at random: the same freedom, and nothing to know.
+- *crowd-layer* on MiniLM, 50 epochs; *LIA()* as it is. The distribution of a comment is, for all that know annotators,
+  the mean of what each of them would say; for ldl-nm, where not said otherwise, that of ŷ_I, as in the paper.
+- Annotators who were not there: the mean embedding (ldl-nm, LIA), or the mean of what everybody else would say
+  ("everybody").
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import record
+from benchmarks.learning.runs import run_all, stored
+from benchmarks.learning.unseen_annotators import log_of, smoothed
+
+import dissensus as dz
+
+HERE = Path(__file__).parent
+STORE = HERE / "results" / "perspectives.jsonl"
+SET = "popquorn_offensiveness"
+FOLDS = 5
+DEV = 0.25
+SHRINK = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # labels of everybody among an annotator's own
+DECAY = (0.0, 3e-4, 1e-3, 3e-3)  # of MiniLM's softmax regression
+SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of metadata in the log-linear form
+EPOCHS = (10, 20, 40)
+"""Of ldl-nm. 50, 100 and 200 were worse on one fold that was looked at beforehand, with sizes 5, 10 and 20."""
+SOFT, OWN = ("manhattan", "wasserstein", "kl"), ("error", "distance", "log_loss")
+NAMES = {
+    "manhattan": "Manhattan", "wasserstein": "Wasserstein", "kl": "KL", "error": "error rate",
+    "distance": "absolute distance", "log_loss": "log loss",
+}  # fmt: skip
+ARMS = (
+    "everybody's shares", "own shares", "MiniLM", "MiniLM, confusions", "MiniLM × own shares", "crowd-layer", "LIA",
+    "LIA + metadata", "ldl-nm", "ldl-nm, mean of ŷ", "ldl-nm + metadata", "ldl-nm + shuffled",
+)  # fmt: skip
+NEW = (
+    "everybody's shares", "votes", "MiniLM", "MiniLM × metadata", "MiniLM × shuffled", "LIA", "LIA + metadata",
+    "ldl-nm", "ldl-nm, everybody", "ldl-nm + metadata",
+)  # fmt: skip
+PAIRS = (
+    ("ldl-nm + metadata", "ldl-nm"), ("ldl-nm + metadata", "ldl-nm + shuffled"), ("LIA + metadata", "LIA"),
+    ("MiniLM × metadata", "MiniLM"), ("MiniLM × metadata", "MiniLM × shuffled"), ("ldl-nm", "MiniLM"),
+    ("ldl-nm", "MiniLM × own shares"), ("ldl-nm", "LIA"),
+)  # fmt: skip
+
+
+class Split:
+    """What is trained on, what is asked, and a part of the former to choose by."""
+
+    def __init__(self, fold: int, seed: int, new: bool):
+        from dissensus.features import embed_texts
+
+        data = dz.load_dataset(SET)
+        table: Any = data.annotations
+        self.X, self.frame = embed_texts(data.items["text"].to_pylist()), data.annotators
+        names = self.frame["annotator"].to_pylist()
+        order = np.random.default_rng(seed + 1000).permutation(len(names))
+        self.shuffled = self.frame.take(order).set_column(0, "annotator", [names])
+        rng = np.random.default_rng(seed)
+        item = rng.permutation(table.n_items) % FOLDS == fold
+        who = rng.permutation(table.n_annotators) % FOLDS == fold if new else np.zeros(table.n_annotators, np.bool_)
+        self.items = item
+        self.train, self.X_train = table.select(items=~item, annotators=~who), self.X[~item]
+        parts = {"unseen": table.select(items=item, annotators=who if new else ~who)}
+        if new:
+            parts["seen"] = table.select(items=~item, annotators=who)
+        self.asked = {name: (part, self.X[item if name == "unseen" else ~item]) for name, part in parts.items()}
+        self.votes = table.select(items=item).soft_labels()  # of everybody
+        dev = rng.permutation(self.train.n_items) < DEV * self.train.n_items
+        self.rest = self.train.select(items=~dev), self.X_train[~dev]
+        self.dev = self.train.select(items=dev), self.X_train[dev]
+
+
+def minilm(seed: int, decay: float = 0.0, **keywords: Any) -> Any:
+    """Softmax regression on vectors as they are."""
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.encoders import Identity
+
+    usual = {"objective": "soft", "epochs": 60, "learning_rate": 1e-2, "weight_decay": decay, "device": "cpu"}
+    return CrowdClassifier(encoder=Identity(scale=False), seed=seed, **usual | keywords)
+
+
+def chosen_decay(split: Split, seed: int) -> float:
+    from dissensus.learning import distribution_scores
+
+    table, X = split.dev
+    return min(DECAY, key=lambda one: distribution_scores(minilm(seed, one).fit(*split.rest), X, table).kl)
+
+
+def own_counts(table: Any) -> np.ndarray:
+    """(A, K) how often each annotator gave each label."""
+    cell = table.annotator * np.int64(table.n_classes) + table.label
+    return np.bincount(cell, minlength=table.n_annotators * table.n_classes).reshape(table.n_annotators, -1)
+
+
+def own_shares(train: Any, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(A, K) of every annotator, and (N, K) for every training label, without it."""
+    count = own_counts(train)
+    others = count[train.annotator] - np.eye(train.n_classes)[train.label]
+    best = max(SHRINK, key=lambda weight: log_of(smoothed(others, crowd, weight), train.label).sum())
+    return smoothed(count, crowd, best), smoothed(others, crowd, best)
+
+
+def regression(x: np.ndarray, label: np.ndarray) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label)
+
+
+def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[Any, float]:
+    """Softmax regression on logarithms (N, K) and what a frame says of annotators, and its scale, by three folds."""
+    from dissensus.learning.annotator_features import AnnotatorFeatures
+
+    features = AnnotatorFeatures.fit(frame, train.annotators)
+    r = features.of(frame, train.annotators)[train.annotator]
+    group = np.random.default_rng(seed).permutation(train.n_annotators)[train.annotator] % 3
+
+    def score(scale: float) -> float:
+        x, total = np.column_stack([logs, scale * r]), 0.0
+        for g in range(3):
+            fitted = regression(x[group != g], train.label[group != g])
+            total += log_of(fitted.predict_proba(x[group == g]), train.label[group == g]).sum()
+        return total
+
+    scale = max(SCALES, key=score)
+    fitted = regression(np.column_stack([logs, scale * r]), train.label)
+
+    def answer(test: Any, logs: np.ndarray) -> np.ndarray:
+        about = features.of(frame, test.annotators)[test.annotator]
+        return np.asarray(fitted.predict_proba(np.column_stack([logs, scale * about])))
+
+    return answer, scale
+
+
+def mean_of_all(model: Any, X: np.ndarray, frame: Any = None) -> np.ndarray:
+    """(rows, K) the mean of what all annotators of the fit would say."""
+    return np.asarray(model.predict_annotator_proba(X, model.annotators_ if frame is None else frame).mean(axis=1))
+
+
+def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool = True) -> Any:
+    """LDL-NM of the training part, or what is left of it without the development part."""
+    from dissensus.learning.sizes import ldl_nm
+
+    table, X = (split.train, split.X_train) if whole else split.rest
+    return ldl_nm(epochs=epochs, seed=seed, device="cpu").fit(table, X, annotators=frame)
+
+
+def chosen_epochs(split: Split, seed: int) -> tuple[int, int]:
+    """By the KL of comments, and by the log loss of labels."""
+    from dissensus.learning import distribution_scores
+
+    table, X = split.dev
+    models = {epochs: ldl(split, seed, epochs, whole=False) for epochs in EPOCHS}
+    kl = {epochs: distribution_scores(model, X, table).kl for epochs, model in models.items()}
+    loss = {epochs: -log_of(model.predict_annotations(table, X), table.label).sum() for epochs, model in models.items()}
+    return min(EPOCHS, key=kl.__getitem__), min(EPOCHS, key=loss.__getitem__)
+
+
+Said = dict[str, tuple[np.ndarray | None, np.ndarray]]
+"""Arm → distributions of comments (I, K), or None, and of the labels of rows (N, K)."""
+
+
+def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
+    """New comments, annotators who were there."""
+    from dissensus.learning import LIA, out_of_fold
+
+    train, X, (test, X_test) = split.train, split.X_train, split.asked["unseen"]
+    crowd = train.votes().sum(axis=0) / train.n_annotations
+    same = np.tile(crowd, (test.n_items, 1))
+    own, own_taught = own_shares(train, crowd)
+    decay = chosen_decay(split, seed)
+    model = minilm(seed, decay).fit(train, X)
+    h = model.predict_proba(X_test)
+    apart = np.log(out_of_fold(minilm(seed, decay), train, X, seed=seed).proba)
+    loglinear = regression(np.column_stack([apart[train.item], np.log(own_taught)]), train.label)
+    everybody = np.column_stack([np.repeat(np.log(h), len(own), axis=0), np.tile(np.log(own), (len(h), 1))])
+    all_pairs = loglinear.predict_proba(everybody).reshape(len(h), len(own), -1)
+    found: Said = {
+        "everybody's shares": (same, same[test.item]),
+        "own shares": (np.tile(own.mean(axis=0), (test.n_items, 1)), own[test.annotator]),
+        "MiniLM": (h, h[test.item]),
+        "MiniLM, confusions": (mean_of_all(model, X_test), model.predict_annotations(test, X_test)),
+        "MiniLM × own shares": (all_pairs.mean(axis=1), all_pairs[test.item, test.annotator]),
+    }
+    layer = minilm(seed, objective="crowd-layer", epochs=50).fit(train, X)
+    found["crowd-layer"] = (mean_of_all(layer, X_test), layer.predict_annotations(test, X_test))
+    best = chosen_epochs(split, seed)
+    for name, frame in (("", None), (" + metadata", split.frame)):
+        lia = LIA(seed=seed).fit(train, X, annotators=frame).models_[0]
+        found[f"LIA{name}"] = mean_of_all(lia, X_test, frame), lia.predict_annotations(test, X_test, annotators=frame)
+    for name, frame in (("", None), (" + metadata", split.frame), (" + shuffled", split.shuffled)):
+        models = {epochs: ldl(split, seed, epochs, frame) for epochs in set(best)}
+        by_kl, by_label = (models[epochs] for epochs in best)
+        p = by_label.predict_annotations(test, X_test, annotators=frame)
+        found[f"ldl-nm{name}"] = by_kl.predict_proba(X_test), p
+        if frame is None:
+            found["ldl-nm, mean of ŷ"] = mean_of_all(by_label, X_test), p
+    return found, {"decay": decay, "epochs": best}
+
+
+def newcomers(split: Split, seed: int) -> tuple[dict[str, Said], dict[str, Any]]:
+    """Annotators who were not there, on comments that were and on new ones."""
+    from dissensus.learning import LIA, out_of_fold
+
+    train, X = split.train, split.X_train
+    crowd = train.votes().sum(axis=0) / train.n_annotations
+    decay = chosen_decay(split, seed)
+    linear = minilm(seed, decay).fit(train, X)
+    apart = np.log(out_of_fold(minilm(seed, decay), train, X, seed=seed).proba)[train.item]
+    frames = {"metadata": split.frame, "shuffled": split.shuffled}
+    described = {name: with_columns(train, apart, frame, seed) for name, frame in frames.items()}
+    best = chosen_epochs(split, seed)
+    found: dict[str, Said] = {}
+    others = train.votes()
+    taught = others[train.item] - np.eye(train.n_classes)[train.label]
+    shrink = max(SHRINK, key=lambda weight: log_of(smoothed(taught, crowd, weight), train.label).sum())
+    for where, (test, X_test) in split.asked.items():
+        h = linear.predict_proba(X_test)
+        found[where] = {
+            "everybody's shares": (None, np.tile(crowd, (len(test), 1))),
+            "MiniLM": (None, h[test.item]),
+        }
+        for name, (answer, _) in described.items():
+            found[where][f"MiniLM × {name}"] = None, answer(test, np.log(h)[test.item])
+        if where == "seen":
+            found[where]["votes"] = None, smoothed(others, crowd, shrink)[test.item]
+    for name, frame in (("", None), (" + metadata", split.frame)):
+        lia = LIA(seed=seed).fit(train, X, annotators=frame).models_[0]
+        model = ldl(split, seed, best[1], frame)
+        for where, (test, X_test) in split.asked.items():
+            for arm, fitted in (("LIA", lia), ("ldl-nm", model)):
+                found[where][arm + name] = None, fitted.predict_annotations(test, X_test, annotators=frame)
+            if frame is None:
+                found[where]["ldl-nm, everybody"] = None, mean_of_all(model, X_test)[test.item]
+    return found, {"decay": decay, "epochs": best, "scale": {name: scale for name, (_, scale) in described.items()}}
+
+
+def judged(said: Said, test: Any, votes: np.ndarray) -> dict[str, Any]:
+    """Arm → measure → one value per comment, or per annotator the sum over its labels."""
+    from dissensus.evaluation import kl_divergence, manhattan, wasserstein
+    from dissensus.evaluation.perspectivist import absolute_distance, error_rate
+
+    labels = np.bincount(test.annotator, minlength=test.n_annotators)
+    there = labels > 0
+    result: dict[str, Any] = {}
+    for arm, (h, p) in said.items():
+        one: dict[str, np.ndarray] = {}
+        if h is not None:
+            h = h / h.sum(axis=1, keepdims=True)
+            one = {
+                "manhattan": manhattan(votes, h),
+                "wasserstein": wasserstein(votes, h),
+                "kl": kl_divergence(votes, h),
+            }
+        p = p / p.sum(axis=1, keepdims=True)
+        one["error"] = error_rate(test, p, by="annotator") * labels[there]
+        one["distance"] = absolute_distance(test, p, by="annotator") * labels[there]
+        one["log_loss"] = -np.bincount(test.annotator, log_of(p, test.label), labels.size)[there]
+        result[arm] = {name: values.round(5).tolist() for name, values in one.items()}
+    return {
+        "arms": result, "annotators": test.annotators[there].tolist(), "labels": labels[there].tolist(),
+        "items": test.items.tolist(),
+    }  # fmt: skip
+
+
+def run(fold: int, seed: int, new: bool) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    split = Split(fold, seed, new)
+    if new:
+        said, chosen = newcomers(split, seed)
+        parts = {where: judged(said[where], split.asked[where][0], split.votes) for where in said}
+    else:
+        one, chosen = known(split, seed)
+        parts = {"known": judged(one, split.asked["unseen"][0], split.votes)}
+    seconds = round(time.perf_counter() - began, 1)
+    return {"fold": fold, "seed": seed, "new": new, "chosen": chosen, "parts": parts, "seconds": seconds}
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def values(rows: list[dict[str, Any]], part: str, arm: str, measure: str) -> np.ndarray:
+    """(seeds, units) a measure of each comment, or each annotator's mean; NaN where a seed has none."""
+    whole = [row for row in rows if part in row["parts"]]
+    unit = "items" if measure in SOFT else "annotators"
+    names = sorted({name for row in whole for name in row["parts"][part][unit]})
+    seeds = sorted({row["seed"] for row in whole})
+    at, line = {name: n for n, name in enumerate(names)}, {seed: n for n, seed in enumerate(seeds)}
+    total, count = np.zeros((len(seeds), len(names))), np.zeros((len(seeds), len(names)))
+    for row in whole:
+        found = row["parts"][part]
+        where = [at[name] for name in found[unit]]
+        total[line[row["seed"]], where] += found["arms"][arm][measure]
+        count[line[row["seed"]], where] += 1 if measure in SOFT else found["labels"]
+    return np.where(count > 0, total / np.where(count > 0, count, 1), np.nan)
+
+
+def difference(rows: list[dict[str, Any]], part: str, arm: str, than: str, measure: str) -> dict[str, Any]:
+    """Mean over units, and its 95 % interval by a bootstrap over them."""
+    apart = np.nanmean(values(rows, part, arm, measure) - values(rows, part, than, measure), axis=0)
+    draw = np.random.default_rng(0).integers(0, apart.size, (10_000, apart.size))
+    low, high = np.quantile(apart[draw].mean(axis=1), [0.025, 0.975])
+    return {"value": float(apart.mean()), "low": float(low), "high": float(high), "lower": float((apart < 0).mean())}
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Everything that the tables say."""
+    made: dict[str, Any] = {"levels": {}, "differences": {}}
+    for part, arms in (("known", ARMS), ("seen", NEW), ("unseen", NEW)):
+        whole = [row for row in rows if part in row["parts"]]
+        there = [arm for arm in arms if whole and arm in whole[0]["parts"][part]["arms"]]
+        measures = (*SOFT, *OWN) if part == "known" else OWN
+        made["levels"][part] = {
+            arm: {m: [float(v) for v in np.nanmean(values(rows, part, arm, m), axis=1)] for m in measures}
+            for arm in there
+        }
+        made["differences"][part] = [
+            {"arm": arm, "than": than} | {m: difference(rows, part, arm, than, m) for m in measures}
+            for arm, than in PAIRS
+            if arm in there and than in there
+        ]
+    return made
+
+
+def tables(made: dict[str, Any]) -> list[str]:
+    titles = {
+        "known": "New comments, annotators who were there:",
+        "seen": "Annotators who were not there, comments that others labelled:",
+        "unseen": "Annotators who were not there, comments that nobody labelled:",
+    }
+    text = []
+    for part, title in titles.items():
+        levels = made["levels"][part]
+        if not levels:
+            continue
+        measures = list(next(iter(levels.values())))
+        best = {m: min(round(float(np.mean(one[m])), 4) for one in levels.values()) for m in measures}
+
+        def cell(one: dict[str, Any], m: str, best: dict[str, float] = best) -> str:
+            mean = round(float(np.mean(one[m])), 4)
+            shown = f"**{mean:.4f}**" if mean == best[m] else f"{mean:.4f}"
+            return f"{shown} ± {np.std(one[m]):.4f}"
+
+        heads = [NAMES[m] for m in measures]
+        lines = [[arm, *(cell(one, m) for m in measures)] for arm, one in levels.items()]
+        text += [title, record.table(["", *heads], lines)]
+        lines = [
+            [
+                pair["arm"],
+                pair["than"],
+                *("{value:+.4f} ({low:+.4f} to {high:+.4f})".format(**pair[m]) for m in measures),
+            ]
+            for pair in made["differences"][part]
+        ]
+        text.append(record.table(["", "less", *heads], lines, left=2))
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--new-seeds", type=int, default=2, help="with new annotators")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--store", type=Path, default=STORE)
+    parser.add_argument("--render", action="store_true", help="only write the tables of what is stored")
+    parser.add_argument("--quick", action="store_true", help="one fold of each; nothing is kept")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    store = None if options.quick else options.store
+    rows = stored(store)
+    done = {(row["fold"], row["seed"], row["new"]) for row in rows}
+    wanted = [
+        (f, s, new) for new, seeds in ((False, options.seeds), (True, options.new_seeds)) for s in range(seeds)
+        for f in range(FOLDS)
+    ]  # fmt: skip
+    wanted = [(0, 0, False), (0, 0, True)] if options.quick else wanted
+    made = record.provenance()
+    rows += run_all(run, [w for w in wanted if w not in done and not options.render], options.jobs, store)
+    found = summary(rows)
+    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}), *tables(found)]
+    if store != STORE:
+        print("\n\n".join(text))
+        return
+    chosen = [{key: row[key] for key in ("fold", "seed", "new", "chosen", "seconds")} for row in rows]
+    record.save(HERE, "perspectives", made, {**found, "runs": chosen})
+    record.splice(HERE / "README.md", "perspectives", "\n\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
