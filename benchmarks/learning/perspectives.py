@@ -24,8 +24,8 @@ annotators, then over seeds; intervals by a bootstrap over comments or annotator
 - *shuffled*: the metadata of another annotator, drawn at random: the same freedom, and nothing to know.
 - *crowd-layer* on MiniLM, 50 epochs; *LIA()* as it is. The distribution of a comment is, for all that know annotators,
   the mean of what each of them would say; for ldl-nm, where not said otherwise, that of ŷ_I, as in the paper.
-- Annotators who were not there: the mean embedding (ldl-nm, LIA), or the mean of what everybody else would say
-  ("everybody").
+- Annotators who were not there: the mean embedding (LIA, and ldl-nm in the stored runs), or the mean of what everybody
+  else would say ("everybody", which `predict_annotations` of ldl-nm has become by these runs).
 """
 
 from __future__ import annotations
