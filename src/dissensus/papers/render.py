@@ -33,11 +33,11 @@ def values_of(table: Table, results: Results, data: str, condition: str, metric:
 def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
     """One row per condition: for each metric ours, published, the difference."""
     failed = {(f.cell.table, f.cell.data, f.cell.condition): f.error for f in failures}
-    rows = []
+    rows, metrics = [], metrics_of(table, results, data)
     for condition in table.conditions:
         row, notes = [condition], []
         why = table.why_not(data, condition)
-        for metric in metrics_of(table, results, data):
+        for metric in metrics:
             mine = values_of(table, results, data, condition, metric.name)
             told = table.told(data, condition, metric.name)
             row.append(_ours(mine, metric))
