@@ -7,8 +7,9 @@
     [TABLE.metrics.NAME]  label, better, digits, scale
     [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error]
     [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
-    [[TABLE.without]]  data, condition, why   cells that are not run; left out, data or condition is any
+    [[TABLE.without]]  data, condition, why   cells that are not run; data or condition: one, a list, left out any
     [[TABLE.differs]]  data, condition, why   where the protocol had to differ
+    [[TABLE.figures]]  file, text             pictures below it; the module's draw(path, device) makes them
 
 A cell is one data set, one condition and some seeds. Its key is a hash of everything that it is told, so that a line of
 a store counts for it as long as nothing about it has changed.
@@ -78,8 +79,9 @@ class Table:
     note: str = ""
     published: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
-    without: tuple[dict[str, str], ...] = ()
-    differs: tuple[dict[str, str], ...] = ()
+    without: tuple[dict[str, Any], ...] = ()
+    differs: tuple[dict[str, Any], ...] = ()
+    figures: tuple[dict[str, str], ...] = ()
 
     def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
         """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
@@ -112,10 +114,14 @@ class Table:
         return (float(value[0]), float(value[1])) if isinstance(value, list) else (float(value), None)
 
 
-def _why(rules: Sequence[dict[str, str]], data: str, condition: str) -> str | None:
+def _why(rules: Sequence[dict[str, Any]], data: str, condition: str) -> str | None:
+    def about(named: str | list[str], one: str) -> bool:
+        return one in named if isinstance(named, list) else named == one
+
     for rule in rules:
-        if rule.get("data", data) == data and rule.get("condition", condition) == condition:
-            return rule["why"]
+        if about(rule.get("data", data), data) and about(rule.get("condition", condition), condition):
+            why: str = rule["why"]
+            return why
     return None
 
 
@@ -168,6 +174,6 @@ def parse(name: str, told: dict[str, Any]) -> Paper:
             continue
         metrics = tuple(Metric(metric, **how) for metric, how in one["metrics"].items())
         rest = {part: one[part] for part in ("note", "seeds", "block", "published", "quick") if part in one}
-        lists = {part: tuple(one[part]) for part in ("without", "differs") if part in one}
+        lists = {part: tuple(one[part]) for part in ("without", "differs", "figures") if part in one}
         tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
     return Paper(name, told["title"], told["cite"], told.get("note", ""), tables)
