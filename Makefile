@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean
+.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -70,6 +70,9 @@ docs: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+reproduce-quick: $(VENV)/.dev
+	$(BIN)/dissensus reproduce --quick --jobs 2 -o reproduced
 
 bench-accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy.run

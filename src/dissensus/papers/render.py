@@ -14,6 +14,9 @@ from dissensus.papers.runner import Failure, Results
 from dissensus.papers.verdict import Claim, mean_of
 
 MISSING = "not run yet"
+INTERVALS = (
+    "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set."
+)
 
 
 def values_of(table: Table, results: Results, data: str, condition: str, metric: str) -> list[float] | None:
@@ -37,7 +40,8 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
         for metric in table.metrics:
             mine = values_of(table, results, data, condition, metric.name)
             told = table.told(data, condition, metric.name)
-            row += [_ours(mine, metric), _told(told, metric), _difference(mine, told, metric)]
+            row.append(_ours(mine, metric))
+            row += [_told(told, metric), _difference(mine, told, metric)] if is_published(table, metric) else []
         ran = any(values_of(table, results, data, condition, m.name) for m in table.metrics)
         if why is not None:
             notes.append(f"not run: {why}")
@@ -54,8 +58,13 @@ def head_of(table: Table) -> list[str]:
     """Of `rows_of`."""
     head = [""]
     for metric in table.metrics:
-        head += [metric.label, "published", "difference"]
+        head += [metric.label, *(["published", "difference"] if is_published(table, metric) else [])]
     return [*head, "seeds", ""]
+
+
+def is_published(table: Table, metric: Metric) -> bool:
+    """Whether the paper has any figure of it."""
+    return any(metric.name in one for of in table.published.values() for one in of.values())
 
 
 def _ours(values: list[float] | None, metric: Metric) -> str:
@@ -108,7 +117,7 @@ def render_markdown(
     parts += [paper.note] if paper.note else []
     claims = claims_of(paper, results)
     if claims:
-        parts.append("## What held")
+        parts.append(f"## What held\n\n{INTERVALS}")
         parts.append(markdown_table(["claim", "verdict", "figures"], [[c.text, c.verdict, c.why] for c in claims]))
     for table in tables:
         parts.append(f"## {table.name}: {table.title}")
@@ -132,7 +141,7 @@ def render_html(
     claims = claims_of(paper, results)
     if claims:
         rows = [[c.text, c.verdict, c.why] for c in claims]
-        body.append("<h2>What held</h2>" + html_table(["claim", "verdict", "figures"], rows))
+        body.append(f"<h2>What held</h2><p>{INTERVALS}</p>" + html_table(["claim", "verdict", "figures"], rows))
     for table in tables:
         body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
         body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []

@@ -1,0 +1,190 @@
+"""What a paper's file says, how its cells are run and gone on from, and that a page hides nothing."""
+
+import json
+import tomllib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dissensus.exceptions import BadParameter
+from dissensus.papers import experiment, load_paper, paper_names, render_html, render_markdown, reproduce, runner
+from dissensus.papers.render import values_of
+from dissensus.papers.verdict import Claim, judge, mean_of, paired
+from dissensus.papers.watch import Watch
+
+FILE = """
+title = "A <paper>"
+cite = "Somebody 2020"
+[table1]
+title = "Squares"
+seeds = 3
+data.one = { number = 1 }
+data.two = { number = 2 }
+conditions."plain" = {}
+conditions."twice" = { factor = 2 }
+conditions."broken" = { fails = true }
+conditions."gone" = {}
+metrics.square = { label = "x²", digits = 1 }
+metrics.seed = { label = "seed" }
+quick = { seeds = 1, data = ["one"], offset = 100 }
+published.one."plain" = { square = [1.5, 0.5] }
+published.two."plain" = { square = 4 }
+[[table1.without]]
+condition = "gone"
+why = "the data are lost."
+[[table1.differs]]
+data = "two"
+condition = "twice"
+why = "Twice is thrice here."
+"""
+
+
+class Module:
+    """Stands for a paper's module."""
+
+    def __init__(self):
+        self.calls = []
+
+    def table1(self, cell, device):
+        self.calls.append((cell.data, cell.condition, cell.seeds))
+        if cell.keywords.get("fails"):
+            raise ValueError("no such thing")
+        value = cell.keywords["number"] ** 2 * cell.keywords.get("factor", 1) + cell.keywords.get("offset", 0)
+        return {"square": [value + seed for seed in cell.seeds], "seed": [float(seed) for seed in cell.seeds]}
+
+    @staticmethod
+    def claims(get):
+        first, second = get("table1", "one", "twice", "square"), get("table1", "one", "plain", "square")
+        return [judge("twice is more", {"one": paired(first, second)} if first and second else {})]
+
+
+@pytest.fixture
+def paper(monkeypatch):
+    made, module = experiment.parse("toy", tomllib.loads(FILE)), Module()
+    monkeypatch.setattr(experiment.Paper, "module", module)
+    monkeypatch.setattr(runner, "load_paper", lambda name: made)
+    return SimpleNamespace(paper=made, table=made.tables["table1"], calls=module.calls)
+
+
+def test_cells_are_all_that_is_to_be_run(paper):
+    cells = list(paper.table.cells())
+    assert len(cells) == 3 * 2 * 3  # seeds, data, conditions without the one that is gone
+    assert [cell.seeds for cell in cells[:6]] == [(0,)] * 6  # every condition before the next seed
+    assert cells[4].keywords == {"number": 2, "factor": 2}
+    assert len({cell.key for cell in cells}) == len(cells)
+    quick = list(paper.table.cells(quick=True))
+    assert [(c.data, c.condition) for c in quick] == [("one", "plain"), ("one", "twice"), ("one", "broken")]
+    assert quick[0].keywords == {"number": 1, "offset": 100}
+    assert quick[0].key != cells[0].key
+    assert len(list(paper.table.cells(quick=True, seeds=2))) == 6
+
+
+def test_a_block_of_seeds_is_one_cell():
+    told = tomllib.loads(FILE)
+    told["table1"]["block"] = 0
+    cells = list(experiment.parse("toy", told).tables["table1"].cells())
+    assert {cell.seeds for cell in cells} == {(0, 1, 2)}
+    told["table1"]["block"] = 2
+    assert {cell.seeds for cell in experiment.parse("toy", told).tables["table1"].cells()} == {(0, 1), (2,)}
+
+
+def test_a_run_that_was_stopped_goes_on(paper, tmp_path):
+    store = tmp_path / "toy.jsonl"
+    found, failures = reproduce([paper.table], store)
+    assert len(found) == 12
+    assert len(failures) == 6
+    assert "ValueError: no such thing" in failures[0].error
+    lines = store.read_text().splitlines()
+    store.write_text("\n".join(lines[:5]) + "\n" + lines[5][:30])
+    paper.calls.clear()
+    again, _ = reproduce([paper.table], store)
+    assert len(paper.calls) == 7 + 6  # what was cut short or missing, and what failed
+    assert {key: line["values"] for key, line in again.items()} == {key: line["values"] for key, line in found.items()}
+    made = next(iter(again.values()))["made"]
+    assert made["versions"]["numpy"] == np.__version__
+    assert made["device"] == "CPU" or "NVIDIA" in made["device"]
+
+
+def test_no_cell_is_begun_after_the_minutes(paper, tmp_path):
+    found, failures = reproduce([paper.table], tmp_path / "toy.jsonl", minutes=-1)
+    assert not found
+    assert not failures
+    assert not paper.calls
+
+
+def test_a_page_says_why_a_cell_is_missing(paper, tmp_path):
+    found, failures = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=2)
+    page = render_markdown(paper.paper, [paper.table], found, failures)
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    plain = next(row for row in rows if row.startswith("| plain"))
+    # ours 1 and 2, so 1.5 ± 0.5; published 1.5 ± 0.5; an interval of t with one degree of freedom, and their error
+    half = np.hypot(stats.t.ppf(0.975, 1) * 0.5, 1.96 * 0.5)
+    assert f"| 1.5 ± 0.5 | 1.5 ± 0.5 | +0.0 ({-half:+.1f} to {half:+.1f}) | 0.500 ± 0.500 | 2 |" in plain
+    assert any("broken" in row and "no such thing" in row for row in rows)
+    assert any("gone" in row and "not run: the data are lost." in row for row in rows)
+    assert any("twice" in row and "Twice is thrice here." in row for row in rows)
+    assert "not run yet" in render_markdown(paper.paper, [paper.table], {})
+    assert "| twice is more | " in page
+    html = render_html(paper.paper, [paper.table], found, failures)
+    assert "A &lt;paper&gt;" in html
+    assert "<paper>" not in html
+
+
+def test_values_are_in_the_order_of_seeds_whatever_the_stores(paper, tmp_path):
+    found, _ = reproduce([paper.table], tmp_path / "toy.jsonl")
+    mixed = dict(reversed(list(found.items())))
+    assert values_of(paper.table, mixed, "two", "plain", "square") == [4, 5, 6]
+
+
+def test_a_watch_knows_how_much_is_left(paper, tmp_path, capsys):
+    watch = Watch(jobs=2)
+    reproduce([paper.table], tmp_path / "toy.jsonl", watch=watch)
+    assert watch.done == {"toy table1": 12}
+    assert watch.failed == {"toy table1": 6}
+    assert watch.left("toy table1") == 0
+    watch.done["toy table1"], watch.seconds["toy table1"] = 2, [3.0, 5.0]
+    assert watch.left("toy table1") == pytest.approx(10 * 4 / 2)
+    assert "no such thing" in capsys.readouterr().err
+
+
+def test_a_difference_has_students_interval():
+    first, second = [3.0, 4.0, 6.0, 5.0], [1.0, 3.5, 4.0, 4.5]
+    found = paired(first, second)
+    low, high = stats.ttest_rel(first, second).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert str(mean_of([0.5])) == "+0.500 (one seed)"
+
+
+def test_verdicts():
+    up, down, open_ = mean_of([1.0, 1.1, 0.9]), mean_of([-1.0, -1.1, -0.9]), mean_of([1.0, -1.0])
+    for differences, verdict in (
+        ([up, up], "holds"), ([down, down], "the other way round"), ([open_], "cannot be told"), ([], "cannot be told"),
+        ([up, open_], "holds in part: 1 of 2"), ([up, down], "does not hold: 1 for it, 1 against it, of 2"),
+    ):  # fmt: skip
+        claim = judge("so", {str(n): difference for n, difference in enumerate(differences)})
+        assert isinstance(claim, Claim)
+        assert claim.verdict == verdict
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_every_paper_can_be_read(name):
+    paper = load_paper(name)
+    assert paper.tables
+    for table in paper.tables.values():
+        assert list(table.cells(quick=True))
+        json.dumps([cell.keywords for cell in table.cells()])
+        metrics = {metric.name for metric in table.metrics}
+        for data, conditions in table.published.items():
+            assert data in table.data
+            for condition, figures in conditions.items():
+                assert condition in table.conditions, (data, condition)
+                assert set(figures) <= metrics
+
+
+def test_what_there_is_not_is_one_clear_error():
+    with pytest.raises(BadParameter, match="there is no paper 'nobody1999'"):
+        load_paper("nobody1999")
+    with pytest.raises(BadParameter, match="has no 'table9'"):
+        load_paper("weerasooriya2021").only(["table9"])
