@@ -4,6 +4,7 @@
     [TABLE]  title, note, seeds, block        seeds of the full run; those that one call trains (0: all of them)
     [TABLE.data.NAME]                         keywords, to every condition on that data
     [TABLE.conditions.NAME]                   keywords
+    [TABLE.only.DATA]  conditions, seeds      where that data set has not all of them
     [TABLE.metrics.NAME]  label, better, digits, scale
     [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error]
     [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
@@ -77,6 +78,7 @@ class Table:
     seeds: int
     block: int = 1
     note: str = ""
+    only: dict[str, dict[str, Any]] = field(default_factory=dict)
     published: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
     without: tuple[dict[str, Any], ...] = ()
@@ -91,12 +93,18 @@ class Table:
         data, conditions = less.pop("data", list(self.data)), less.pop("conditions", list(self.conditions))
         block = self.block or n
         for begin in range(0, n, block):
-            drawn = tuple(range(begin, min(begin + block, n)))
             for where in data:
-                for condition in conditions:
-                    if self.why_not(where, condition) is None:
+                most = n if seeds is not None else min(n, self.only.get(where, {}).get("seeds", n))
+                drawn = tuple(range(begin, min(begin + block, most)))
+                for condition in conditions if drawn else ():
+                    if condition in self.conditions_of(where) and self.why_not(where, condition) is None:
                         keywords = self.data[where] | self.conditions[condition] | less
                         yield Cell(self.paper, self.name, where, condition, keywords, drawn)
+
+    def conditions_of(self, data: str) -> list[str]:
+        """Those that there are on that data set."""
+        found: list[str] = self.only.get(data, {}).get("conditions", list(self.conditions))
+        return found
 
     def why_not(self, data: str, condition: str) -> str | None:
         """Why a cell is not run, where it is not."""
@@ -173,7 +181,7 @@ def parse(name: str, told: dict[str, Any]) -> Paper:
         if not isinstance(one, dict):
             continue
         metrics = tuple(Metric(metric, **how) for metric, how in one["metrics"].items())
-        rest = {part: one[part] for part in ("note", "seeds", "block", "published", "quick") if part in one}
+        rest = {part: one[part] for part in ("note", "seeds", "block", "only", "published", "quick") if part in one}
         lists = {part: tuple(one[part]) for part in ("without", "differs", "figures") if part in one}
         tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
     return Paper(name, told["title"], told["cite"], told.get("note", ""), tables)

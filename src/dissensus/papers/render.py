@@ -34,7 +34,7 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
     """One row per condition: for each metric ours, published, the difference."""
     failed = {(f.cell.table, f.cell.data, f.cell.condition): f.error for f in failures}
     rows, metrics = [], metrics_of(table, results, data)
-    for condition in table.conditions:
+    for condition in table.conditions_of(data):
         row, notes = [condition], []
         why = table.why_not(data, condition)
         for metric in metrics:
