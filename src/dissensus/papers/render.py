@@ -14,6 +14,7 @@ from dissensus.papers.runner import Failure, Results
 from dissensus.papers.verdict import Claim, mean_of
 
 MISSING = "not run yet"
+STARS = ((0.01, "**"), (0.05, "*"))
 INTERVALS = (
     "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set."
 )
@@ -40,8 +41,10 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
         for metric in table.metrics:
             mine = values_of(table, results, data, condition, metric.name)
             told = table.told(data, condition, metric.name)
-            row.append(_ours(mine, metric))
-            row += [_told(told, metric), _difference(mine, told, metric)] if is_published(table, metric) else []
+            p = values_of(table, results, data, condition, metric.p) if metric.p else None
+            row.append(_ours(mine, metric) + (stars_of(p[0]) if mine and p else ""))
+            stars = table.told_stars(data, condition, metric.name)
+            row += [_told(told, metric) + stars, _difference(mine, told, metric)] if is_published(table, metric) else []
         ran = any(values_of(table, results, data, condition, m.name) for m in table.metrics)
         if why is not None:
             notes.append(f"not run: {why}")
@@ -65,6 +68,11 @@ def head_of(table: Table) -> list[str]:
 def is_published(table: Table, metric: Metric) -> bool:
     """Whether the paper has any figure of it."""
     return any(metric.name in one for of in table.published.values() for one in of.values())
+
+
+def stars_of(p: float) -> str:
+    """As papers write it: ** where p ≤ 0.01, * where p ≤ 0.05."""
+    return next((stars for most, stars in STARS if p <= most), "")
 
 
 def _ours(values: list[float] | None, metric: Metric) -> str:
@@ -94,6 +102,14 @@ def _difference(values: list[float] | None, told: tuple[float, float | None] | N
     return f"{mean} ({low} to {high})"
 
 
+def and_derived(paper: Paper, results: Results) -> Results:
+    """With the lines that the paper's module makes of these: tables made from others, tests over all seeds."""
+    derive = getattr(paper.module, "derived", None)
+    if derive is None or not results:
+        return results
+    return results | {f"derived {n}": line for n, line in enumerate(derive(results))}
+
+
 def claims_of(paper: Paper, results: Results) -> list[Claim]:
     """What the paper's module says of its claims."""
     judge = getattr(paper.module, "claims", None)
@@ -115,7 +131,8 @@ def render_markdown(
     if quick:
         parts.append("**A quick run**: few seeds, short trainings. The figures show that everything runs, no more.")
     parts += [paper.note] if paper.note else []
-    claims = claims_of(paper, results)
+    shown = and_derived(paper, results)
+    claims = claims_of(paper, shown)
     if claims:
         parts.append(f"## What held\n\n{INTERVALS}")
         parts.append(markdown_table(["claim", "verdict", "figures"], [[c.text, c.verdict, c.why] for c in claims]))
@@ -123,7 +140,7 @@ def render_markdown(
         parts.append(f"## {table.name}: {table.title}")
         parts += [table.note] if table.note else []
         for data in table.data:
-            parts.append(markdown_table([data, *head_of(table)[1:]], rows_of(table, results, failures, data)))
+            parts.append(markdown_table([data, *head_of(table)[1:]], rows_of(table, shown, failures, data)))
     parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if quick else ''}")
     parts.append(made_of(results.values()))
     return "\n\n".join(parts) + "\n"
@@ -138,7 +155,8 @@ def render_html(
         body.append("<p><strong>A quick run</strong>: few seeds, short trainings.</p>")
     if paper.note:
         body.append(f"<p>{html.escape(paper.note)}</p>")
-    claims = claims_of(paper, results)
+    shown = and_derived(paper, results)
+    claims = claims_of(paper, shown)
     if claims:
         rows = [[c.text, c.verdict, c.why] for c in claims]
         body.append(f"<h2>What held</h2><p>{INTERVALS}</p>" + html_table(["claim", "verdict", "figures"], rows))
@@ -146,7 +164,7 @@ def render_html(
         body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
         body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
         for data in table.data:
-            body.append(html_table([data, *head_of(table)[1:]], rows_of(table, results, failures, data)))
+            body.append(html_table([data, *head_of(table)[1:]], rows_of(table, shown, failures, data)))
     body.append(f"<h2>How it was made</h2><p>{html.escape(made_of(results.values()))}</p>")
     return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
 
