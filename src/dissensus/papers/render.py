@@ -14,6 +14,7 @@ from dissensus.papers.runner import Failure, Results
 from dissensus.papers.verdict import Claim, mean_of
 
 MISSING = "not run yet"
+STARS = ((0.01, "**"), (0.05, "*"))
 INTERVALS = (
     "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set."
 )
@@ -40,8 +41,11 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
         for metric in metrics:
             mine = values_of(table, results, data, condition, metric.name)
             told = table.told(data, condition, metric.name)
-            row.append(_ours(mine, metric))
-            row += [_told(told, metric), _difference(mine, told, metric)] if is_published(table, data, metric) else []
+            p = values_of(table, results, data, condition, metric.p) if metric.p else None
+            row.append(_ours(mine, metric) + (stars_of(p[0]) if mine and p else ""))
+            if is_published(table, data, metric):
+                stars = table.told_stars(data, condition, metric.name)
+                row += [_told(told, metric) + stars, _difference(mine, told, metric)]
         ran = any(values_of(table, results, data, condition, m.name) for m in table.metrics)
         if why is not None:
             notes.append(f"not run: {why}")
@@ -78,6 +82,11 @@ def is_published(table: Table, data: str, metric: Metric) -> bool:
     return any(metric.name in one for one in table.published.get(data, {}).values())
 
 
+def stars_of(p: float) -> str:
+    """As papers write it: ** where p ≤ 0.01, * where p ≤ 0.05."""
+    return next((stars for most, stars in STARS if p <= most), "")
+
+
 def _ours(values: list[float] | None, metric: Metric) -> str:
     if not values:
         return ""
@@ -105,6 +114,14 @@ def _difference(values: list[float] | None, told: tuple[float, float | None] | N
     return f"{mean} ({low} to {high})"
 
 
+def and_derived(paper: Paper, results: Results) -> Results:
+    """With the lines that the paper's module makes of these: tables made from others, tests over all seeds."""
+    derive = getattr(paper.module, "derived", None)
+    if derive is None or not results:
+        return results
+    return results | {f"derived {n}": line for n, line in enumerate(derive(results))}
+
+
 def claims_of(paper: Paper, results: Results) -> list[Claim]:
     """What the paper's module says of its claims."""
     judge = getattr(paper.module, "claims", None)
@@ -126,7 +143,8 @@ def render_markdown(
     if quick:
         parts.append("**A quick run**: few seeds, short trainings. The figures show that everything runs, no more.")
     parts += [paper.note] if paper.note else []
-    claims = claims_of(paper, results)
+    shown = and_derived(paper, results)
+    claims = claims_of(paper, shown)
     if claims:
         parts.append(f"## What held\n\n{INTERVALS}")
         parts.append(markdown_table(["claim", "verdict", "figures"], [[c.text, c.verdict, c.why] for c in claims]))
@@ -134,7 +152,7 @@ def render_markdown(
         parts.append(f"## {table.name}: {table.title}")
         parts += [table.note] if table.note else []
         for data in table.data:
-            parts.append(markdown_table(head_of(table, results, data), rows_of(table, results, failures, data)))
+            parts.append(markdown_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
         parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
     parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if quick else ''}")
     parts.append(made_of(results.values()))
@@ -150,7 +168,8 @@ def render_html(
         body.append("<p><strong>A quick run</strong>: few seeds, short trainings.</p>")
     if paper.note:
         body += [f"<p>{html.escape(part)}</p>" for part in paper.note.split("\n\n")]
-    claims = claims_of(paper, results)
+    shown = and_derived(paper, results)
+    claims = claims_of(paper, shown)
     if claims:
         rows = [[c.text, c.verdict, c.why] for c in claims]
         body.append(f"<h2>What held</h2><p>{INTERVALS}</p>" + html_table(["claim", "verdict", "figures"], rows))
@@ -158,7 +177,7 @@ def render_html(
         body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
         body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
         for data in table.data:
-            body.append(html_table(head_of(table, results, data), rows_of(table, results, failures, data)))
+            body.append(html_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
         for figure in table.figures:
             text, file = html.escape(figure["text"]), html.escape(figure["file"])
             body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
