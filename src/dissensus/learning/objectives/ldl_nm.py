@@ -111,7 +111,7 @@ class LDLNMHead(nn.Module):
         return own if self.described is None else own + self.described(self.features.index_select(0, codes))
 
     def strangers(self, codes: Tensor, features: Tensor | None) -> Tensor:
-        """(n,) of whom nothing is known, no label and no features: they are like everybody, each with the same chance."""
+        """(n,) without labels and features: they are like everybody, each with the same chance."""
         if self.described is None:
             return (codes < 0) | (self.labels[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
