@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +64,23 @@ def test_real_sets(readme, engine, tmp_path, request):
     for method in methods:
         keywords = short(method, passes) | ({"restarts": 1} if engine == "spark" else {})
         assert_agree(fit(method, table, **keywords), fit(method, table, engine=placed, **keywords))
+
+
+@cache
+def five_million():
+    """500,000 items, 5,000 annotators, 5 classes: a table, and what `local` makes of it in two passes."""
+    table = simulate(500_000, 5_000, 5, redundancy=10, seed=0).annotations
+    return table, fit("dawid-skene", table, max_iter=2, restarts=1)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
+def test_five_million_annotations(engine, tmp_path, request):
+    """Each method is fitted to the end at this size by `benchmarks.scale.agree`."""
+    table, local = five_million()
+    placed = engine_of(engine, tmp_path, 1_000_000) if engine != "spark" else Spark(partitions=2)
+    if engine == "spark":
+        request.getfixturevalue("spark_session")
+    assert_agree(local, fit("dawid-skene", table, max_iter=2, restarts=1, engine=placed))
 
 
 def passes(table: Annotations):

@@ -10,8 +10,7 @@ together), `proba_` (I, K: what the network alone says of the items it was fitte
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +24,19 @@ from torch import Tensor, nn
 from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import ANONYMOUS, Annotations
-from dissensus.base import Aggregator, arg_max, check_gold, methods, reliability
+from dissensus.base import arg_max, check_gold, reliability
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
-from dissensus.learning.batches import Bag, Columns, Mapped, Padded
+from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import predict_annotations
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.posterior import annotators_by, combine
+from dissensus.learning.saving import loaded_part, run_key, stored_optimizer, stored_part
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.trainer import AT_ONCE, Trace, Trainer
 from dissensus.learning.validation import Held, Validation, one_hot
@@ -340,7 +340,11 @@ class CrowdClassifier(Parameters):
             at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
             prepared = columns if inside else encoder.prepare(validating.X)
             evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
-        key = "" if self.checkpoint is None else _key(self, table, columns, gold, evaluate, objective)
+        key = (
+            ""
+            if self.checkpoint is None
+            else run_key(self.get_params(deep=False), table, columns, gold, evaluate, objective)
+        )
         groups = self._groups(network, encoder)
         return Run(
             table,
@@ -485,12 +489,12 @@ class CrowdClassifier(Parameters):
         }
         described = self.annotator_features_
         parameters = self.get_params(deep=False)
-        parameters["optimizer"] = _stored(parameters["optimizer"])
+        parameters["optimizer"] = stored_optimizer(parameters["optimizer"])
         parameters["checkpoint"] = None  # a folder of the machine that trained
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
-            "encoder": _stored_part(self.encoder_, encoders),
-            "objective": _stored_part(self.objective_, objectives),
+            "encoder": stored_part(self.encoder_, encoders),
+            "objective": stored_part(self.objective_, objectives),
             "annotators": None if described is None else dataclasses.asdict(described),
             "results": results,
             "weights": dict(self.network_.state_dict()),
@@ -506,8 +510,8 @@ class CrowdClassifier(Parameters):
     def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
         """The model of a tree that `to_tree` made; `path` is where it was read."""
         try:
-            encoder = _loaded_part(tree["encoder"], encoders)
-            objective = _loaded_part(tree["objective"], objectives)
+            encoder = loaded_part(tree["encoder"], encoders)
+            objective = loaded_part(tree["objective"], objectives)
             model = cls(
                 **{**tree["parameters"], "device": device},
                 encoder=type(encoder)(**encoder.get_params(deep=False)),
@@ -657,74 +661,3 @@ def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
         raise DataError(f"{what}: {given.rows(X):,} rows of X for {len(y):,} distributions; give equally many.")
     items = np.arange(len(y))
     return Annotations.from_arrays(items, [ANONYMOUS] * len(y), proba=y, classes=classes, items=items)
-
-
-def _key(
-    model: CrowdClassifier,
-    table: Annotations,
-    columns: Columns,
-    gold: IntArray | None,
-    validation: Validation | None,
-    objective: Objective,
-) -> str:
-    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs, validation, annotators."""
-    digest = hashlib.blake2b(digest_size=16)
-    keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in RUNNING}
-    keywords["optimizer"] = _stored(keywords["optimizer"])
-    digest.update(repr(sorted(keywords.items())).encode())
-    arrays = [table.item_ptr, table.annotator, table.label, table.weight, table.proba, gold]
-    arrays += [naming.hashes(names) for names in (table.items, table.annotators, table.classes)]
-    arrays += [] if objective.annotator_features_ is None else [objective.annotator_features_]
-    inputs = [columns]
-    if validation is not None:
-        arrays += [validation.rows, validation.truth]
-        inputs += [] if validation.columns is columns else [validation.columns]
-    for array in arrays:
-        digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
-    for part in inputs:
-        for name, column in part.columns.items():
-            digest.update(name.encode())
-            for tensor in _tensors(column):
-                digest.update(tensor.contiguous().numpy().data)
-    return digest.hexdigest()
-
-
-RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
-"""Keywords that say where and how a run is computed, not what it computes."""
-
-
-def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
-    """All that a column is made of; a file some rows at a time, which make the same bytes as all at once."""
-    if isinstance(column, Tensor):
-        return [column]
-    if isinstance(column, Mapped):
-        return column.blocks()
-    return [column.ptr, *([column.values] if isinstance(column, Padded) else column.columns.values())]
-
-
-def _stored(optimizer: Any) -> Any:
-    if callable(optimizer):  # its repr may hold an address
-        return getattr(optimizer, "__qualname__", type(optimizer).__qualname__)
-    return optimizer if isinstance(optimizer, str) else dict(optimizer)
-
-
-def _stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str, Any]:
-    learnt = {name: value for name, value in vars(part).items() if name.endswith("_")}
-    keywords = {
-        name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
-        if isinstance(value, Aggregator)
-        else value
-        for name, value in part.get_params(deep=False).items()
-    }
-    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt}
-
-
-def _loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
-    keywords = {
-        name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
-        for name, value in stored["parameters"].items()
-    }
-    part = registry[stored["name"]](**keywords)
-    for name, value in stored["learnt"].items():
-        setattr(part, name, value)
-    return part

@@ -5,11 +5,13 @@
     [TABLE]  made_from                        another table: nothing is run for this one, `derived` makes it of that
     [TABLE.data.NAME]                         keywords, to every condition on that data
     [TABLE.conditions.NAME]                   keywords
+    [TABLE.only.DATA]  conditions, seeds      where that data set has not all of them
     [TABLE.metrics.NAME]  label, better, digits, scale, p    p: the value that is shown as stars behind this one
     [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error], or [value, "stars"]
     [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
-    [[TABLE.without]]  data, condition, why   cells that are not run; left out, data or condition is any
+    [[TABLE.without]]  data, condition, why   cells that are not run; data or condition: one, a list, left out any
     [[TABLE.differs]]  data, condition, why   where the protocol had to differ
+    [[TABLE.figures]]  file, text             pictures below it; the module's draw(path, device) makes them
 
 A cell is one data set, one condition and some seeds. Its key is a hash of everything that it is told, so that a line of
 a store counts for it as long as nothing about it has changed.
@@ -29,7 +31,7 @@ from typing import Any
 from dissensus.exceptions import BadParameter
 
 HERE = Path(__file__).parent
-PARTS = ("note", "seeds", "block", "made_from", "published", "quick")
+PARTS = ("note", "seeds", "block", "made_from", "only", "published", "quick")
 Values = dict[str, list[float]]
 """Metric → one value per seed."""
 Kept = dict[str, Any]
@@ -82,10 +84,12 @@ class Table:
     block: int = 1
     made_from: str = ""
     note: str = ""
+    only: dict[str, dict[str, Any]] = field(default_factory=dict)
     published: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
-    without: tuple[dict[str, str], ...] = ()
-    differs: tuple[dict[str, str], ...] = ()
+    without: tuple[dict[str, Any], ...] = ()
+    differs: tuple[dict[str, Any], ...] = ()
+    figures: tuple[dict[str, str], ...] = ()
 
     def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
         """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
@@ -97,12 +101,18 @@ class Table:
         data, conditions = less.pop("data", list(self.data)), less.pop("conditions", list(self.conditions))
         block = self.block or n
         for begin in range(0, n, block):
-            drawn = tuple(range(begin, min(begin + block, n)))
             for where in data:
-                for condition in conditions:
-                    if self.why_not(where, condition) is None:
+                most = n if seeds is not None else min(n, self.only.get(where, {}).get("seeds", n))
+                drawn = tuple(range(begin, min(begin + block, most)))
+                for condition in conditions if drawn else ():
+                    if condition in self.conditions_of(where) and self.why_not(where, condition) is None:
                         keywords = self.data[where] | self.conditions[condition] | less
                         yield Cell(self.paper, self.name, where, condition, keywords, drawn)
+
+    def conditions_of(self, data: str) -> list[str]:
+        """Those that there are on that data set."""
+        found: list[str] = self.only.get(data, {}).get("conditions", list(self.conditions))
+        return found
 
     def why_not(self, data: str, condition: str) -> str | None:
         """Why a cell is not run, where it is not."""
@@ -126,10 +136,14 @@ class Table:
         return value[1] if isinstance(value, list) and isinstance(value[1], str) else ""
 
 
-def _why(rules: Sequence[dict[str, str]], data: str, condition: str) -> str | None:
+def _why(rules: Sequence[dict[str, Any]], data: str, condition: str) -> str | None:
+    def about(named: str | list[str], one: str) -> bool:
+        return one in named if isinstance(named, list) else named == one
+
     for rule in rules:
-        if rule.get("data", data) == data and rule.get("condition", condition) == condition:
-            return rule["why"]
+        if about(rule.get("data", data), data) and about(rule.get("condition", condition), condition):
+            why: str = rule["why"]
+            return why
     return None
 
 
@@ -182,9 +196,7 @@ def parse(name: str, told: dict[str, Any]) -> Paper:
         if not isinstance(one, dict):
             continue
         metrics = tuple(Metric(metric, **how) for metric, how in one["metrics"].items())
-        rest = {
-            part: one[part] for part in ("note", "seeds", "block", "made_from", "published", "quick") if part in one
-        }
-        lists = {part: tuple(one[part]) for part in ("without", "differs") if part in one}
+        rest = {part: one[part] for part in PARTS if part in one}
+        lists = {part: tuple(one[part]) for part in ("without", "differs", "figures") if part in one}
         tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
     return Paper(name, told["title"], told["cite"], told.get("note", ""), tables)

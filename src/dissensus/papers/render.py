@@ -34,17 +34,18 @@ def values_of(table: Table, results: Results, data: str, condition: str, metric:
 def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
     """One row per condition: for each metric ours, published, the difference."""
     failed = {(f.cell.table, f.cell.data, f.cell.condition): f.error for f in failures}
-    rows = []
-    for condition in table.conditions:
+    rows, metrics = [], metrics_of(table, results, data)
+    for condition in table.conditions_of(data):
         row, notes = [condition], []
         why = table.why_not(data, condition)
-        for metric in table.metrics:
+        for metric in metrics:
             mine = values_of(table, results, data, condition, metric.name)
             told = table.told(data, condition, metric.name)
             p = values_of(table, results, data, condition, metric.p) if metric.p else None
             row.append(_ours(mine, metric) + (stars_of(p[0]) if mine and p else ""))
-            stars = table.told_stars(data, condition, metric.name)
-            row += [_told(told, metric) + stars, _difference(mine, told, metric)] if is_published(table, metric) else []
+            if is_published(table, data, metric):
+                stars = table.told_stars(data, condition, metric.name)
+                row += [_told(told, metric) + stars, _difference(mine, told, metric)]
         ran = any(values_of(table, results, data, condition, m.name) for m in table.metrics)
         if why is not None:
             notes.append(f"not run: {why}")
@@ -57,17 +58,28 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
     return rows
 
 
-def head_of(table: Table) -> list[str]:
+def head_of(table: Table, results: Results, data: str) -> list[str]:
     """Of `rows_of`."""
-    head = [""]
-    for metric in table.metrics:
-        head += [metric.label, *(["published", "difference"] if is_published(table, metric) else [])]
+    head = [data]
+    for metric in metrics_of(table, results, data):
+        head += [metric.label, *(["published", "difference"] if is_published(table, data, metric) else [])]
     return [*head, "seeds", ""]
 
 
-def is_published(table: Table, metric: Metric) -> bool:
+def metrics_of(table: Table, results: Results, data: str) -> list[Metric]:
+    """Those that this data has, here or published; all of them where it has none yet."""
+    has = [
+        metric
+        for metric in table.metrics
+        if is_published(table, data, metric)
+        or any(values_of(table, results, data, condition, metric.name) for condition in table.conditions)
+    ]
+    return has or list(table.metrics)
+
+
+def is_published(table: Table, data: str, metric: Metric) -> bool:
     """Whether the paper has any figure of it."""
-    return any(metric.name in one for of in table.published.values() for one in of.values())
+    return any(metric.name in one for one in table.published.get(data, {}).values())
 
 
 def stars_of(p: float) -> str:
@@ -140,7 +152,8 @@ def render_markdown(
         parts.append(f"## {table.name}: {table.title}")
         parts += [table.note] if table.note else []
         for data in table.data:
-            parts.append(markdown_table([data, *head_of(table)[1:]], rows_of(table, shown, failures, data)))
+            parts.append(markdown_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
+        parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
     parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if quick else ''}")
     parts.append(made_of(results.values()))
     return "\n\n".join(parts) + "\n"
@@ -154,7 +167,7 @@ def render_html(
     if quick:
         body.append("<p><strong>A quick run</strong>: few seeds, short trainings.</p>")
     if paper.note:
-        body.append(f"<p>{html.escape(paper.note)}</p>")
+        body += [f"<p>{html.escape(part)}</p>" for part in paper.note.split("\n\n")]
     shown = and_derived(paper, results)
     claims = claims_of(paper, shown)
     if claims:
@@ -164,7 +177,10 @@ def render_html(
         body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
         body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
         for data in table.data:
-            body.append(html_table([data, *head_of(table)[1:]], rows_of(table, shown, failures, data)))
+            body.append(html_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
+        for figure in table.figures:
+            text, file = html.escape(figure["text"]), html.escape(figure["file"])
+            body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
     body.append(f"<h2>How it was made</h2><p>{html.escape(made_of(results.values()))}</p>")
     return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
 
@@ -210,6 +226,7 @@ PAGE = """<!doctype html>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }}
 .wide {{ overflow-x: auto; margin: 1rem 0; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+figure {{ margin: 1rem 0; }} img {{ max-width: 100%; }}
 th, td {{ text-align: left; padding: .25rem .7rem; border-bottom: 1px solid #8884; vertical-align: top; }}
 </style></head><body>
 {body}

@@ -1,0 +1,94 @@
+"""What a classifier is on disk: its parts as plain values, and the name of a run for its checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from dissensus import names as naming
+from dissensus._types import IntArray
+from dissensus.annotations import Annotations
+from dissensus.base import Aggregator, methods
+from dissensus.learning.batches import Bag, Columns, Mapped, Padded
+from dissensus.learning.encoders import Encoder
+from dissensus.learning.objectives import Objective
+from dissensus.learning.validation import Validation
+from dissensus.registry import Registry
+
+
+def run_key(
+    keywords: dict[str, Any],
+    table: Annotations,
+    columns: Columns,
+    gold: IntArray | None,
+    validation: Validation | None,
+    objective: Objective,
+) -> str:
+    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs, validation, annotators."""
+    digest = hashlib.blake2b(digest_size=16)
+    keywords = {name: value for name, value in keywords.items() if name not in RUNNING}
+    keywords["optimizer"] = stored_optimizer(keywords["optimizer"])
+    digest.update(repr(sorted(keywords.items())).encode())
+    arrays = [table.item_ptr, table.annotator, table.label, table.weight, table.proba, gold]
+    arrays += [naming.hashes(names) for names in (table.items, table.annotators, table.classes)]
+    arrays += [] if objective.annotator_features_ is None else [objective.annotator_features_]
+    inputs = [columns]
+    if validation is not None:
+        arrays += [validation.rows, validation.truth]
+        inputs += [] if validation.columns is columns else [validation.columns]
+    for array in arrays:
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
+    for part in inputs:
+        for name, column in part.columns.items():
+            digest.update(name.encode())
+            for tensor in _tensors(column):
+                digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
+"""Keywords that say where and how a run is computed, not what it computes."""
+
+
+def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
+    """All that a column is made of; a file some rows at a time, which make the same bytes as all at once."""
+    if isinstance(column, Tensor):
+        return [column]
+    if isinstance(column, Mapped):
+        return column.blocks()
+    return [column.ptr, *([column.values] if isinstance(column, Padded) else column.columns.values())]
+
+
+def stored_optimizer(optimizer: Any) -> Any:
+    """Its name, or its keywords."""
+    if callable(optimizer):  # its repr may hold an address
+        return getattr(optimizer, "__qualname__", type(optimizer).__qualname__)
+    return optimizer if isinstance(optimizer, str) else dict(optimizer)
+
+
+def stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str, Any]:
+    """An encoder or objective as plain values and arrays."""
+    learnt = {name: value for name, value in vars(part).items() if name.endswith("_")}
+    keywords = {
+        name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
+        if isinstance(value, Aggregator)
+        else value
+        for name, value in part.get_params(deep=False).items()
+    }
+    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt}
+
+
+def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
+    """The same again."""
+    keywords = {
+        name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
+        for name, value in stored["parameters"].items()
+    }
+    part = registry[stored["name"]](**keywords)
+    for name, value in stored["learnt"].items():
+        setattr(part, name, value)
+    return part
