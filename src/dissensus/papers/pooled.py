@@ -29,13 +29,15 @@ def twice_the_difference(
     """The p of accuracy and of macro-F1, as in the released code (after Berg-Kirkpatrick et al. 2012).
 
     Of a third of all predictions, drawn with replacement: how often MTL's lead over STL is more than twice its lead in
-    all of them. Only how often each (truth, STL, MTL) occurs matters, so a sample is a multinomial draw of those.
+    all of them; 1 where it has none. Only how often each (truth, STL, MTL) occurs matters, so that a sample is a
+    multinomial draw of those.
     """
     kinds, count = np.unique(np.stack([truth, stl, mtl]), axis=1, return_counts=True)
     size = int(SHARE * truth.size)
     drawn = np.random.default_rng(seed).multinomial(size, count / truth.size, size=samples)  # (samples, kinds)
     of_all, of_drawn = leads(kinds, count[None], K), leads(kinds, drawn, K)
-    return tuple(float((of_drawn[m] > 2 * of_all[m]).mean()) for m in (0, 1))  # type: ignore[return-value]  # two
+    p = np.where(of_all[:, 0] > 0, (of_drawn > 2 * of_all).mean(axis=1), 1.0)
+    return float(p[0]), float(p[1])
 
 
 def leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:

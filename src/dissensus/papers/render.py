@@ -51,7 +51,7 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
             notes.append(f"not run: {why}")
         elif not ran:
             notes.append(failed.get((table.name, data, condition), MISSING))
-        if (differs := table.why_differs(data, condition)) is not None:
+        if why is None and (differs := table.why_differs(data, condition)) is not None:
             notes.append(differs)
         seeds = max((len(values_of(table, results, data, condition, m.name) or ()) for m in table.metrics), default=0)
         rows.append([*row, str(seeds or ""), " ".join(notes)])
