@@ -226,6 +226,7 @@ def test_a_data_set_shows_the_metrics_that_it_has(monkeypatch):
     results = {"a": {**line, "data": "one", "values": {"first": [1.0]}}}
     page = render_markdown(paper, list(paper.tables.values()), results)
     assert "| one | 1st | seeds |  |" in page
+    assert page.endswith("(those of 1 cells were not kept).\n")
     assert "| two | 2nd | published | difference | seeds |  |" in page
     assert "| rare |  |  | not run: none. |" in page  # rules may name several
     assert [c.data for c in paper.tables["figure1"].cells()] == ["one", "two", "two"]

@@ -196,10 +196,12 @@ def made_of(lines: Iterable[dict[str, Any]]) -> str:
         return ", ".join(sorted({str(one.get(key)) for one in made if one.get(key)}))
 
     versions = sorted({f"{name} {number}" for one in made for name, number in one.get("versions", {}).items()})
+    without = sum(not one.get("versions") for one in made)
+    unknown = f" (those of {without:,} cells were not kept)" if without else ""
     hours = sum(line["seconds"] for line in lines) / 3600
     return (
         f"{len(lines):,} cells, {hours:.1f} hours of computing; {distinct('date')}; commit {distinct('commit')}; "
-        f"{distinct('device')}; {', '.join(versions)}."
+        f"{distinct('device')}; {', '.join(versions)}{unknown}."
     )
 
 
