@@ -260,6 +260,7 @@ def test_a_saved_model_says_the_same(tmp_path):
         ({"dropout": 1.0}, "dropout must be from 0 to below 1"),
         ({"combine": "sum", "annotator_size": 4}, "needs annotator_size = item_size, got 4 and 10"),
         ({"room": (3, 20)}, "room"),
+        ({"room": 20}, "room must be two whole numbers"),
         ({"room": (20, 20), "pair_size": 3}, "leave one of them out"),
     ],
 )

@@ -89,7 +89,7 @@ def infer_annotators(
         σ of the start; 0 starts at 0.
     """
     head = _head(model)
-    _check(by, steps, rate, decay, spread)
+    _check(by, steps, rate, decay, spread, seed)
     y = np.asarray(y, np.float64)
     K = model.classes_.size
     if y.ndim != 2 or y.shape[1] != K or given.rows(X) != len(y):
@@ -144,7 +144,7 @@ def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **inference: An
     if unknown := set(inference) - set(how):
         raise BadParameter(f"{', '.join(sorted(unknown))}: no keyword of Algorithm 4; it has {', '.join(how)}.")
     how |= inference
-    _check(**{name: value for name, value in how.items() if name != "seed"})  # type: ignore[arg-type]
+    _check(**how)  # type: ignore[arg-type]
     head, z_item = _head(model), _z_item(model, X)
     z, _ = _descend(head, z_item, y, np.arange(len(y)), **how)  # type: ignore[arg-type]
     with torch.inference_mode():
@@ -165,17 +165,21 @@ def _whose(annotator: Any, rows: int) -> tuple[Names, Any]:
     """Names (n,), and which of them each row belongs to."""
     if annotator is None:
         return np.arange(rows), np.arange(rows)
-    names = naming.to_names(naming.to_column(annotator, "annotator"))
+    column = naming.to_column(annotator, "annotator")
+    if (missing := naming.missing_rows(column)).any():
+        raise DataError(f"annotator: row {int(missing.argmax())} has no name; leave the row out, or name them.")
+    names = naming.to_names(column)
     if len(names) != rows:
         raise DataError(f"annotator has {len(names)} names for {rows} rows of X; give one per row.")
     return np.unique(names, return_inverse=True)
 
 
-def _check(by: str, steps: int, rate: float, decay: float, spread: float) -> None:
+def _check(by: str, steps: int, rate: float, decay: float, spread: float, seed: int) -> None:
     if by not in ("label", "item"):
         raise BadParameter(f"by must be 'label' or 'item', got {by!r}.")
-    if not (is_whole(steps) and steps >= 0):
-        raise BadParameter(f"steps must be 0 or more, got {steps!r}.")
+    for name, count in (("steps", steps), ("seed", seed)):
+        if not (is_whole(count) and count >= 0):
+            raise BadParameter(f"{name} must be 0 or more, got {count!r}.")
     for name, value in (("rate", rate), ("decay", decay), ("spread", spread)):
         if not (is_number(value) and value >= 0):
             raise BadParameter(f"{name} must be 0 or more, got {value!r}.")

@@ -237,6 +237,10 @@ class LDLNMObjective(Objective):
             )
         if self.room is not None and (self.pair_size is not None or self.combine == "sum"):
             raise BadParameter("room is for concatenation with pair_size=None; leave one of them out.")
+        if self.room is not None and not (
+            isinstance(self.room, tuple | list) and len(self.room) == 2 and all(map(is_whole, self.room))
+        ):
+            raise BadParameter(f"room must be two whole numbers, of items and of annotators, got {self.room!r}.")
         if self.room is not None and (self.room[0] < self.item_size or self.room[1] < self.annotator_size):
             raise BadParameter(f"room {self.room} is less than {self.item_size} and {self.annotator_size}.")
 
