@@ -18,7 +18,7 @@ ORDER = [
     "_types", "words", "progress", "exceptions", "registry", "parameters", "kernels", "names", "columns", "frames",
     "annotations", "questions", "io", "simulate", "datasets", "features", "evaluation", "engines", "earlier", "online",
     "base", "em", "persistence", "stores", "aggregation", "comparison", "classifiers", "diagnostics", "disagreement",
-    "answers", "redundancy", "recommendation", "clustering", "learning", "papers", "report", "cli",
+    "answers", "redundancy", "recommendation", "clustering", "learning", "report", "papers", "cli",
 ]  # fmt: skip
 
 

@@ -104,6 +104,13 @@ def test_what_is_refused(columns, error, message, tmp_path):
         code(tmp_path / "a.parquet", tmp_path / "out")
 
 
+def test_files_that_do_not_go_together(tmp_path):
+    for name, item in (("a", [1]), ("b", ["x"])):
+        pq.write_table(pa.table({"item": item, "annotator": [1], "label": [0]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(UnreadableFile, match=r"cannot be sorted and coded: .* Could not convert string 'x' to INT64.$"):
+        code(tmp_path / "*.parquet", tmp_path / "out")
+
+
 def test_no_such_file():
     with pytest.raises(UnreadableFile, match="no such file: nothing"):
         methods["wawa"](engine="disk").fit("nothing/*.parquet")

@@ -148,6 +148,12 @@ def test_an_engine_that_is_none_is_refused():
         methods["dawid-skene"](engine="gpu").fit(random_table(1))
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(device):
+    with pytest.raises(BadParameter, match=f"no device '{device}'"):
+        methods["dawid-skene"](engine=Torch(device=device)).fit(random_table(1))
+
+
 def test_options_out_of_range_are_refused():
     with pytest.raises(BadParameter, match="block_rows must be at least 1"):
         Disk(block_rows=0)

@@ -118,6 +118,8 @@ def test_what_cannot_be_compared_is_named():
     table = Annotations.from_arrays(list("aab"), list("xyx"), [0, 1, 2])
     with pytest.raises(DataError, match="predicted has 2 rows for 3 annotations"):
         ev.error_rate(table, [0, 1])
+    with pytest.raises(DataError, match="predicted must have one row for each row"):
+        ev.error_rate(table, 0)
     with pytest.raises(DataError, match="row 1 has code 3; codes of 3 classes run from 0 to 2"):
         ev.error_rate(table, [0, 3, 1])
     with pytest.raises(DataError, match="row 0 has code -1"):

@@ -17,6 +17,14 @@ def test_kurtosis_is_scipy_s_default():
     assert kurtosis(np.eye(12)) == pytest.approx(np.full(12, 78 / 11))
 
 
+def test_labels_alike_but_for_the_order_of_classes_are_tied():
+    rng = np.random.default_rng(0)
+    votes = np.array([rng.permutation([5.0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]) for _ in range(50)])
+    assert np.unique(kurtosis(np.exp(votes) / np.exp(votes).sum(axis=1, keepdims=True))).size == 1
+    share = rng.random(200)
+    assert set(kurtosis(np.stack([share, 1 - share], axis=1))) == {-2.0}
+
+
 def test_error_cells_are_the_literal_loop():
     rng = np.random.default_rng(1)
     truth, stl, mtl = rng.integers(0, 3, (3, 200))

@@ -153,6 +153,24 @@ def test_features_are_added_to_rows_and_describe_strangers():
     )
 
 
+def test_who_has_features_and_no_labels_is_known_by_them():
+    table = sparse_table()
+    table = table.select(rows=table.annotator != 2)
+    objective = LDLNMObjective(item_size=3, annotator_size=5).fit(table, None, 0)
+    objective.annotator_features_ = np.random.default_rng(0).normal(size=(table.n_annotators, 2))
+    head = objective.head(torch.nn.Identity, 6)
+    head.eval()
+    with torch.no_grad():
+        head.described.weight.normal_()
+    z, features = torch.randn(table.n_items, 6), torch.tensor(objective.annotator_features_).float()
+    codes, row = torch.tensor([2, -1, 0]), torch.tensor([4, 4, 0])
+    found = objective.label_proba(head, z, codes)
+    torch.testing.assert_close(found[:, :1], objective.label_proba(head, z, codes[:1], features[2:3]))
+    everybody = objective.label_proba(head, z, torch.tensor([a for a in range(table.n_annotators) if a != 2]))
+    torch.testing.assert_close(found[:, 1], everybody.mean(dim=1))  # of −1 nothing is known
+    torch.testing.assert_close(objective.row_proba(head, z, row, codes), found[row, torch.arange(3)])
+
+
 def test_matrices_start_orthogonal_and_biases_at_nothing():
     _, head, _, _ = fitted(LDLNMObjective(item_size=4, annotator_size=5, room=(6, 8)))
     both = torch.cat([head.of_item.weight[:9, :4], head.of_annotator.weight[:9, :5]], dim=1)
@@ -186,6 +204,16 @@ def test_room_changes_nothing_and_sizes_are_trained_together():
                        head.residual.weight[used:], head.to_label.weight[:, used:]):  # fmt: skip
             assert weight.numel()
             assert not weight.any()
+    sparse = TABLE.select(rows=(np.arange(len(TABLE)) % 2 > 0) | (TABLE.item % 3 == 0))
+    tables = [TABLE, sparse]
+    for a, b in zip(
+        [small(seed, (3, 4)).fit(table, X) for seed, table in enumerate(tables)],
+        fit_together([small(seed, (3, 4)) for seed in range(2)], tables, X),
+        strict=True,
+    ):
+        np.testing.assert_allclose(b.trace_, a.trace_, atol=2e-5)
+    with pytest.raises(DataError, match="not the same annotators have labels in all tables"):
+        fit_together([small(seed, (3, 4)) for seed in range(2)], [TABLE, TABLE.select(rows=TABLE.annotator > 0)], X)
     with pytest.raises(BadParameter, match="differ in objective"):
         fit_together([small(0, (3, 4)), small(1, (5, 2))], TABLE, X)
 

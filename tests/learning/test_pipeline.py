@@ -50,6 +50,7 @@ def test_a_pipeline_is_snap_then_fit_then_project_by_hand(fitted, encoder, texts
     np.testing.assert_array_equal(pipeline["learn"].transform(X[:20]), raw)
     np.testing.assert_array_equal(pipeline.predict_proba(X[:20]), Projector(model).fit_transform(raw))
     np.testing.assert_array_equal(pipeline.predict(X[:20]), Projector(model).fit().predict(raw))
+    np.testing.assert_array_equal(pipeline.classes_, model.classes_)
     copy = clone(pipeline)
     assert copy["learn"].classifier is not pipeline["learn"].classifier
     np.testing.assert_array_equal(copy.fit(X, y).predict_proba(X[:20]), pipeline.predict_proba(X[:20]))

@@ -193,6 +193,17 @@ def test_features_in_a_file_teach_the_same(stored, scale, validation):
     np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(mapped))
 
 
+def test_what_was_changed_in_memory_is_not_read_from_the_file(tmp_path):
+    table, X, _ = blobs(40)
+    np.save(tmp_path / "x.npy", X)
+    changed = np.load(tmp_path / "x.npy", mmap_mode="c")
+    changed[:, 0] *= 3
+    one, two = (
+        CrowdClassifier(encoder="identity", epochs=1, device="cpu").fit(table, x) for x in (np.array(changed), changed)
+    )
+    np.testing.assert_array_equal(one.proba_, two.proba_)
+
+
 def test_a_column_in_a_file_is_the_one_in_memory(stored, monkeypatch):
     _, X, mapped, _ = stored
     monkeypatch.setattr("dissensus.learning.batches.BLOCK_ROWS", 64)

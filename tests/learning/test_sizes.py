@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crowds import blobs
+from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier, distribution_scores, search_sizes, sizes
 from dissensus.learning.encoders import Identity
@@ -68,6 +69,13 @@ def test_a_search_goes_on_where_it_was_killed(tmp_path, monkeypatch):
     assert trained[1:] == [4]
     search_sizes(TABLE, X + 1, dev=(DEV, X_DEV), store=store, **GRID)
     assert trained[2:] == [4]
+    store.write_text("\n".join(lines[:3]) + "\n")  # a training of which one epoch is missing, and one that is whole
+    again = search_sizes(TABLE, X, dev=(DEV, X_DEV), store=store, **GRID)
+    assert trained[3:] == [3]
+    assert len(again.points) == len({(p.item_size, p.epoch, p.seed) for p in again.points}) == 8
+    store.write_text("\n".join(lines).replace("inverse_kl", "other_kl") + "\n")  # of another version
+    search_sizes(TABLE, X, dev=(DEV, X_DEV), store=store, **GRID)
+    assert trained[4:] == [4]
 
 
 def test_a_share_is_kept_for_development():
@@ -78,6 +86,15 @@ def test_a_share_is_kept_for_development():
     assert found.points == same.points
 
 
+def test_items_whose_labels_weigh_nothing_are_not_judged():
+    weight = np.where(DEV.item < 5, 0.0, 1.0)
+    dev = Annotations.from_arrays(DEV.item, DEV.annotator, DEV.label, weight=weight, classes=TABLE.classes)
+    grid = GRID | {"item_sizes": (2,), "epochs": (2,), "seeds": (0,)}
+    (point,) = search_sizes(TABLE, X, dev=(dev, X_DEV), **grid).points
+    (same,) = search_sizes(TABLE, X, dev=(DEV.select(items=np.arange(20) >= 5), X_DEV[5:]), **grid).points
+    assert point == same
+
+
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
@@ -85,6 +102,10 @@ def test_a_share_is_kept_for_development():
         ({"annotator_sizes": (0,)}, "annotator_sizes"),
         ({"epochs": (1.5,)}, "epochs"),
         ({"seeds": ()}, "seeds"),
+        ({"seeds": (0.5,)}, "seeds must hold whole numbers from 0"),
+        ({"seeds": 3}, "seeds must hold whole numbers from 0, got 3"),
+        ({"at_once": -1}, "at_once must be at least 1"),
+        ({"dev": [1, 2]}, "dev must be"),
         ({"dev": 1.5}, "dev must be"),
         ({"model": CrowdClassifier(objective="soft")}, "objective must be 'ldl-nm'"),
     ],
@@ -92,6 +113,8 @@ def test_a_share_is_kept_for_development():
 def test_wrong_arguments_are_one_clear_error(keywords, message):
     with pytest.raises(BadParameter, match=message):
         search_sizes(TABLE, X, **{"dev": (DEV, X_DEV)} | GRID | keywords)
+    with pytest.raises(DataError, match="X has 3 rows for 50 items"):
+        search_sizes(TABLE, X[:3], **GRID)
     with pytest.raises(DataError, match="dev has 3 rows of X for 20 items"):
         search_sizes(TABLE, X, **GRID | {"dev": (DEV, X_DEV[:3])})
     found = search_sizes(TABLE, X, **{"dev": (DEV, X_DEV)} | GRID | {"epochs": (1,), "seeds": (0,)})

@@ -109,6 +109,8 @@ def test_what_reads_the_answer_says_so(model):
 def test_only_items_with_labels_are_judged(model):
     some = Annotations.from_arrays(["i0000", "i0001"], ["w0", "w1"], ["a", "b"], items=["i0000", "i0001", "i0002"])
     assert distribution_scores(model, X[:3], some).n_items == 2
+    weighed = Annotations.from_arrays(["i0000", "i0001"], ["w0", "w1"], ["a", "b"], weight=[1, 0])
+    assert distribution_scores(model, X[:2], weighed).n_items == 1
     with pytest.raises(DataError, match="X has 2 rows for 3 items"):
         distribution_scores(model, X[:2], some)
 

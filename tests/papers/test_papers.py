@@ -132,6 +132,35 @@ def test_a_page_says_why_a_cell_is_missing(paper, tmp_path):
     assert "<paper>" not in html
 
 
+def test_a_table_may_be_made_of_what_another_keeps(paper, tmp_path, monkeypatch):
+    told = tomllib.loads(FILE)
+    told["table1"]["metrics"]["square"]["p"] = "p"
+    told["table1"]["published"]["one"]["plain"] = {"square": [1.5, "*"]}
+    told["table2"] = told["table1"] | {"made_from": "table1", "published": {}}
+    made, module = experiment.parse("toy", told), Module()
+
+    def keep(cell, device):
+        return {"square": [1.0 for _ in cell.seeds]}, {"note": f"seed {cell.seeds[0]}"}
+
+    def derived(results):
+        assert all(line["kept"]["note"] == f"seed {line['seeds'][0]}" for line in results.values())
+        line = {"paper": "toy", "data": "one", "condition": "plain", "seeds": [0]}
+        return [line | {"table": "table1", "values": {"p": [0.01]}},
+                line | {"table": "table2", "values": {"square": [7.0], "p": [0.05]}}]  # fmt: skip
+
+    module.table1, module.derived = keep, derived
+    monkeypatch.setattr(experiment.Paper, "module", module)
+    monkeypatch.setattr(runner, "load_paper", lambda name: made)
+    assert [table.name for table in made.only(["table2"])] == ["table1", "table2"]
+    assert [table.name for table in made.only(["table1"])] == ["table1"]
+    found, _ = reproduce(made.only(["table2"]), tmp_path / "toy.jsonl", seeds=1)
+    page = render_markdown(made, list(made.tables.values()), found)
+    assert "| plain | 1.0** | 1.5* | -0.5 |" in page
+    assert "| plain | 7.0* |" in page
+    assert f"{len(found)} cells" in page  # what was derived was not run
+    assert "<td>1.0**</td>" in render_html(made, list(made.tables.values()), found)
+
+
 def test_values_are_in_the_order_of_seeds_whatever_the_stores(paper, tmp_path):
     found, _ = reproduce([paper.table], tmp_path / "toy.jsonl")
     mixed = dict(reversed(list(found.items())))
@@ -173,7 +202,7 @@ def test_every_paper_can_be_read(name):
     paper = load_paper(name)
     assert paper.tables
     for table in paper.tables.values():
-        assert list(table.cells(quick=True))
+        assert table.made_from in paper.tables if table.made_from else list(table.cells(quick=True))
         json.dumps([cell.keywords for cell in table.cells()])
         metrics = {metric.name for metric in table.metrics}
         for data, conditions in table.published.items():

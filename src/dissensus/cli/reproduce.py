@@ -50,6 +50,7 @@ def reproduce(
     """
     from dissensus.papers import load_paper, paper_names, render_html, render_markdown
     from dissensus.papers import reproduce as run
+    from dissensus.papers.figures import draw_figures
     from dissensus.papers.runner import Failure, read_store
     from dissensus.papers.watch import Watch
 
@@ -80,6 +81,8 @@ def reproduce(
             _, failures = run(
                 wanted, store, quick=quick, seeds=seeds, jobs=jobs, device=device, minutes=minutes, watch=Watch(jobs)
             )
+            for file, why in draw_figures(paper, wanted, output, device).items():
+                say(f"{file} was not drawn: {why}")
         there = read_store(store)  # what was run before belongs on the page too
         shown = list(paper.tables.values())
         output.mkdir(parents=True, exist_ok=True)

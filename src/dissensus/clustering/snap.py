@@ -89,6 +89,7 @@ class Projector(_Step):
     """
 
     n_features_in_: int
+    classes_: Names
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Projector(_Step):
             raise BadParameter(f"reading must be 'population' or 'printed', got {self.reading!r}.")
         if self.size is not None and not 0 < self.size < np.inf:
             raise BadParameter(f"size must be above 0, got {self.size}.")
-        self.n_features_in_ = self.clustering.classes_.size
+        self.classes_, self.n_features_in_ = self.clustering.classes_, self.clustering.classes_.size
         return self
 
     def clusters(self, X: Any) -> FloatArray:

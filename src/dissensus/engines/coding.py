@@ -18,7 +18,8 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -151,6 +152,19 @@ def code(
     found = _existing(folder, made_of)
     if found is not None:
         return found
+    with _sorting(source):
+        return _sorted(files, columns, folder, declared, memory_gb, threads).finish(made_of)
+
+
+def _sorted(
+    files: list[str],
+    columns: dict[str, Any],
+    folder: Path,
+    declared: list[Any] | int | None,
+    memory_gb: float,
+    threads: int | None,
+) -> _Writer:
+    """The files that the rows become."""
     rows = _open(files, columns, folder, memory_gb, threads)
     annotators, _ = naming.encode(naming.to_column(_distinct(rows, columns["annotator"]), "annotator"), "annotator")
     labels = naming.to_column(_distinct(rows, columns["label"]), "label")
@@ -168,7 +182,19 @@ def code(
             writer.write(*(batch.column(n) for n in range(batch.num_columns)))
     rows.close()
     shutil.rmtree(folder / "spill", ignore_errors=True)
-    return writer.finish(made_of)
+    return writer
+
+
+@contextmanager
+def _sorting(source: str | Path) -> Iterator[None]:
+    """What DuckDB says as one of our errors, in one sentence."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__ not in ("duckdb", "_duckdb"):
+            raise
+        why = str(error).strip().partition("\n")[0].rstrip(". ")
+        raise UnreadableFile(f"{source} cannot be sorted and coded: {why}.") from error
 
 
 def code_table(table: Annotations, folder: str | Path) -> Coded:

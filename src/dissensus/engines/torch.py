@@ -12,6 +12,7 @@ from dissensus._types import BoolArray, IntArray
 from dissensus.engines.base import Engine, P, Pass, Rows, S, Size
 from dissensus.engines.local import Threads
 from dissensus.engines.options import Torch
+from dissensus.exceptions import BadParameter
 from dissensus.kernels.on_torch import Data
 
 PART_ROWS = {"cuda": 2**25, "cpu": 2**20}
@@ -41,7 +42,11 @@ def on_device(
     rows: Rows, n_annotators: int, n_classes: int, gold: IntArray | None, options: Torch, pool: Threads
 ) -> TorchEngine:
     """The rows on the device that the options name."""
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    try:
+        device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has one for each reason
+        raise BadParameter(f"this machine has no device {options.device!r}; leave it out, or take 'cpu'.") from error
 
     def put(array: Any) -> torch.Tensor:
         return torch.tensor(array, device=device)  # a copy: the table's arrays are read-only

@@ -72,6 +72,7 @@ def split_half(
     chance that both halves have the same most frequent class, where ties are drawn fairly.
     """
     whole(draws, "draws", 1)
+    whole(seed, "seed", 0)
     pseudocount = 1 / max(table.n_classes, 1) if pseudocount is None else pseudocount
     if not pseudocount > 0:
         raise BadParameter(f"pseudocount must be above 0, got {pseudocount}; KL(y‖h) is infinite without.")

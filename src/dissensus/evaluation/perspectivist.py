@@ -100,6 +100,8 @@ def absolute_distance(
 def _predicted(table: Annotations, predicted: Any) -> Any:
     """Codes (N,) or distributions (N, K), checked."""
     found = np.asarray(predicted)
+    if found.ndim not in (1, 2):
+        raise DataError(f"predicted must have one row for each row of the table, got shape {found.shape}.")
     if len(found) != len(table):
         raise DataError(
             f"predicted has {len(found):,} rows for {len(table):,} annotations; give one for each row of the table."

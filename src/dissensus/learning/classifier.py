@@ -35,6 +35,7 @@ from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
+from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.saving import loaded_part, run_key, stored_optimizer, stored_part
 from dissensus.learning.storage import read_tree, write_tree
@@ -233,7 +234,7 @@ class CrowdClassifier(Parameters):
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         annotators : frame, optional
             What is known of the annotators: a column `annotator` and others, numbers or texts, where missing values may
-            be. For objective "lia"; annotators who were not there then have a competence by their features.
+            be. For objectives "lia" and "ldl-nm"; who was not there is then known by their features.
         validation : float or (X, labels), optional
             A share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
             integers, codes as in `gold`) or with an Annotations table of theirs.
@@ -575,7 +576,7 @@ class CrowdClassifier(Parameters):
             raise BadParameter("validation must be a share between 0 and 1, or (X, labels).") from None
         if isinstance(labels, Annotations):
             labels = labels.to_classes(table.classes)
-            truth = np.where(np.diff(labels.item_ptr)[:, None] > 0, labels.soft_labels(), 0.0)
+            truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
         else:
             truth = one_hot(labels, table.classes)
         if given.rows(X) != len(truth):

@@ -17,6 +17,7 @@ from dissensus.evaluation.ceiling import same_winner
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
+from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.unknown_annotators import leaking_proba
 
 
@@ -78,7 +79,7 @@ def distribution_scores(
         prediction; the result says so.
     """
     table = table.to_classes(model.classes_)
-    voted = np.flatnonzero(np.diff(table.item_ptr) > 0)
+    voted = np.flatnonzero(vote_weight(table) > 0)
     if not voted.size:
         raise DataError("no item of the table has labels; there is nothing to compare with.")
     if given.rows(X) != table.n_items:

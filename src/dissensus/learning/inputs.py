@@ -45,10 +45,13 @@ class Picked:
 
 
 def in_file(X: Any) -> bool:
-    """Whether X is a table of numbers in a file, mapped into memory, row after row; or rows of such a one."""
+    """Whether X is a table of numbers in a file, mapped into memory, row after row; or rows of such a one.
+
+    Not with mode "c": what is written to that is in memory alone.
+    """
     if isinstance(X, Picked):
         return True
-    mapped = isinstance(X, np.memmap) and X.filename is not None
+    mapped = isinstance(X, np.memmap) and X.filename is not None and X.mode != "c"
     return mapped and X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub"
 
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -138,12 +139,28 @@ def _check_finite(losses: list[float], epoch: int) -> None:
             raise DataError(f"the loss of model {model} became {loss} in epoch {epoch}; lower the learning rate.")
 
 
+def _check_shapes(networks: list[nn.Module]) -> None:
+    first, *others = [{name: tuple(value.shape) for name, value in _tensors(network)} for network in networks]
+    for other in others:
+        for name, shape in first.items():
+            if other[name] != shape:
+                raise DataError(
+                    f"fit_together: networks are of different shapes ({name}: {shape} and {other[name]}), as where not "
+                    "the same annotators have labels in all tables; fit such models one by one."
+                )
+
+
+def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(network.named_parameters(), network.named_buffers())
+
+
 class Stack:
     """The trainings of `runs`, stacked, on the device of the first."""
 
     def __init__(self, runs: Sequence[Run]):
         self.runs = runs
         self.device = device = runs[0].trainer.place()
+        _check_shapes([run.network for run in runs])
         self.parameters, self.buffers = stack_module_state([_Asked(run.network) for run in runs])
         for name, value in self.parameters.items():
             self.parameters[name] = value.detach().to(device).requires_grad_(value.requires_grad)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus import names as naming
 from dissensus._types import FloatArray
 from dissensus.annotations import Annotations
 from dissensus.evaluation.soft import EPSILON
@@ -24,10 +25,11 @@ from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.distribution_scores import compare_distributions
 from dissensus.learning.encoders import Identity
+from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.seeds import stacked
 from dissensus.learning.trainer import Trainer
-from dissensus.parameters import is_whole
+from dissensus.parameters import is_number, is_whole
 from dissensus.stores import Store, key_of
 
 AT_ONCE = {"cpu": 32, "cuda": 1080}
@@ -152,14 +154,17 @@ def search_sizes(
         Trainings in one stack. With dropout, what is drawn depends on what else is in the stack.
     """
     model = ldl_nm() if model is None else model
+    given.check_table(table, "search_sizes")
+    if given.rows(X) != table.n_items:
+        raise DataError(f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items.")
+    if not (at_once is None or (is_whole(at_once) and at_once >= 1)):
+        raise BadParameter(f"at_once must be at least 1, got {at_once!r}.")
     sizes = [(i, j) for i in _whole("item_sizes", item_sizes) for j in _whole("annotator_sizes", annotator_sizes)]
-    at, drawn = _whole("epochs", epochs), [int(seed) for seed in seeds]
-    if not drawn:
-        raise BadParameter("seeds must hold at least one number.")
+    at, drawn = _whole("epochs", epochs), _whole("seeds", seeds, 0)
     if not isinstance(dev, tuple):
         table, X, dev = _split(table, X, dev)
     judged, X_dev = dev[0].to_classes(table.classes), dev[1]
-    voted = np.flatnonzero(np.diff(judged.item_ptr) > 0)
+    voted = np.flatnonzero(vote_weight(judged) > 0)
     if not voted.size or given.rows(X_dev) != judged.n_items:
         raise DataError(
             f"dev has {given.rows(X_dev):,} rows of X for {judged.n_items:,} items, {voted.size:,} of them with labels."
@@ -173,7 +178,7 @@ def search_sizes(
         "epsilon": epsilon, "epochs": at,
     }  # fmt: skip
     log = Store(store, key_of(settings, (table, judged), (_numbers(X), _numbers(X_dev))))
-    found = [SizePoint(**row) for row in log.rows]
+    found = _whole_trainings(log.rows, at)
     grid = [(i, j, seed) for seed in drawn for i, j in sizes]
     there = {(p.item_size, p.annotator_size, p.seed) for p in found}
     rest = [place for place in grid if place not in there]
@@ -230,16 +235,28 @@ def _objective(model: CrowdClassifier) -> LDLNMObjective:
     return objective
 
 
-def _whole(name: str, values: Iterable[int]) -> list[int]:
-    found = sorted(set(values))
-    if not found or not all(is_whole(value) and value >= 1 for value in found):
-        raise BadParameter(f"{name} must hold whole numbers from 1, got {found}.")
-    return [int(value) for value in found]
+def _whole_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> list[SizePoint]:
+    """The points of a store, one for each epoch, of trainings of which all were written."""
+    found: dict[tuple[int, int, int], dict[int, SizePoint]] = {}
+    for row in rows:
+        try:
+            point = SizePoint(**row)
+        except TypeError:  # of another version
+            continue
+        found.setdefault((point.item_size, point.annotator_size, point.seed), {})[point.epoch] = point
+    return [point for points in found.values() if points.keys() == set(epochs) for point in points.values()]
+
+
+def _whole(name: str, values: Iterable[int], least: int = 1) -> list[int]:
+    found = list(values) if isinstance(values, Iterable) else values
+    if not (isinstance(found, list) and found and all(is_whole(value) and value >= least for value in found)):
+        raise BadParameter(f"{name} must hold whole numbers from {least}, got {found!r}.")
+    return sorted({int(value) for value in found})
 
 
 def _split(table: Annotations, X: Any, share: float) -> tuple[Annotations, Any, tuple[Annotations, Any]]:
-    if not 0 < share < 1:
-        raise BadParameter(f"dev must be (table, X), or a share between 0 and 1, got {share}.")
+    if not (is_number(share) and 0 < share < 1):
+        raise BadParameter(f"dev must be (table, X), or a share between 0 and 1, got {naming.shown(share)}.")
     train, dev = table.split(1 - share, by="item", seed=0)
     at = [np.flatnonzero(np.isin(table.items, part.items)) for part in (train, dev)]
     return train, given.take(X, at[0]), (dev, given.take(X, at[1]))

@@ -2,14 +2,16 @@
 
     title, cite, note                         of the paper
     [TABLE]  title, note, seeds, block        seeds of the full run; those that one call trains (0: all of them)
+    [TABLE]  made_from                        another table: nothing is run for this one, `derived` makes it of that
     [TABLE.data.NAME]                         keywords, to every condition on that data
     [TABLE.conditions.NAME]                   keywords
     [TABLE.only.DATA]  conditions, seeds      where that data set has not all of them
-    [TABLE.metrics.NAME]  label, better, digits, scale
-    [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error]
+    [TABLE.metrics.NAME]  label, better, digits, scale, p    p: the value that is shown as stars behind this one
+    [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error], or [value, "stars"]
     [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
-    [[TABLE.without]]  data, condition, why   cells that are not run; left out, data or condition is any
+    [[TABLE.without]]  data, condition, why   cells that are not run; data or condition: one, a list, left out any
     [[TABLE.differs]]  data, condition, why   where the protocol had to differ
+    [[TABLE.figures]]  file, text             pictures below it; the module's draw(path, device) makes them
 
 A cell is one data set, one condition and some seeds. Its key is a hash of everything that it is told, so that a line of
 a store counts for it as long as nothing about it has changed.
@@ -29,10 +31,13 @@ from typing import Any
 from dissensus.exceptions import BadParameter
 
 HERE = Path(__file__).parent
+PARTS = ("note", "seeds", "block", "made_from", "only", "published", "quick")
 Values = dict[str, list[float]]
 """Metric → one value per seed."""
-Run = Callable[["Cell", str], Values]
-"""A cell and a device → its values."""
+Kept = dict[str, Any]
+"""What a line keeps besides, for `derived`: texts and lists, small."""
+Run = Callable[["Cell", str], Values | tuple[Values, Kept]]
+"""A cell and a device → its values, and what is to be kept besides."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class Metric:
     better: str = "higher"
     digits: int = 3
     scale: float = 1.0
+    p: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,15 +82,19 @@ class Table:
     conditions: dict[str, dict[str, Any]]
     seeds: int
     block: int = 1
+    made_from: str = ""
     note: str = ""
     only: dict[str, dict[str, Any]] = field(default_factory=dict)
     published: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     quick: dict[str, Any] = field(default_factory=dict)
-    without: tuple[dict[str, str], ...] = ()
-    differs: tuple[dict[str, str], ...] = ()
+    without: tuple[dict[str, Any], ...] = ()
+    differs: tuple[dict[str, Any], ...] = ()
+    figures: tuple[dict[str, str], ...] = ()
 
     def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
         """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
+        if self.made_from:
+            return
         less = dict(self.quick) if quick else {}
         n = less.pop("seeds", self.seeds) if seeds is None else seeds
         less.pop("seeds", None)
@@ -117,13 +127,23 @@ class Table:
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         if value is None:
             return None
-        return (float(value[0]), float(value[1])) if isinstance(value, list) else (float(value), None)
+        first, error = value if isinstance(value, list) else (value, None)
+        return float(first), None if error is None or isinstance(error, str) else float(error)
+
+    def told_stars(self, data: str, condition: str, metric: str) -> str:
+        """The stars behind it."""
+        value = self.published.get(data, {}).get(condition, {}).get(metric)
+        return value[1] if isinstance(value, list) and isinstance(value[1], str) else ""
 
 
-def _why(rules: Sequence[dict[str, str]], data: str, condition: str) -> str | None:
+def _why(rules: Sequence[dict[str, Any]], data: str, condition: str) -> str | None:
+    def about(named: str | list[str], one: str) -> bool:
+        return one in named if isinstance(named, list) else named == one
+
     for rule in rules:
-        if rule.get("data", data) == data and rule.get("condition", condition) == condition:
-            return rule["why"]
+        if about(rule.get("data", data), data) and about(rule.get("condition", condition), condition):
+            why: str = rule["why"]
+            return why
     return None
 
 
@@ -148,11 +168,12 @@ class Paper:
         return found
 
     def only(self, names: Sequence[str]) -> list[Table]:
-        """Tables by name; all where none is named."""
+        """Tables by name, with those that they are made from; all where none is named."""
         for name in names:
             if name not in self.tables:
                 raise BadParameter(f"{self.name} has no '{name}'; it has {', '.join(self.tables)}.")
-        return [self.tables[name] for name in names or self.tables]
+        wanted = {*names, *(self.tables[name].made_from for name in names)} or set(self.tables)
+        return [table for name, table in self.tables.items() if name in wanted]
 
 
 def paper_names() -> list[str]:
@@ -175,7 +196,7 @@ def parse(name: str, told: dict[str, Any]) -> Paper:
         if not isinstance(one, dict):
             continue
         metrics = tuple(Metric(metric, **how) for metric, how in one["metrics"].items())
-        rest = {part: one[part] for part in ("note", "seeds", "block", "only", "published", "quick") if part in one}
-        lists = {part: tuple(one[part]) for part in ("without", "differs") if part in one}
+        rest = {part: one[part] for part in PARTS if part in one}
+        lists = {part: tuple(one[part]) for part in ("without", "differs", "figures") if part in one}
         tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
     return Paper(name, told["title"], told["cite"], told.get("note", ""), tables)

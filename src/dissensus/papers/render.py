@@ -14,6 +14,7 @@ from dissensus.papers.runner import Failure, Results
 from dissensus.papers.verdict import Claim, mean_of
 
 MISSING = "not run yet"
+STARS = ((0.01, "**"), (0.05, "*"))
 INTERVALS = (
     "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set."
 )
@@ -33,38 +34,57 @@ def values_of(table: Table, results: Results, data: str, condition: str, metric:
 def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
     """One row per condition: for each metric ours, published, the difference."""
     failed = {(f.cell.table, f.cell.data, f.cell.condition): f.error for f in failures}
-    rows = []
+    rows, metrics = [], metrics_of(table, results, data)
     for condition in table.conditions_of(data):
         row, notes = [condition], []
         why = table.why_not(data, condition)
-        for metric in table.metrics:
+        for metric in metrics:
             mine = values_of(table, results, data, condition, metric.name)
             told = table.told(data, condition, metric.name)
-            row.append(_ours(mine, metric))
-            row += [_told(told, metric), _difference(mine, told, metric)] if is_published(table, metric) else []
+            p = values_of(table, results, data, condition, metric.p) if metric.p else None
+            row.append(_ours(mine, metric) + (stars_of(p[0]) if mine and p else ""))
+            if is_published(table, data, metric):
+                stars = table.told_stars(data, condition, metric.name)
+                row += [_told(told, metric) + stars, _difference(mine, told, metric)]
         ran = any(values_of(table, results, data, condition, m.name) for m in table.metrics)
         if why is not None:
             notes.append(f"not run: {why}")
         elif not ran:
             notes.append(failed.get((table.name, data, condition), MISSING))
-        if (differs := table.why_differs(data, condition)) is not None:
+        if why is None and (differs := table.why_differs(data, condition)) is not None:
             notes.append(differs)
         seeds = max((len(values_of(table, results, data, condition, m.name) or ()) for m in table.metrics), default=0)
         rows.append([*row, str(seeds or ""), " ".join(notes)])
     return rows
 
 
-def head_of(table: Table) -> list[str]:
+def head_of(table: Table, results: Results, data: str) -> list[str]:
     """Of `rows_of`."""
-    head = [""]
-    for metric in table.metrics:
-        head += [metric.label, *(["published", "difference"] if is_published(table, metric) else [])]
+    head = [data]
+    for metric in metrics_of(table, results, data):
+        head += [metric.label, *(["published", "difference"] if is_published(table, data, metric) else [])]
     return [*head, "seeds", ""]
 
 
-def is_published(table: Table, metric: Metric) -> bool:
+def metrics_of(table: Table, results: Results, data: str) -> list[Metric]:
+    """Those that this data has, here or published; all of them where it has none yet."""
+    has = [
+        metric
+        for metric in table.metrics
+        if is_published(table, data, metric)
+        or any(values_of(table, results, data, condition, metric.name) for condition in table.conditions)
+    ]
+    return has or list(table.metrics)
+
+
+def is_published(table: Table, data: str, metric: Metric) -> bool:
     """Whether the paper has any figure of it."""
-    return any(metric.name in one for of in table.published.values() for one in of.values())
+    return any(metric.name in one for one in table.published.get(data, {}).values())
+
+
+def stars_of(p: float) -> str:
+    """As papers write it: ** where p ≤ 0.01, * where p ≤ 0.05."""
+    return next((stars for most, stars in STARS if p <= most), "")
 
 
 def _ours(values: list[float] | None, metric: Metric) -> str:
@@ -94,6 +114,14 @@ def _difference(values: list[float] | None, told: tuple[float, float | None] | N
     return f"{mean} ({low} to {high})"
 
 
+def and_derived(paper: Paper, results: Results) -> Results:
+    """With the lines that the paper's module makes of these: tables made from others, tests over all seeds."""
+    derive = getattr(paper.module, "derived", None)
+    if derive is None or not results:
+        return results
+    return results | {f"derived {n}": line for n, line in enumerate(derive(results))}
+
+
 def claims_of(paper: Paper, results: Results) -> list[Claim]:
     """What the paper's module says of its claims."""
     judge = getattr(paper.module, "claims", None)
@@ -115,7 +143,8 @@ def render_markdown(
     if quick:
         parts.append("**A quick run**: few seeds, short trainings. The figures show that everything runs, no more.")
     parts += [paper.note] if paper.note else []
-    claims = claims_of(paper, results)
+    shown = and_derived(paper, results)
+    claims = claims_of(paper, shown)
     if claims:
         parts.append(f"## What held\n\n{INTERVALS}")
         parts.append(markdown_table(["claim", "verdict", "figures"], [[c.text, c.verdict, c.why] for c in claims]))
@@ -123,7 +152,8 @@ def render_markdown(
         parts.append(f"## {table.name}: {table.title}")
         parts += [table.note] if table.note else []
         for data in table.data:
-            parts.append(markdown_table([data, *head_of(table)[1:]], rows_of(table, results, failures, data)))
+            parts.append(markdown_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
+        parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
     parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if quick else ''}")
     parts.append(made_of(results.values()))
     return "\n\n".join(parts) + "\n"
@@ -137,8 +167,9 @@ def render_html(
     if quick:
         body.append("<p><strong>A quick run</strong>: few seeds, short trainings.</p>")
     if paper.note:
-        body.append(f"<p>{html.escape(paper.note)}</p>")
-    claims = claims_of(paper, results)
+        body += [f"<p>{html.escape(part)}</p>" for part in paper.note.split("\n\n")]
+    shown = and_derived(paper, results)
+    claims = claims_of(paper, shown)
     if claims:
         rows = [[c.text, c.verdict, c.why] for c in claims]
         body.append(f"<h2>What held</h2><p>{INTERVALS}</p>" + html_table(["claim", "verdict", "figures"], rows))
@@ -146,7 +177,10 @@ def render_html(
         body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
         body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
         for data in table.data:
-            body.append(html_table([data, *head_of(table)[1:]], rows_of(table, results, failures, data)))
+            body.append(html_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
+        for figure in table.figures:
+            text, file = html.escape(figure["text"]), html.escape(figure["file"])
+            body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
     body.append(f"<h2>How it was made</h2><p>{html.escape(made_of(results.values()))}</p>")
     return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
 
@@ -162,10 +196,12 @@ def made_of(lines: Iterable[dict[str, Any]]) -> str:
         return ", ".join(sorted({str(one.get(key)) for one in made if one.get(key)}))
 
     versions = sorted({f"{name} {number}" for one in made for name, number in one.get("versions", {}).items()})
+    without = sum(not one.get("versions") for one in made)
+    unknown = f" (those of {without:,} cells were not kept)" if without else ""
     hours = sum(line["seconds"] for line in lines) / 3600
     return (
         f"{len(lines):,} cells, {hours:.1f} hours of computing; {distinct('date')}; commit {distinct('commit')}; "
-        f"{distinct('device')}; {', '.join(versions)}."
+        f"{distinct('device')}; {', '.join(versions)}{unknown}."
     )
 
 
@@ -192,6 +228,7 @@ PAGE = """<!doctype html>
 body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }}
 .wide {{ overflow-x: auto; margin: 1rem 0; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+figure {{ margin: 1rem 0; }} img {{ max-width: 100%; }}
 th, td {{ text-align: left; padding: .25rem .7rem; border-bottom: 1px solid #8884; vertical-align: top; }}
 </style></head><body>
 {body}

@@ -159,13 +159,14 @@ def _safely(cell: Cell, device: str, threads: int) -> Done:
 def run_cell(cell: Cell, device: str) -> dict[str, Any]:
     """The line of a cell."""
     began = time.perf_counter()
-    values = load_paper(cell.paper).run(cell.table)(cell, device)
+    found = load_paper(cell.paper).run(cell.table)(cell, device)
+    values, kept = found if isinstance(found, tuple) else (found, {})
     for metric, each in values.items():
         if len(each) != len(cell.seeds):
             raise ValueError(f"{metric} has {len(each)} values for {len(cell.seeds)} seeds")
     return {
         "key": cell.key, "paper": cell.paper, "table": cell.table, "data": cell.data, "condition": cell.condition,
-        "keywords": cell.keywords, "seeds": list(cell.seeds), "values": values,
+        "keywords": cell.keywords, "seeds": list(cell.seeds), "values": values, **({"kept": kept} if kept else {}),
         "seconds": round(time.perf_counter() - began, 2), "made": provenance(device),
     }  # fmt: skip
 

@@ -18,8 +18,8 @@ asked about is read; Algorithm 4, which reads them, is in `learning.unknown_anno
 
 Who was not there is like everybody, each with the same chance: the mean of ŷ, which foretells labels better than the
 ŷ of the mean embedding (`benchmarks/learning/perspectives.py`: by 0.02 to 0.03 nats). Where features r_a of annotators
-are given, z_A = u_a + W r_a: u_a is the row of W_A, and who was not there has the mean of u (weighted by labels) and
-W r_a.
+are given, z_A = u_a + W r_a: u_a is the row of W_A, and who has features but no labels has the mean of u (weighted by
+labels) and W r_a.
 
 Layers may have room for more units than they use, `room`: weights of the unused ones are 0, get no gradient and stay 0.
 So networks of different sizes have one shape, and are trained as one (`seeds.fit_together`).
@@ -63,6 +63,7 @@ class LDLNMHead(nn.Module):
     labels: Tensor
     who: Tensor
     features: Tensor
+    per_item: Tensor
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class LDLNMHead(nn.Module):
         combine: Combine,
         rate: float,
         features: Tensor | None,
+        per_item: float,
     ):
         super().__init__()
         (item, annotator, pair), K = sizes, given.shape[1]
@@ -95,6 +97,7 @@ class LDLNMHead(nn.Module):
             nn.init.zeros_(self.described.weight)
         self.register_buffer("given", given, persistent=False)
         self.register_buffer("labels", labels, persistent=False)
+        self.register_buffer("per_item", torch.tensor(per_item), persistent=False)
         self.register_buffer("who", torch.nonzero(labels)[:, 0], persistent=False)
 
     def z_item(self, z: Tensor) -> Tensor:
@@ -108,9 +111,10 @@ class LDLNMHead(nn.Module):
         return own if self.described is None else own + self.described(self.features.index_select(0, codes))
 
     def strangers(self, codes: Tensor, features: Tensor | None) -> Tensor:
-        """(n,) of whom nothing is known: they are like everybody, each with the same chance."""
-        known = (codes >= 0) & (self.labels[codes] > 0)
-        return torch.zeros_like(known) if self.described is not None and features is not None else ~known
+        """(n,) without labels and features: they are like everybody, each with the same chance."""
+        if self.described is None:
+            return (codes < 0) | (self.labels[codes] == 0)
+        return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
     def z_asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, J_A) of codes (n,); −1, and who has no labels, has the mean row, and `features` (n, F) where given."""
@@ -275,7 +279,9 @@ class LDLNMObjective(Objective):
         known = self.annotator_features_
         features = None if known is None else as_tensor(known, torch.float32)
         given, labels = as_tensor(self.annotator_shares_, torch.float32), as_tensor(self.labels_given_)
-        return LDLNMHead(branch(), width, sizes, room, given, labels, self.combine, self.dropout, features)
+        return LDLNMHead(
+            branch(), width, sizes, room, given, labels, self.combine, self.dropout, features, self.per_item_
+        )
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """Eq. 9 over the batch's annotations, divided by the annotations of an item on average."""
@@ -288,7 +294,7 @@ class LDLNMObjective(Objective):
             loss = -log_softmax(head.to_label(z_pair)).gather(1, targets["label"].unsqueeze(1)).squeeze(1)
         loss = loss + kl(targets["votes"].index_select(0, row), head.to_item(z_pair))
         loss = loss + kl(head.given.index_select(0, annotator), head.to_annotator(z_pair))
-        return (loss * targets["weight"] if "weight" in targets else loss).sum() / self.per_item_
+        return (loss * targets["weight"] if "weight" in targets else loss).sum() / head.per_item
 
     def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
         """(B, J_P) the mean of z_E over all annotators who gave labels."""
