@@ -23,7 +23,7 @@ help:
 	@echo "make bench-choice    how good the method is that is chosen without gold"
 	@echo "make bench-report    time and size of the report"
 	@echo "make bench-clusters  clusters: recovery, time, and jobs_q1..3 beside the paper"
-	@echo "make bench-learning  models taught by crowds: LabelMe, Gimpel-POS, the cost of a step (hours without a GPU)"
+	@echo "make bench-learning  models taught by crowds: the cost of a step"
 	@echo "make bench-scale     300M annotations from a disk (a quarter of an hour, 20 GB of disk), 10M on a Spark cluster; a GPU's pass has its own command"
 
 $(VENV)/.core: pyproject.toml constraints.txt
@@ -98,9 +98,7 @@ bench-clusters: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.clustering.jobs
 
 bench-learning: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.learning.labelme
 	$(BIN)/python -m benchmarks.learning.crowd_step
-	$(BIN)/python -m benchmarks.learning.gimpel
 
 bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.disk

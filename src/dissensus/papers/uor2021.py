@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,24 +191,34 @@ def drawn(table: Annotations, votes: int, seed: int) -> Annotations:
 
 
 def dealt_out(table: Annotations, known: Annotations, seed: int) -> Annotations:
-    """Votes by nobody → the same votes by the annotators of `known`, drawn anew for every seed.
+    """Votes by nobody → the same votes by annotators of `known`, drawn anew for every seed.
 
-    Annotators stand in a circle, and an item's votes go to those who are next, so that nobody has two. Which of them
-    gave the labels that are not the item's most frequent: those are drawn one after another, by rates of errors. An
-    annotator's rate is drawn from what can be known of it by `known`.
+    An item's votes go to as many different annotators. Which of them gave the labels that are not the item's most
+    frequent: those are drawn one after another, by rates of errors. An annotator's rate is drawn from what can be known
+    of it by `known`.
     """
     draw = np.random.default_rng((seed, known.n_annotators))
     wrong_known = known.label != known.soft_labels().argmax(axis=1)[known.item]
     errors = np.bincount(known.annotator, wrong_known, known.n_annotators)
     given = np.bincount(known.annotator, minlength=known.n_annotators)
     rate = draw.beta(ERRORS[0] + errors, ERRORS[1] + given - errors)  # (A,)
-    circle = draw.permutation(known.n_annotators)
-    annotator = circle[np.arange(table.n_annotations) % known.n_annotators]  # (N,) next to each other within an item
+    annotator = different(table.item, known.n_annotators, draw)  # (N,)
     # the least of Exponential / rate come first: drawn by rate, without putting back (Efraimidis & Spirakis 2006)
     erring = annotator[np.lexsort((draw.exponential(size=annotator.size) / rate[annotator], table.item))]
     right = table.label == table.soft_labels().argmax(axis=1)[table.item]
     label = table.label[np.lexsort((draw.random(annotator.size), right, table.item))]  # wrong ones first
     return Annotations.from_codes(table.item, erring, label, table.items, known.annotators, table.classes)
+
+
+def different(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
+    """(N,) an annotator of n for every row, nobody twice for an item: who is there already is drawn again."""
+    who = draw.integers(n, size=item.size)
+    while True:
+        order = np.lexsort((who, item))
+        again = order[1:][(np.diff(who[order]) == 0) & (np.diff(item[order]) == 0)]
+        if not again.size:
+            return who
+        who[again] = draw.integers(n, size=again.size)
 
 
 # MiniLM ---------------------------------------------------------------------------------------------------------------
@@ -233,7 +242,7 @@ def prepare() -> None:
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     for file in sorted(source.iterdir(), key=lambda path: path.name == "config.json"):  # last: then all is there
         if file.suffix in (".json", ".txt"):
-            shutil.copy(file, folder / Path(file).name)
+            shutil.copy(file, folder / file.name)
 
 
 def _silent(step: int, loss: float) -> None:
