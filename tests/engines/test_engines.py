@@ -60,7 +60,7 @@ def test_real_sets(readme, engine, tmp_path, request):
         request.getfixturevalue("spark_session")
         placed, methods, passes = Spark(partitions=2), ON_A_CLUSTER, 2
     else:
-        placed, methods, passes = engine_of(engine, tmp_path, max(1000, len(table) // 3)), METHODS, 3
+        placed, methods, passes = engine_of(engine, tmp_path, max(1000, len(table) // 3)), METHODS, 5
     for method in methods:
         keywords = short(method, passes) | ({"restarts": 1} if engine == "spark" else {})
         assert_agree(fit(method, table, **keywords), fit(method, table, engine=placed, **keywords))
