@@ -18,8 +18,7 @@ from dissensus.exceptions import UnwritableFile
 class Store:
     """The finished parts of a search; without a path, none is kept.
 
-    `rows` are those that were there with this key, which says of what data and settings they are. A line that was cut
-    short is passed over.
+    `rows` are those that were there with this key, which says of what data and settings they are.
     """
 
     def __init__(self, path: str | Path | None, key: str):
@@ -28,31 +27,45 @@ class Store:
         self._lock = threading.Lock()
         if self.path is None:
             return
-        try:
-            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-            if text and not text.endswith("\n"):
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write("\n")
-        except OSError as error:
-            raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
-        for line in text.splitlines():
-            try:
-                row = json.loads(line)
-                if row.pop("key") == key:
-                    self.rows.append(row)
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue
+        for row in read_lines(self.path):
+            if row.pop("key", None) == key:
+                self.rows.append(row)
 
     def add(self, *rows: dict[str, Any]) -> None:
         """Append rows."""
         if self.path is None:
             return
-        lines = "".join(json.dumps({"key": self.key} | row) + "\n" for row in rows)
+        with self._lock:
+            append_lines(self.path, *({"key": self.key} | row for row in rows))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines; one that was cut short is passed over, and its line ended."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if text and not text.endswith("\n"):
+            with path.open("a", encoding="utf-8") as file:
+                file.write("\n")
+    except OSError as error:
+        raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
+    found = []
+    for line in text.splitlines():
         try:
-            with self._lock, self.path.open("a", encoding="utf-8") as file:
-                file.write(lines)
-        except OSError as error:
-            raise UnwritableFile(f"cannot write {self.path}: {error.strerror or error}.") from error
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            found.append(row)
+    return found
+
+
+def append_lines(path: Path, *rows: dict[str, Any]) -> None:
+    """Write them at the end, each on its line."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows))
+    except OSError as error:
+        raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
 
 
 def key_of(settings: dict[str, Any], tables: Iterable[Annotations], arrays: Iterable[Any] = ()) -> str:

@@ -6,7 +6,7 @@
     [TABLE.data.NAME]                         keywords, to every condition on that data
     [TABLE.conditions.NAME]                   keywords
     [TABLE.only.DATA]  conditions, seeds      where that data set has not all of them
-    [TABLE.metrics.NAME]  label, better, digits, scale, p    p: the value that is shown as stars behind this one
+    [TABLE.metrics.NAME]  label, digits, scale, p            p: the value that is shown as stars behind this one
     [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error], or [value, "stars"]
     [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
     [[TABLE.without]]  data, condition, why   cells that are not run; data or condition: one, a list, left out any
@@ -64,7 +64,6 @@ class Metric:
 
     name: str
     label: str
-    better: str = "higher"
     digits: int = 3
     scale: float = 1.0
     p: str = ""

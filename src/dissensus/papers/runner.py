@@ -7,7 +7,6 @@ that the others are not lost; the next run tries it again.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import platform
@@ -27,6 +26,7 @@ from typing import Any
 from dissensus.exceptions import UnwritableFile
 from dissensus.papers.experiment import Cell, Table, load_paper
 from dissensus.papers.watch import Watch
+from dissensus.stores import append_lines, read_lines
 
 PACKAGES = ("dissensus", "numpy", "scipy", "scikit-learn", "numba", "torch", "transformers")
 Results = dict[str, dict[str, Any]]
@@ -84,10 +84,9 @@ def reproduce(
         found[line["key"]] = line
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
         except OSError as error:
             raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
+        append_lines(path, line)
 
     with watch or nullcontext():
         if watch is not None:
@@ -103,21 +102,8 @@ def reproduce(
 
 
 def read_store(path: Path) -> Results:
-    """The lines of a store; one that was cut short is passed over, and ended, so that the next begins on its own."""
-    if not path.exists():
-        return {}
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if text and not text.endswith("\n"):
-        with path.open("a", encoding="utf-8") as file:
-            file.write("\n")
-    found: Results = {}
-    for row in text.splitlines():
-        try:
-            line = json.loads(row)
-            found[line["key"]] = line
-        except (ValueError, KeyError, TypeError):
-            continue
-    return found
+    """The lines of a store by their keys."""
+    return {line["key"]: line for line in read_lines(path) if "key" in line}
 
 
 Done = tuple[Cell, dict[str, Any] | None, str]

@@ -23,7 +23,7 @@ from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.papers.experiment import Cell, Values
 from dissensus.papers.prepared import prepared_folder
-from dissensus.papers.verdict import Claim, Difference, judge, paired
+from dissensus.papers.verdict import Claim, Difference, Get, ahead, judge
 
 TENTHS = 10
 TRAIN = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
@@ -257,34 +257,29 @@ ONE_EPOCH, ENOUGH = "Gimpel-POS, MiniLM, 1 epoch", "Gimpel-POS, MiniLM, 8 epochs
 ALL, FEW = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H, 1 vote")
 
 
-def claims(get: Any) -> list[Claim]:
+def claims(get: Get) -> list[Claim]:
     """What the paper says of crowd layers and SAM."""
 
-    def ahead(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, Difference]:
+    def more(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, Difference]:
         """By how much `better` is better; cross entropy is better where it is lower."""
-        found = {}
-        for name in sets:
-            mine, theirs = (get("table3", name, condition, metric) for condition in (better, worse))
-            if mine and theirs:
-                found[name] = paired(theirs, mine) if metric == "cross_entropy" else paired(mine, theirs)
-        return found
+        return ahead(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
 
     return [
-        judge("A crowd layer beats majority labels on LabelMe, F1", ahead(CROWD, "majority", LABELME, STOPPED)),
-        judge("… and by cross entropy", ahead(CROWD, "majority", LABELME, STOPPED, metric="cross_entropy")),
-        judge("… also with the other link (normalize), F1", ahead(NORMALIZED, "majority", LABELME, STOPPED)),
+        judge("A crowd layer beats majority labels on LabelMe, F1", more(CROWD, "majority", LABELME, STOPPED)),
+        judge("… and by cross entropy", more(CROWD, "majority", LABELME, STOPPED, metric="cross_entropy")),
+        judge("… also with the other link (normalize), F1", more(NORMALIZED, "majority", LABELME, STOPPED)),
         alike("BERT with a crowd layer is as good as with majority labels on Gimpel-POS, after one epoch",
-              ahead(CROWD, "majority", ONE_EPOCH)),
-        alike("… after enough of them", ahead(CROWD, "majority", ENOUGH)),
-        alike("… with the other link (normalize)", ahead(NORMALIZED, "majority", ONE_EPOCH, ENOUGH)),
-        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", ahead("majority + SAM", "majority", *FEW)),
+              more(CROWD, "majority", ONE_EPOCH)),
+        alike("… after enough of them", more(CROWD, "majority", ENOUGH)),
+        alike("… with the other link (normalize)", more(NORMALIZED, "majority", ONE_EPOCH, ENOUGH)),
+        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW)),
         judge("… on clean ones, too (the majority of all votes; gold)",
-              ahead("majority + SAM", "majority", ALL)
-              | {f"{ALL}, gold": d for d in ahead("gold (no crowd) + SAM", "gold (no crowd)", ALL).values()}),
-        judge("… on LabelMe, where the majority is 77 % right", ahead("majority + SAM", "majority", LABELME, STOPPED)),
-        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", ahead("majority + SAM", CROWD, ALL)),
+              more("majority + SAM", "majority", ALL)
+              | {f"{ALL}, gold": d for d in more("gold (no crowd) + SAM", "gold (no crowd)", ALL).values()}),
+        judge("… on LabelMe, where the majority is 77 % right", more("majority + SAM", "majority", LABELME, STOPPED)),
+        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL)),
         judge("A crowd layer has a better cross entropy than majority labels on CIFAR-10H",
-              ahead(CROWD, "majority", ALL, metric="cross_entropy")),
+              more(CROWD, "majority", ALL, metric="cross_entropy")),
     ]  # fmt: skip
 
 

@@ -21,8 +21,8 @@ class Claim:
     why: str  # the figures
 
 
-Get = Callable[[str, str, str], Sequence[float] | None]
-"""Data, condition, metric → the values of all seeds, in their order; None where there are none."""
+Get = Callable[[str, str, str, str], Sequence[float] | None]
+"""Table, data, condition, metric → the values of all seeds, in their order; None where there are none."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,18 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference:
     n = min(len(first), len(second))
     less = np.asarray(first[:n], float) - np.asarray(second[:n], float)
     return mean_of(less)
+
+
+def ahead(
+    get: Get, table: str, sets: Sequence[str], better: str, worse: str, metric: str, *, lower: bool = False
+) -> dict[str, Difference]:
+    """By how much a condition is better than another on each data set that has both; `lower`: where that is better."""
+    found = {}
+    for name in sets:
+        mine, theirs = (get(table, name, condition, metric) for condition in (better, worse))
+        if mine and theirs:
+            found[name] = paired(theirs, mine) if lower else paired(mine, theirs)
+    return found
 
 
 def mean_of(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Difference:

@@ -22,7 +22,7 @@ from dissensus.evaluation import inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.papers.experiment import Cell, Values
 from dissensus.papers.prepared import prepared, prepared_text
-from dissensus.papers.verdict import Claim, Difference, judge, paired
+from dissensus.papers.verdict import Claim, Difference, Get, ahead, judge
 
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
 METHODS = {"FMM": "fmm", "PGM-SA": "pgm-annealing", "PGM-BP": "pgm-bp"}
@@ -245,17 +245,12 @@ KINDS: dict[str, Callable[[dict[str, Part], int, str, dict[str, Any]], Predict]]
 # Claims ---------------------------------------------------------------------------------------------------------------
 
 
-def claims(get: Any) -> list[Claim]:
+def claims(get: Get) -> list[Claim]:
     """RQ1 to RQ3."""
 
     def less(better: str, worse: str, metric: str) -> dict[str, Difference]:
         """By how much `better` is better, on every set; KL is better where it is lower."""
-        found = {}
-        for name in SETS:
-            mine, theirs = (get("table3", name, condition, metric) for condition in (better, worse))
-            if mine and theirs:
-                found[name] = paired(theirs, mine) if metric == "kl" else paired(mine, theirs)
-        return found
+        return ahead(get, "table3", SETS, better, worse, metric, lower=metric == "kl")
 
     def both(better: str, worse: str) -> dict[str, Difference]:
         return {
