@@ -207,5 +207,6 @@ def _device(device: str) -> str:
     except ImportError:
         return "CPU"
     if device != "cpu" and torch.cuda.is_available():
-        return str(torch.cuda.get_device_name())
+        rounded = torch.get_float32_matmul_precision() != "highest"  # products of float32 in the tensor cores
+        return f"{torch.cuda.get_device_name()}{' (TF32)' if rounded else ''}"
     return "CPU"
