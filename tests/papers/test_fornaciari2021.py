@@ -24,6 +24,7 @@ def made(table, data, condition, seed, truth, predicted, pattern=None):
     if pattern is not None:
         kept |= {"truth": pack(truth), "votes": VOTES, "pattern": pack(pattern, np.uint16)}
     return {
+        "key": TABLES[table].cell(data, condition, (seed,)).key,
         "paper": "fornaciari2021", "table": table, "data": data, "condition": condition, "seeds": [seed],
         "keywords": {"task": "pos"}, "values": {"accuracy": [float((truth == predicted).mean())], "f1": [0.5]},
         "kept": kept, "seconds": 1.0, "made": {"date": "2021-01-01"},

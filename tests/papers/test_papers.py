@@ -11,6 +11,7 @@ from scipy import stats
 from dissensus.exceptions import BadParameter
 from dissensus.papers import experiment, load_paper, paper_names, render_html, render_markdown, reproduce, runner
 from dissensus.papers.render import values_of
+from dissensus.papers.runner import read_store
 from dissensus.papers.verdict import Claim, judge, mean_of, paired
 from dissensus.papers.watch import Watch
 
@@ -132,6 +133,13 @@ def test_a_page_says_why_a_cell_is_missing(paper, tmp_path):
     assert "<paper>" not in html
 
 
+def test_a_row_says_that_some_of_its_seeds_failed(paper, tmp_path):
+    found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=1)
+    later = next(c for c in paper.table.cells() if (c.data, c.condition, c.seeds) == ("one", "twice", (1,)))
+    page = render_markdown(paper.paper, [paper.table], found, [runner.Failure(later, "ran dry")])
+    assert "| twice | 2.0 |  |  | 0.000 | 1 | 1 more failed: ran dry |" in page
+
+
 def test_a_table_may_be_made_of_what_another_keeps(paper, tmp_path, monkeypatch):
     told = tomllib.loads(FILE)
     told["table1"]["metrics"]["square"]["p"] = "p"
@@ -164,7 +172,50 @@ def test_a_table_may_be_made_of_what_another_keeps(paper, tmp_path, monkeypatch)
 def test_values_are_in_the_order_of_seeds_whatever_the_stores(paper, tmp_path):
     found, _ = reproduce([paper.table], tmp_path / "toy.jsonl")
     mixed = dict(reversed(list(found.items())))
-    assert values_of(paper.table, mixed, "two", "plain", "square") == [4, 5, 6]
+    assert values_of(paper.table, mixed, "two", "plain", "square") == {0: 4, 1: 5, 2: 6}
+
+
+def test_a_seed_in_two_lines_counts_once(paper, tmp_path, monkeypatch):
+    told = tomllib.loads(FILE)
+    told["table1"]["block"] = 0
+    made = experiment.parse("toy", told)
+    monkeypatch.setattr(runner, "load_paper", lambda name: made)
+    for seeds in (3, 2):
+        reproduce(list(made.tables.values()), tmp_path / "toy.jsonl", seeds=seeds)
+    found = read_store(tmp_path / "toy.jsonl")
+    assert values_of(made.tables["table1"], found, "two", "plain", "square") == {0: 4, 1: 5, 2: 6}
+    assert "| 2.0 ± 0.6 |" in render_markdown(made, list(made.tables.values()), found)  # of 1, 2 and 3
+
+
+@pytest.mark.parametrize(("quick", "seeds"), [(False, None), (False, 5), (True, None), (True, 2)])
+def test_a_line_counts_only_as_long_as_its_cell_is_the_same(paper, tmp_path, quick, seeds):
+    found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", quick=quick, seeds=seeds)
+    page = render_markdown(paper.paper, [paper.table], found, quick=quick)
+    assert "Not shown" not in page
+    assert f"| {seeds or (1 if quick else 3)} |" in page
+    told = tomllib.loads(FILE)
+    told["table1"]["conditions"]["twice"]["factor"] = 3
+    changed = experiment.parse("toy", told)
+    stale = sum(line["condition"] == "twice" for line in found.values())
+    for render in (render_markdown, render_html):
+        page = render(changed, list(changed.tables.values()), found, quick=quick)
+        assert f"Not shown: {stale} of {len(found)} lines of the store" in page
+        assert f"{len(found) - stale} cells" in page
+        assert "nothing was run that it is about" in page  # claims do not see them, either
+    page = render_markdown(changed, list(changed.tables.values()), found, quick=quick)
+    first = {
+        name: next(row for row in page.splitlines() if row.startswith(f"| {name} | ")) for name in ("plain", "twice")
+    }
+    assert "not run yet" in first["twice"]
+    assert "not run yet" not in first["plain"]
+
+
+def test_lines_that_no_table_has_are_not_shown(paper, tmp_path):
+    found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=1)
+    other = next(iter(found.values())) | {"table": "table9"}
+    page = render_markdown(paper.paper, [paper.table], found | {"other": other, "bare": {"key": "bare"}})
+    assert f"Not shown: 2 of {len(found) + 2} lines" in page
+    assert render_markdown(paper.paper, [paper.table], found, quick=True).count("not run yet") == 6  # told otherwise
 
 
 def test_a_watch_knows_how_much_is_left(paper, tmp_path, capsys):
@@ -180,10 +231,20 @@ def test_a_watch_knows_how_much_is_left(paper, tmp_path, capsys):
 
 def test_a_difference_has_students_interval():
     first, second = [3.0, 4.0, 6.0, 5.0], [1.0, 3.5, 4.0, 4.5]
-    found = paired(first, second)
+    found = paired(dict(enumerate(first)), dict(enumerate(second)))
     low, high = stats.ttest_rel(first, second).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((low, high))
     assert str(mean_of([0.5])) == "+0.500 (one seed)"
+
+
+def test_values_are_paired_by_seed_not_by_place():
+    first, second = {0: 1.0, 2: 5.0, 3: 9.0}, {3: 8.0, 1: 2.0, 2: 3.0}
+    assert paired(first, second) == mean_of([2.0, 1.0])
+    assert paired(first, second, scale=100) == mean_of([200.0, 100.0])
+    nothing = paired({0: 1.0}, {1: 2.0})
+    assert nothing.n == 0
+    assert judge("so", {"a": nothing}).verdict == "cannot be told"
+    assert judge("so", {"a": nothing, "b": mean_of([1.0, 1.1])}).verdict == "holds"
 
 
 def test_verdicts():

@@ -161,7 +161,7 @@ def test_claims_are_judged_over_the_same_draws():
         ("table2", "LIA", "accuracy"): [80.0, 82.0, 81.0], ("table2", "MAJ", "accuracy"): [70.0, 71.5, 71.0],
         ("table3", "LIA, no fine-tuning", "accuracy"): [83.0, 84.5, 84.0],
     }  # fmt: skip
-    told = {c.text: c for c in platanios2020.claims(lambda t, d, c, m: values.get((t, c, m)))}
+    told = {c.text: c for c in platanios2020.claims(lambda t, d, c, m: dict(enumerate(values.get((t, c, m), ()))))}
     assert told["LIA beats majority vote at every redundancy"].verdict == "holds"
     assert "rte, 2 +10.167 (" in told["LIA beats majority vote at every redundancy"].why
     assert told["Fine-tuning helps"].verdict == "the other way round"
@@ -223,7 +223,8 @@ def test_a_data_set_shows_the_metrics_that_it_has(monkeypatch):
     monkeypatch.setattr(experiment.Paper, "module", None)
     paper = experiment.parse("toy", tomllib.loads(FILE))
     line = {"paper": "toy", "table": "figure1", "condition": "plain", "seeds": [0], "seconds": 0, "made": {}}
-    results = {"a": {**line, "data": "one", "values": {"first": [1.0]}}}
+    key = paper.tables["figure1"].cell("one", "plain", (0,)).key
+    results = {key: {**line, "key": key, "data": "one", "values": {"first": [1.0]}}}
     page = render_markdown(paper, list(paper.tables.values()), results)
     assert "| one | 1st | seeds |  |" in page
     assert page.endswith("(those of 1 cells were not kept).\n")

@@ -164,7 +164,10 @@ def test_alike_is_within_the_margin():
 
 def test_claims_are_judged_the_right_way_round():
     values = {"majority": [0.70, 0.71, 0.72], "majority + SAM": [0.75, 0.755, 0.77], uor2021.CROWD: [0.80, 0.80, 0.83]}
-    verdicts = {c.text: c.verdict for c in uor2021.claims(lambda table, data, condition, metric: values.get(condition))}
+    by_seed = {condition: dict(enumerate(each)) for condition, each in values.items()}
+    verdicts = {
+        c.text: c.verdict for c in uor2021.claims(lambda table, data, condition, metric: by_seed.get(condition))
+    }
     assert verdicts["A crowd layer beats majority labels on LabelMe, F1"] == "holds"
     assert verdicts["… and by cross entropy"] == "the other way round"  # lower is better
     assert verdicts["SAM helps on noisy majority labels, CIFAR-10H, F1"] == "holds"

@@ -92,21 +92,27 @@ class Table:
 
     def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
         """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
-        if self.made_from:
-            return
-        less = dict(self.quick) if quick else {}
-        n = less.pop("seeds", self.seeds) if seeds is None else seeds
-        less.pop("seeds", None)
-        data, conditions = less.pop("data", list(self.data)), less.pop("conditions", list(self.conditions))
+        less = self.quick if quick else {}
+        n = less.get("seeds", self.seeds) if seeds is None else seeds
         block = self.block or n
         for begin in range(0, n, block):
-            for where in data:
+            for where in less.get("data", self.data):
                 most = n if seeds is not None else min(n, self.only.get(where, {}).get("seeds", n))
                 drawn = tuple(range(begin, min(begin + block, most)))
-                for condition in conditions if drawn else ():
-                    if condition in self.conditions_of(where) and self.why_not(where, condition) is None:
-                        keywords = self.data[where] | self.conditions[condition] | less
-                        yield Cell(self.paper, self.name, where, condition, keywords, drawn)
+                for condition in less.get("conditions", self.conditions) if drawn else ():
+                    if (cell := self.cell(where, condition, drawn, quick=quick)) is not None:
+                        yield cell
+
+    def cell(self, data: str, condition: str, seeds: tuple[int, ...], *, quick: bool = False) -> Cell | None:
+        """The cell of these names, whatever its seeds; None where nothing is to be run."""
+        less = dict(self.quick) if quick else {}
+        less.pop("seeds", None)
+        there = data in less.pop("data", self.data) and condition in less.pop("conditions", self.conditions)
+        if self.made_from or not there or condition not in self.conditions_of(data):
+            return None
+        if self.why_not(data, condition) is not None:
+            return None
+        return Cell(self.paper, self.name, data, condition, self.data[data] | self.conditions[condition] | less, seeds)
 
     def conditions_of(self, data: str) -> list[str]:
         """Those that there are on that data set."""

@@ -23,7 +23,7 @@ from dissensus.exceptions import DataWarning
 from dissensus.papers.experiment import Cell, Kept, Values
 from dissensus.papers.pooled import pack, twice_the_difference, unpack
 from dissensus.papers.prepared import prepared_text
-from dissensus.papers.verdict import Claim, Difference, judge, paired
+from dissensus.papers.verdict import Claim, Difference, Get, judge, paired
 
 TASKS = {"pos": ("gimpel_pos", ("text", "position")), "stemming": ("stemming", ("text", "text_pair"))}
 PAPERS = ("POS, 5 folds", "POS, separate test", "stemming, 10 folds")
@@ -289,7 +289,7 @@ def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) ->
 # Claims ---------------------------------------------------------------------------------------------------------------
 
 
-def claims(get: Any) -> list[Claim]:
+def claims(get: Get) -> list[Claim]:
     """What the paper's abstract, conclusion and error analysis say."""
 
     def points(table: str, better: str, than: str, metrics: tuple[str, ...] = ("accuracy", "f1"),
@@ -301,7 +301,7 @@ def claims(get: Any) -> list[Claim]:
                 mine, theirs = (get(table, where, name, metric) for name in (better, than))
                 if mine and theirs:
                     named = f"{where}, {metric}, {better.removeprefix('MTL, ')}"
-                    found[named] = paired([100 * x for x in mine], [100 * x for x in theirs])
+                    found[named] = paired(mine, theirs, scale=100)
         return found
 
     def any_loss(table: str, **which: Any) -> dict[str, Difference]:

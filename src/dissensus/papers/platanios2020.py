@@ -28,7 +28,7 @@ from dissensus.base import methods
 from dissensus.evaluation import entropy
 from dissensus.papers.experiment import Cell, Values
 from dissensus.papers.prepared import prepared
-from dissensus.papers.verdict import Claim, Difference, judge, paired
+from dissensus.papers.verdict import Claim, Difference, Get, judge, paired
 
 TEXTS = ("rte", "medical_causes", "medical_treats")
 MEDICAL = {"medical_causes": "CAUSES", "medical_treats": "TREATS"}
@@ -268,7 +268,7 @@ def _silent(step: int, loss: float) -> None:
 # Claims ---------------------------------------------------------------------------------------------------------------
 
 
-def claims(get: Any) -> list[Claim]:
+def claims(get: Get) -> list[Claim]:
     """LIA against others, over the same draws, in points of accuracy."""
 
     def less(better: str, worse: str, metric: str = "accuracy", of: str = "table2") -> dict[str, Difference]:

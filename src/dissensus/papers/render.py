@@ -11,7 +11,7 @@ import numpy as np
 
 from dissensus.papers.experiment import Metric, Paper, Table
 from dissensus.papers.runner import Failure, Results
-from dissensus.papers.verdict import Claim, mean_of
+from dissensus.papers.verdict import BySeed, Claim, mean_of
 
 MISSING = "not run yet"
 STARS = ((0.01, "**"), (0.05, "*"))
@@ -20,20 +20,34 @@ INTERVALS = (
 )
 
 
-def values_of(table: Table, results: Results, data: str, condition: str, metric: str) -> list[float] | None:
-    """The values of all seeds of a cell that are there, in the order of the seeds."""
-    found = []
-    for line in results.values():
-        if (line["paper"], line["table"], line["data"], line["condition"]) == (
-            table.paper, table.name, data, condition,
-        ) and metric in line["values"]:  # fmt: skip
-            found += list(zip(line["seeds"], line["values"][metric], strict=True))
-    return [value for _, value in sorted(found)] or None
+def of_today(paper: Paper, results: Results, *, quick: bool = False) -> Results:
+    """The lines whose key is that of a cell as the tables have it now, with whatever number of seeds."""
+
+    def counts(line: dict[str, Any]) -> bool:
+        table = paper.tables.get(line.get("table", ""))
+        if table is None:
+            return False
+        cell = table.cell(line["data"], line["condition"], tuple(line["seeds"]), quick=quick)
+        return cell is not None and cell.key == line["key"]
+
+    return {key: line for key, line in results.items() if counts(line)}
+
+
+def values_of(table: Table, results: Results, data: str, condition: str, metric: str) -> dict[int, float]:
+    """Seed → value, in the order of the seeds. A seed that is in two lines (--seeds) counts once, by the longer one."""
+    names, found = (table.paper, table.name, data, condition), dict[int, float]()
+    for line in sorted(results.values(), key=lambda line: len(line["seeds"])):
+        if (line["paper"], line["table"], line["data"], line["condition"]) == names and metric in line["values"]:
+            found.update(zip(line["seeds"], line["values"][metric], strict=True))
+    return dict(sorted(found.items()))
 
 
 def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
     """One row per condition: for each metric ours, published, the difference."""
-    failed = {(f.cell.table, f.cell.data, f.cell.condition): f.error for f in failures}
+    failed: dict[str, list[str]] = {}
+    for one in failures:
+        if (one.cell.table, one.cell.data) == (table.name, data):
+            failed.setdefault(one.cell.condition, []).append(one.error)
     rows, metrics = [], metrics_of(table, results, data)
     for condition in table.conditions_of(data):
         row, notes = [condition], []
@@ -41,19 +55,21 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
         for metric in metrics:
             mine = values_of(table, results, data, condition, metric.name)
             told = table.told(data, condition, metric.name)
-            p = values_of(table, results, data, condition, metric.p) if metric.p else None
-            row.append(_ours(mine, metric) + (stars_of(p[0]) if mine and p else ""))
+            p = values_of(table, results, data, condition, metric.p) if metric.p else {}
+            row.append(_ours(mine, metric) + (stars_of(next(iter(p.values()))) if mine and p else ""))
             if is_published(table, data, metric):
                 stars = table.told_stars(data, condition, metric.name)
                 row += [_told(told, metric) + stars, _difference(mine, told, metric)]
-        ran = any(values_of(table, results, data, condition, m.name) for m in table.metrics)
+        seeds = max((len(values_of(table, results, data, condition, m.name)) for m in table.metrics), default=0)
+        errors = failed.get(condition, [])
         if why is not None:
             notes.append(f"not run: {why}")
-        elif not ran:
-            notes.append(failed.get((table.name, data, condition), MISSING))
+        elif not seeds:
+            notes.append(errors[0] if errors else MISSING)
+        elif errors:
+            notes.append(f"{len(errors)} more failed: {errors[0]}")
         if why is None and (differs := table.why_differs(data, condition)) is not None:
             notes.append(differs)
-        seeds = max((len(values_of(table, results, data, condition, m.name) or ()) for m in table.metrics), default=0)
         rows.append([*row, str(seeds or ""), " ".join(notes)])
     return rows
 
@@ -87,10 +103,10 @@ def stars_of(p: float) -> str:
     return next((stars for most, stars in STARS if p <= most), "")
 
 
-def _ours(values: list[float] | None, metric: Metric) -> str:
+def _ours(values: dict[int, float], metric: Metric) -> str:
     if not values:
         return ""
-    scaled = metric.scale * np.asarray(values)
+    scaled = metric.scale * np.array(list(values.values()))
     error = f" ± {scaled.std(ddof=1) / math.sqrt(scaled.size):.{metric.digits}f}" if scaled.size > 1 else ""
     return f"{scaled.mean():.{metric.digits}f}{error}"
 
@@ -102,11 +118,11 @@ def _told(told: tuple[float, float | None] | None, metric: Metric) -> str:
     return f"{told[0]:.{metric.digits}f}{error}"
 
 
-def _difference(values: list[float] | None, told: tuple[float, float | None] | None, metric: Metric) -> str:
+def _difference(values: dict[int, float], told: tuple[float, float | None] | None, metric: Metric) -> str:
     """Ours less theirs, with an interval over our seeds (and their error, where it is known)."""
     if not values or told is None:
         return ""
-    found = mean_of(metric.scale * np.asarray(values) - told[0])
+    found = mean_of([metric.scale * value - told[0] for value in values.values()])
     if found.n < 2:
         return f"{found.mean:+.{metric.digits}f}"
     half = math.hypot(found.high - found.mean, 1.96 * (told[1] or 0))
@@ -128,7 +144,7 @@ def claims_of(paper: Paper, results: Results) -> list[Claim]:
     if judge is None:
         return []
 
-    def get(table: str, data: str, condition: str, metric: str) -> list[float] | None:
+    def get(table: str, data: str, condition: str, metric: str) -> BySeed:
         return values_of(paper.tables[table], results, data, condition, metric)
 
     found: list[Claim] = judge(get)
@@ -143,7 +159,8 @@ def render_markdown(
     if quick:
         parts.append("**A quick run**: few seeds, short trainings. The figures show that everything runs, no more.")
     parts += [paper.note] if paper.note else []
-    shown = and_derived(paper, results)
+    current = of_today(paper, results, quick=quick)
+    shown = and_derived(paper, current)
     claims = claims_of(paper, shown)
     if claims:
         parts.append(f"## What held\n\n{INTERVALS}")
@@ -155,7 +172,7 @@ def render_markdown(
             parts.append(markdown_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
         parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
     parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if quick else ''}")
-    parts.append(made_of(results.values()))
+    parts.append(made_of(current.values(), stale=len(results) - len(current)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -168,7 +185,8 @@ def render_html(
         body.append("<p><strong>A quick run</strong>: few seeds, short trainings.</p>")
     if paper.note:
         body += [f"<p>{html.escape(part)}</p>" for part in paper.note.split("\n\n")]
-    shown = and_derived(paper, results)
+    current = of_today(paper, results, quick=quick)
+    shown = and_derived(paper, current)
     claims = claims_of(paper, shown)
     if claims:
         rows = [[c.text, c.verdict, c.why] for c in claims]
@@ -181,15 +199,18 @@ def render_html(
         for figure in table.figures:
             text, file = html.escape(figure["text"]), html.escape(figure["file"])
             body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
-    body.append(f"<h2>How it was made</h2><p>{html.escape(made_of(results.values()))}</p>")
+    made = made_of(current.values(), stale=len(results) - len(current))
+    body.append(f"<h2>How it was made</h2><p>{html.escape(made)}</p>")
     return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
 
 
-def made_of(lines: Iterable[dict[str, Any]]) -> str:
-    """Where the lines were made: days, commits, devices, versions, hours."""
+def made_of(lines: Iterable[dict[str, Any]], *, stale: int = 0) -> str:
+    """Where the lines were made: days, commits, devices, versions, hours; and how many are not shown."""
     lines = list(lines)
+    of = f"{stale:,} of {len(lines) + stale:,} lines of the store"
+    hidden = f" Not shown: {of}, made with other settings than the tables have now." if stale else ""
     if not lines:
-        return "Nothing has been run."
+        return f"Nothing has been run.{hidden}"
     made = [line["made"] for line in lines]
 
     def distinct(key: str) -> str:
@@ -201,7 +222,7 @@ def made_of(lines: Iterable[dict[str, Any]]) -> str:
     hours = sum(line["seconds"] for line in lines) / 3600
     return (
         f"{len(lines):,} cells, {hours:.1f} hours of computing; {distinct('date')}; commit {distinct('commit')}; "
-        f"{distinct('device')}; {', '.join(versions)}{unknown}."
+        f"{distinct('device')}; {', '.join(versions)}{unknown}.{hidden}"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +21,15 @@ class Claim:
     why: str  # the figures
 
 
-Get = Callable[[str, str, str, str], Sequence[float] | None]
-"""Table, data, condition, metric → the values of all seeds, in their order; None where there are none."""
+BySeed = Mapping[int, float]
+"""Seed → value."""
+Get = Callable[[str, str, str, str], BySeed | None]
+"""Table, data, condition, metric → the values of all seeds that are there."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences, with an interval by Student's t; of one pair there is none."""
+    """The mean of paired differences, with an interval by Student's t; of one pair, or none, there is none."""
 
     mean: float
     low: float
@@ -40,11 +42,9 @@ class Difference:
         return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f}, {self.n} seeds)"
 
 
-def paired(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """First less second, seed by seed."""
-    n = min(len(first), len(second))
-    less = np.asarray(first[:n], float) - np.asarray(second[:n], float)
-    return mean_of(less)
+def paired(first: BySeed, second: BySeed, *, scale: float = 1.0) -> Difference:
+    """First less second, of the seeds that both have: a run that was stopped, or a seed that failed, leaves gaps."""
+    return mean_of([scale * first[seed] - scale * second[seed] for seed in sorted(first.keys() & second.keys())])
 
 
 def ahead(
@@ -62,7 +62,7 @@ def ahead(
 def mean_of(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Difference:
     """The mean, with an interval."""
     each = np.asarray(values, float)
-    mean = float(each.mean())
+    mean = float(each.mean()) if each.size else math.nan
     if each.size < 2:
         return Difference(mean, -math.inf, math.inf, each.size)
     half = float(stats.t.ppf((1 + LEVEL) / 2, each.size - 1) * each.std(ddof=1) / math.sqrt(each.size))
@@ -70,7 +70,8 @@ def mean_of(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64
 
 
 def judge(text: str, differences: dict[str, Difference]) -> Claim:
-    """A claim that says that every one of these differences is above 0."""
+    """A claim that says that every one of these differences is above 0; those of no pair say nothing."""
+    differences = {name: difference for name, difference in differences.items() if difference.n}
     if not differences:
         return Claim(text, "cannot be told", "nothing was run that it is about.")
     figures = "; ".join(f"{name} {difference}" for name, difference in differences.items())
