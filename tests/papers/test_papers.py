@@ -1,6 +1,11 @@
 """What a paper's file says, how its cells are run and gone on from, and that a page hides nothing."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 import tomllib
 from types import SimpleNamespace
 
@@ -8,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dissensus.exceptions import BadParameter
+from dissensus.exceptions import BadParameter, UnwritableFile
 from dissensus.papers import experiment, load_paper, paper_names, render_html, render_markdown, reproduce, runner
 from dissensus.papers.render import values_of
 from dissensus.papers.runner import read_store
@@ -278,3 +283,49 @@ def test_what_there_is_not_is_one_clear_error():
         load_paper("nobody1999")
     with pytest.raises(BadParameter, match="has no 'table9'"):
         load_paper("weerasooriya2021").only(["table9"])
+
+
+def test_two_runs_at_once_do_not_share_a_store(paper, tmp_path):
+    store = tmp_path / "new" / "toy.jsonl"
+    with runner.only_run(store):
+        with pytest.raises(UnwritableFile, match="another run is writing it; wait for its end, or name another folder"):
+            reproduce([paper.table], store)
+        assert not paper.calls
+        reproduce([paper.table], tmp_path / "other.jsonl", seeds=1)
+    assert len(reproduce([paper.table], store, seeds=1)[0]) == 4  # it goes with the run
+
+
+def test_a_store_that_cannot_be_written_is_an_error_before_anything_is_run(paper, tmp_path):
+    (tmp_path / "toy.jsonl").mkdir()
+    (tmp_path / "file").touch()
+    for store in (tmp_path / "toy.jsonl", tmp_path / "file" / "toy.jsonl"):
+        with pytest.raises(UnwritableFile, match=r"toy\.jsonl"):
+            reproduce([paper.table], store)
+    assert not paper.calls
+
+
+STARTS = """
+import time
+from dissensus.papers import runner
+if __name__ == "__main__":
+    pool = runner.pool(1)
+    print(pool.submit(runner.os.getpid).result(), flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9")
+def test_processes_end_with_the_run_that_began_them(tmp_path):
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as run:
+        worker = int(run.stdout.readline())
+        run.kill()
+    for _ in range(100):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("it went on without anybody to work for")

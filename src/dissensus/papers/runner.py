@@ -11,19 +11,22 @@ import multiprocessing
 import os
 import platform
 import subprocess
+import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import nullcontext
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import Any
 
-from dissensus.exceptions import UnwritableFile
+from dissensus.exceptions import DissensusError, UnwritableFile
 from dissensus.papers.experiment import Cell, Table, load_paper
 from dissensus.papers.watch import Watch
 from dissensus.stores import append_lines, read_lines
@@ -71,9 +74,7 @@ def reproduce(
         Shows how far it is.
     """
     path = Path(store)
-    found = read_store(path)
     cells = [cell for table in tables for cell in table.cells(quick=quick, seeds=seeds)]
-    todo = [cell for cell in cells if cell.key not in found]
     failures: list[Failure] = []
     began = time.monotonic()
 
@@ -82,13 +83,10 @@ def reproduce(
 
     def keep(line: dict[str, Any]) -> None:
         found[line["key"]] = line
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
         append_lines(path, line)
 
-    with watch or nullcontext():
+    with only_run(path) as found, watch or nullcontext():
+        todo = [cell for cell in cells if cell.key not in found]
         if watch is not None:
             watch.begin(cells, [cell for cell in cells if cell.key in found])
         for cell, line, error in (_one_by_one if jobs == 1 else _together)(todo, jobs, device, late):
@@ -99,6 +97,31 @@ def reproduce(
             if watch is not None:
                 watch.finished(cell, line, error)
     return {cell.key: found[cell.key] for cell in cells if cell.key in found}, failures
+
+
+@contextmanager
+def only_run(path: Path) -> Iterator[Results]:
+    """What the store has; an error where it cannot be written, or another run writes it, which would do all twice.
+
+    The lock is the system's, on the store itself: it goes with the process, however that ends.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError as error:
+        raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UnwritableFile(
+                f"cannot write {path}: another run is writing it; wait for its end, or name another folder."
+            ) from error
+        except (ImportError, OSError):  # Windows; a file system without locks
+            pass
+        yield read_store(path)
 
 
 def read_store(path: Path) -> Results:
@@ -116,19 +139,42 @@ def _one_by_one(todo: list[Cell], jobs: int, device: str, late: Callable[[], boo
         yield _safely(cell, device, 0)
 
 
+def pool(jobs: int) -> ProcessPoolExecutor:
+    """Processes that end with this one, even where it is killed."""
+    return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Else a process waits for ever, with all its memory, after the run was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait_for([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _together(todo: list[Cell], jobs: int, device: str, late: Callable[[], bool]) -> Any:
     """In processes; only as many are handed out as run, so that a limit of time holds."""
     rest = iter(todo)
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with pool(jobs) as processes:
         running: set[Any] = set()
         while True:
             while len(running) < jobs and not late() and (cell := next(rest, None)) is not None:
-                running.add(pool.submit(_safely, cell, device, 1))
+                running.add(processes.submit(_safely, cell, device, 1))
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                yield future.result()
+                try:
+                    yield future.result()
+                except BrokenProcessPool as error:
+                    raise DissensusError(
+                        "a process was ended before its part was (killed? out of memory?); what is finished is kept: "
+                        "give the same command again, with fewer --jobs."
+                    ) from error
 
 
 def _safely(cell: Cell, device: str, threads: int) -> Done:
