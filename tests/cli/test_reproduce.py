@@ -4,6 +4,8 @@ import json
 import tomllib
 from types import SimpleNamespace
 
+import pytest
+
 from dissensus.papers import experiment, runner
 from papers.test_papers import FILE, Module
 
@@ -17,6 +19,7 @@ def toy(monkeypatch):
     for where in (runner, package):
         monkeypatch.setattr(where, "load_paper", lambda name: made)
     monkeypatch.setattr(package, "paper_names", lambda: ["toy"])
+    monkeypatch.setenv("DISSENSUS_DATA", ".")
     return SimpleNamespace(paper=made, calls=module.calls)
 
 
@@ -30,14 +33,15 @@ def test_pages_and_a_store_are_written_and_nothing_is_run_twice(cli, here, monke
     one = toy(monkeypatch)
     result = cli("reproduce", "toy", "table1", "--seeds", "1", "-o", "out")
     assert "out/toy.md, .html; 2 parts are left, 2 of them failed" in result.stdout
-    assert "2 parts are left" in result.stderr
+    assert "2 parts are left, 2 of which failed; the same command goes on" in result.stderr
+    assert result.exit_code == 1
     assert sorted(path.name for path in (here / "out").iterdir()) == ["toy.html", "toy.jsonl", "toy.md"]
     assert len((here / "out" / "toy.jsonl").read_text().splitlines()) == 4
     one.calls.clear()
     cli("reproduce", "--seeds", "1", "-o", "out")
     assert [call[1] for call in one.calls] == ["broken", "broken"]
     one.calls.clear()
-    cli("reproduce", "toy", "--render", "-o", "out")
+    assert cli("reproduce", "toy", "--render", "-o", "out").exit_code == 0
     assert not one.calls
     assert "| plain | 1.0 | 1.5 ± 0.5 | -0.5 | 0.000 | 1 |" in (here / "out" / "toy.md").read_text()
     cli("reproduce", "--quick", "-o", "out")
@@ -54,3 +58,42 @@ def test_wrong_names_and_numbers_are_one_sentence(cli, here):
         result = cli("reproduce", *words)
         assert result.exit_code == 2
         assert message in result.stderr
+
+
+def test_without_the_device_nothing_is_begun(cli, here, monkeypatch):
+    pytest.importorskip("torch", reason="needs the `learning` extra")
+    one = toy(monkeypatch)
+    for device, message in (("gpu", "device must be 'auto', "), ("cuda:99", "this machine has no device 'cuda:99'")):
+        result = cli("reproduce", "toy", "--device", device, "-o", "out")
+        assert result.exit_code == 2
+        assert message in result.stderr
+    assert not one.calls
+
+
+def test_without_the_data_nothing_is_begun(cli, here, monkeypatch):
+    one = toy(monkeypatch)
+    for folder, message in (
+        (
+            None,
+            "DISSENSUS_DATA is not set, and the papers' data are in the folder that it names; `export DISSENSUS_DATA=",
+        ),
+        ("nowhere", "DISSENSUS_DATA names 'nowhere', which is not a folder"),
+    ):
+        monkeypatch.delenv("DISSENSUS_DATA") if folder is None else monkeypatch.setenv("DISSENSUS_DATA", folder)
+        result = cli("reproduce", "toy", "-o", "out")
+        assert result.exit_code == 1
+        assert message in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+        assert cli("reproduce", "toy", "--render", "-o", "out").exit_code == 0  # which needs none
+    assert not one.calls
+
+
+def test_a_page_that_cannot_be_written_whole_stays_what_it_was(cli, here, monkeypatch):
+    toy(monkeypatch)
+    cli("reproduce", "toy", "--seeds", "1", "-o", "out")
+    before = (here / "out" / "toy.html").read_text()
+
+    monkeypatch.setattr("dissensus.papers.render_html", lambda *args, **kwargs: "\ud800")  # no UTF-8: breaks in writing
+    result = cli("reproduce", "toy", "--render", "-o", "out")
+    assert result.exit_code != 0
+    assert (here / "out" / "toy.html").read_text() == before

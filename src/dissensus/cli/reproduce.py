@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from dissensus.cli import folder, show
-from dissensus.cli.errors import say
-from dissensus.exceptions import BadParameter
+from dissensus.cli.errors import BAD_DATA, say
+from dissensus.exceptions import BadParameter, UnreadableFile
 
 
 def reproduce(
@@ -48,6 +48,7 @@ def reproduce(
 
     Example: dissensus reproduce platanios2020 --device cuda --minutes 9
     """
+    from dissensus.io.atomic import atomic
     from dissensus.papers import load_paper, paper_names, render_html, render_markdown
     from dissensus.papers import reproduce as run
     from dissensus.papers.figures import draw_figures
@@ -68,7 +69,9 @@ def reproduce(
                 out.print(show.clean(f"  {table.name:8} {table.title} ({full} parts; --quick {few})"), soft_wrap=True)
         return
     folder.check(output)
-    left = 0
+    if not render:
+        _check(device)
+    left = failed = 0
     for paper in papers:
         store = output / f"{paper.name}{'-quick' if quick else ''}.jsonl"
         wanted = tables[paper.name]
@@ -81,19 +84,36 @@ def reproduce(
             _, failures = run(
                 wanted, store, quick=quick, seeds=seeds, jobs=jobs, device=device, minutes=minutes, watch=Watch(jobs)
             )
-            for file, why in draw_figures(paper, wanted, output, device).items():
-                say(f"{file} was not drawn: {why}")
         there = read_store(store)  # what was run before belongs on the page too
         shown = list(paper.tables.values())
         output.mkdir(parents=True, exist_ok=True)
         name = store.stem
-        (output / f"{name}.md").write_text(
-            render_markdown(paper, shown, there, failures, quick=quick), encoding="utf-8"
-        )
-        (output / f"{name}.html").write_text(render_html(paper, shown, there, failures, quick=quick), encoding="utf-8")
+        for suffix, page in (("md", render_markdown), ("html", render_html)):
+            with atomic(output / f"{name}.{suffix}") as whole:
+                whole.write(page(paper, shown, there, failures, quick=quick).encode())
         missing = sum(1 for table in wanted for cell in table.cells(quick=quick, seeds=seeds) if cell.key not in there)
-        left += missing
+        left, failed = left + missing, failed + len(failures)
         note = f"; {missing} parts are left, {len(failures)} of them failed" if missing else ""
         out.print(show.clean(f"{output / name}.md, .html{note}"), soft_wrap=True)
+        if not render:  # last: they take their time, whatever the --minutes
+            for file, why in draw_figures(paper, wanted, output, device).items():
+                say(f"{file} was not drawn: {why}")
     if left and not render:
-        say(f"{left} parts are left; the same command goes on.")
+        say(f"{left} parts are left{f', {failed} of which failed' if failed else ''}; the same command goes on.")
+    if failed:
+        raise typer.Exit(BAD_DATA)
+
+
+def _check(device: str) -> None:
+    """What every part would fail for is said once, before any is begun."""
+    from dissensus.datasets.folder import VARIABLE, data_folder
+
+    if data_folder() is None:
+        raise UnreadableFile(
+            f"{VARIABLE} is not set, and the papers' data are in the folder that it names; `export {VARIABLE}=FOLDER`."
+        )
+    try:
+        from dissensus.learning.trainer import Trainer
+    except ImportError:  # not all parts need torch
+        return
+    Trainer(device=device).place()
