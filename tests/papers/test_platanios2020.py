@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 import dissensus as dz
-from dissensus.papers import experiment, load_paper, platanios2020, render_html, render_markdown
+from dissensus.papers import experiment, load_paper, platanios2020, render_html, render_markdown, reproduce
 from dissensus.papers.figures import draw_figures
+from dissensus.papers.runner import read_store
 
 STORE = Path(__file__).parents[2] / "docs" / "results" / "platanios2020.jsonl"
 
@@ -171,6 +172,18 @@ def test_claims_are_judged_over_the_same_draws():
 def test_the_stored_results_are_of_these_cells():
     keys = {json.loads(line)["key"] for line in STORE.read_text(encoding="utf-8").splitlines()}
     assert keys == {c.key for table in load_paper("platanios2020").tables.values() for c in table.cells()}
+
+
+@pytest.mark.realdata
+def test_processes_side_by_side_find_the_same(tmp_path):
+    table = load_paper("platanios2020").tables["votes"]
+    few = {name: table.conditions[name] for name in ("MAJ", "Dawid-Skene", "MMCE")}
+    table = dataclasses.replace(table, data={"wordsim-votes, 2": table.data["wordsim-votes, 2"]}, conditions=few)
+    found = [reproduce([table], tmp_path / f"{jobs}.jsonl", seeds=2, jobs=jobs)[0] for jobs in (1, 2)]
+    assert {key: line["values"] for key, line in found[0].items()} == {
+        k: line["values"] for k, line in found[1].items()
+    }
+    assert len(found[1]) == len(read_store(tmp_path / "2.jsonl")) == 3
 
 
 FILE = """
