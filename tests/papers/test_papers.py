@@ -131,7 +131,7 @@ def test_a_page_says_why_a_cell_is_missing(paper, tmp_path):
     assert any("broken" in row and "no such thing" in row for row in rows)
     assert any("gone" in row and "not run: the data are lost." in row for row in rows)
     assert any("twice" in row and "Twice is thrice here." in row for row in rows)
-    assert "not run yet" in render_markdown(paper.paper, [paper.table], {})
+    assert "not run yet. Twice is thrice here." in render_markdown(paper.paper, [paper.table], {})
     assert "| twice is more | " in page
     html = render_html(paper.paper, [paper.table], found, failures)
     assert "A &lt;paper&gt;" in html

@@ -13,7 +13,7 @@ from dissensus.papers.experiment import Metric, Paper, Table
 from dissensus.papers.runner import Failure, Results
 from dissensus.papers.verdict import BySeed, Claim, mean_of
 
-MISSING = "not run yet"
+MISSING = "not run yet."
 STARS = ((0.01, "**"), (0.05, "*"))
 INTERVALS = (
     "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set."
