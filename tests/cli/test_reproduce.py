@@ -35,7 +35,12 @@ def test_pages_and_a_store_are_written_and_nothing_is_run_twice(cli, here, monke
     assert "out/toy.md, .html; 2 parts are left, 2 of them failed" in result.stdout
     assert "2 parts are left, 2 of which failed; the same command goes on" in result.stderr
     assert result.exit_code == 1
-    assert sorted(path.name for path in (here / "out").iterdir()) == ["toy.html", "toy.jsonl", "toy.md"]
+    assert sorted(path.name for path in (here / "out").iterdir()) == [
+        "toy-claims.svg",
+        "toy.html",
+        "toy.jsonl",
+        "toy.md",
+    ]
     assert len((here / "out" / "toy.jsonl").read_text().splitlines()) == 4
     one.calls.clear()
     cli("reproduce", "--seeds", "1", "-o", "out")

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from dissensus.papers import fornaciari2021, load_paper, render_markdown
+from dissensus.papers import fornaciari2021, load_paper, make_page, render_markdown
 from dissensus.papers.fornaciari2021 import derived, folds, load, silver
 from dissensus.papers.pooled import leads, pack, twice_the_difference, unpack
 
@@ -92,7 +92,7 @@ def test_stars_are_of_all_seeds_and_say_who_is_better(runs):
     assert found["values"]["p_f1"][0] <= 0.01
     assert found["values"]["p_items"][0] <= 0.01
     table = TABLES["table1"]
-    page = render_markdown(load_paper("fornaciari2021"), [table, TABLES["table3"]], lines)
+    page = render_markdown(make_page(load_paper("fornaciari2021"), [table, TABLES["table3"]], lines))
     rows = [row for row in page.splitlines() if row.startswith("| MTL, cross entropy")]
     assert "** | 86.76** |" in rows[0]
     assert "6.015* |" in rows[-2]  # POS of Table 3

@@ -2,24 +2,38 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import tomllib
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from dissensus.exceptions import BadParameter, UnwritableFile
-from dissensus.papers import experiment, load_paper, paper_names, render_html, render_markdown, reproduce, runner
+from dissensus.papers import (
+    experiment,
+    forest,
+    load_paper,
+    make_page,
+    paper_names,
+    render,
+    render_html,
+    render_markdown,
+    reproduce,
+    runner,
+)  # fmt: skip
 from dissensus.papers.render import values_of
 from dissensus.papers.runner import read_store
-from dissensus.papers.verdict import Claim, judge, mean_of, paired
+from dissensus.papers.verdict import Claim, Difference, judge, mean_of, paired, sure
 from dissensus.papers.watch import Watch
 
+SVG = "{http://www.w3.org/2000/svg}"
 FILE = """
 title = "A <paper>"
 cite = "Somebody 2020"
@@ -122,7 +136,7 @@ def test_no_cell_is_begun_after_the_minutes(paper, tmp_path):
 
 def test_a_page_says_why_a_cell_is_missing(paper, tmp_path):
     found, failures = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=2)
-    page = render_markdown(paper.paper, [paper.table], found, failures)
+    page = render_markdown(make_page(paper.paper, [paper.table], found, failures))
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     plain = next(row for row in rows if row.startswith("| plain"))
     # ours 1 and 2, so 1.5 ± 0.5; published 1.5 ± 0.5; an interval of t with one degree of freedom, and their error
@@ -131,9 +145,9 @@ def test_a_page_says_why_a_cell_is_missing(paper, tmp_path):
     assert any("broken" in row and "no such thing" in row for row in rows)
     assert any("gone" in row and "not run: the data are lost." in row for row in rows)
     assert any("twice" in row and "Twice is thrice here." in row for row in rows)
-    assert "not run yet. Twice is thrice here." in render_markdown(paper.paper, [paper.table], {})
+    assert "not run yet. Twice is thrice here." in render_markdown(make_page(paper.paper, [paper.table], {}))
     assert "| twice is more | " in page
-    html = render_html(paper.paper, [paper.table], found, failures)
+    html = render_html(make_page(paper.paper, [paper.table], found, failures))
     assert "A &lt;paper&gt;" in html
     assert "<paper>" not in html
 
@@ -141,7 +155,7 @@ def test_a_page_says_why_a_cell_is_missing(paper, tmp_path):
 def test_a_row_says_that_some_of_its_seeds_failed(paper, tmp_path):
     found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=1)
     later = next(c for c in paper.table.cells() if (c.data, c.condition, c.seeds) == ("one", "twice", (1,)))
-    page = render_markdown(paper.paper, [paper.table], found, [runner.Failure(later, "ran dry")])
+    page = render_markdown(make_page(paper.paper, [paper.table], found, [runner.Failure(later, "ran dry")]))
     assert "| twice | 2.0 |  |  | 0.000 | 1 | 1 more failed: ran dry |" in page
 
 
@@ -167,11 +181,11 @@ def test_a_table_may_be_made_of_what_another_keeps(paper, tmp_path, monkeypatch)
     assert [table.name for table in made.only(["table2"])] == ["table1", "table2"]
     assert [table.name for table in made.only(["table1"])] == ["table1"]
     found, _ = reproduce(made.only(["table2"]), tmp_path / "toy.jsonl", seeds=1)
-    page = render_markdown(made, list(made.tables.values()), found)
+    page = render_markdown(make_page(made, list(made.tables.values()), found))
     assert "| plain | 1.0** | 1.5* | -0.5 |" in page
     assert "| plain | 7.0* |" in page
     assert f"{len(found)} cells" in page  # what was derived was not run
-    assert "<td>1.0**</td>" in render_html(made, list(made.tables.values()), found)
+    assert "<td>1.0**</td>" in render_html(make_page(made, list(made.tables.values()), found))
 
 
 def test_values_are_in_the_order_of_seeds_whatever_the_stores(paper, tmp_path):
@@ -189,25 +203,25 @@ def test_a_seed_in_two_lines_counts_once(paper, tmp_path, monkeypatch):
         reproduce(list(made.tables.values()), tmp_path / "toy.jsonl", seeds=seeds)
     found = read_store(tmp_path / "toy.jsonl")
     assert values_of(made.tables["table1"], found, "two", "plain", "square") == {0: 4, 1: 5, 2: 6}
-    assert "| 2.0 ± 0.6 |" in render_markdown(made, list(made.tables.values()), found)  # of 1, 2 and 3
+    assert "| 2.0 ± 0.6 |" in render_markdown(make_page(made, list(made.tables.values()), found))  # of 1, 2 and 3
 
 
 @pytest.mark.parametrize(("quick", "seeds"), [(False, None), (False, 5), (True, None), (True, 2)])
 def test_a_line_counts_only_as_long_as_its_cell_is_the_same(paper, tmp_path, quick, seeds):
     found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", quick=quick, seeds=seeds)
-    page = render_markdown(paper.paper, [paper.table], found, quick=quick)
+    page = render_markdown(make_page(paper.paper, [paper.table], found, quick=quick))
     assert "Not shown" not in page
     assert f"| {seeds or (1 if quick else 3)} |" in page
     told = tomllib.loads(FILE)
     told["table1"]["conditions"]["twice"]["factor"] = 3
     changed = experiment.parse("toy", told)
     stale = sum(line["condition"] == "twice" for line in found.values())
-    for render in (render_markdown, render_html):
-        page = render(changed, list(changed.tables.values()), found, quick=quick)
+    for written in (render_markdown, render_html):
+        page = written(make_page(changed, list(changed.tables.values()), found, quick=quick))
         assert f"Not shown: {stale} of {len(found)} lines of the store" in page
         assert f"{len(found) - stale} cells" in page
         assert "nothing was run that it is about" in page  # claims do not see them, either
-    page = render_markdown(changed, list(changed.tables.values()), found, quick=quick)
+    page = render_markdown(make_page(changed, list(changed.tables.values()), found, quick=quick))
     first = {
         name: next(row for row in page.splitlines() if row.startswith(f"| {name} | ")) for name in ("plain", "twice")
     }
@@ -218,9 +232,10 @@ def test_a_line_counts_only_as_long_as_its_cell_is_the_same(paper, tmp_path, qui
 def test_lines_that_no_table_has_are_not_shown(paper, tmp_path):
     found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=1)
     other = next(iter(found.values())) | {"table": "table9"}
-    page = render_markdown(paper.paper, [paper.table], found | {"other": other, "bare": {"key": "bare"}})
+    page = render_markdown(make_page(paper.paper, [paper.table], found | {"other": other, "bare": {"key": "bare"}}))
     assert f"Not shown: 2 of {len(found) + 2} lines" in page
-    assert render_markdown(paper.paper, [paper.table], found, quick=True).count("not run yet") == 6  # told otherwise
+    page = render_markdown(make_page(paper.paper, [paper.table], found, quick=True))
+    assert page.count("not run yet") == 6  # told otherwise
 
 
 def test_a_watch_knows_how_much_is_left(paper, tmp_path, capsys):
@@ -239,6 +254,8 @@ def test_a_difference_has_students_interval():
     found = paired(dict(enumerate(first)), dict(enumerate(second)))
     low, high = stats.ttest_rel(first, second).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.p == pytest.approx(stats.ttest_rel(first, second).pvalue)
+    assert (mean_of([0.5]).p, mean_of([0.0, 0.0]).p, mean_of([0.5, 0.5]).p) == (1.0, 1.0, 0.0)
     assert str(mean_of([0.5])) == "+0.500 (one seed)"
 
 
@@ -256,11 +273,57 @@ def test_verdicts():
     up, down, open_ = mean_of([1.0, 1.1, 0.9]), mean_of([-1.0, -1.1, -0.9]), mean_of([1.0, -1.0])
     for differences, verdict in (
         ([up, up], "holds"), ([down, down], "the other way round"), ([open_], "cannot be told"), ([], "cannot be told"),
-        ([up, open_], "holds in part: 1 of 2"), ([up, down], "does not hold: 1 for it, 1 against it, of 2"),
+        ([up, open_], "holds in part: 1 of 2, the others undecided"),
+        ([up, down, open_], "does not hold: 1 for it, 1 against it, 1 undecided"),
     ):  # fmt: skip
         claim = judge("so", {str(n): difference for n, difference in enumerate(differences)})
         assert isinstance(claim, Claim)
         assert claim.verdict == verdict
+
+
+def test_some_of_many_are_sure_by_holms_correction():
+    draw = np.random.default_rng(0)
+    for _ in range(200):
+        p = draw.choice([0.001, 0.004, 0.011, 0.02, 0.024, 0.03, 0.045, 0.2], size=draw.integers(1, 7))
+        adjusted = [  # as Holm has it: the greatest, over all that are no greater, of p times how many are left
+            max(min(1, p[j] * np.sum(p >= p[j])) for j in range(p.size) if p[j] <= p[i]) for i in range(p.size)
+        ]
+        if len(set(p)) == p.size:  # else the order of equal ones counts above
+            assert sure([Difference(1.0, 0.5, 1.5, 9, each) for each in p]) == [one <= 0.05 for one in adjusted]
+    clear, nearly = Difference(1.0, 0.5, 1.5, 9, 0.001), Difference(1.0, 0.01, 1.99, 9, 0.04)
+    assert judge("so", {"a": clear, "b": nearly}).verdict == "holds"  # "and" needs no correction
+    assert judge("so", {str(n): nearly for n in range(19)} | {"a": mean_of([1.0, -1.0])}).verdict == "cannot be told"
+
+
+def test_a_small_p_is_not_nought():
+    p = experiment.Metric("p", "p")
+    assert [render._ours({0: value}, p) for value in (0.0001, 0.0, 0.0005, 0.2)] == [
+        "< 0.001",
+        "0.000",
+        "0.001",
+        "0.200",
+    ]
+    assert render._ours({0: 0.0001, 1: 0.0002}, p) == "0.000 ± 0.000"  # a mean, with its error
+
+
+def test_the_picture_of_the_claims(paper):
+    wide, one = mean_of([4.0, 5.0, 6.0]), mean_of([-2.0])
+    claims = [judge("More & more", {"a <b>": wide, "c": one}), judge("Nothing", {})]
+    drawn = ElementTree.fromstring(forest.draw_claims(claims))
+    texts = ["".join(text.itertext()) for text in drawn.iter(f"{SVG}text")]
+    assert {"More & more", "holds in part: 1 of 2, the others undecided", "a <b>", "+5.000", "-2.000"} <= set(texts)
+    assert "nothing was run that it is about" in texts
+    dots = [(dot.get("class"), float(dot.get("cx"))) for dot in drawn.iter(f"{SVG}circle")][3:]  # after the legend
+    zero = next(float(p.get("d")[1:].split()[0]) for p in drawn.iter(f"{SVG}path") if p.get("class") == "zero")
+    assert [kind for kind, _ in dots] == ["for", "open"]
+    assert dots[1][1] < zero < dots[0][1]
+    bars = [p.get("d") for p in drawn.iter(f"{SVG}path") if p.get("class") in ("for", "against", "open")]
+    assert len(bars) == 1  # one seed has no interval
+    low, high = (float(x) for x in re.fullmatch(r"M(\S+) \S+H(\S+)", bars[0]).groups())
+    scale = (dots[0][1] - zero) / wide.mean
+    assert high == pytest.approx(forest.WIDTH - forest.RIGHT)  # all the room is used
+    assert (low - zero, high - zero) == pytest.approx((wide.low * scale, wide.high * scale), abs=0.2)
+    assert "toy-claims.svg" in render_markdown(make_page(paper.paper, [paper.table], {}))
 
 
 @pytest.mark.parametrize("name", paper_names())

@@ -41,17 +41,19 @@ def reproduce(
 ) -> None:
     """Run the tables of a paper again, and write them beside what was published.
 
-    FOLDER gets PAPER.md and PAPER.html, and PAPER.jsonl with one line per finished part: a run that was stopped goes on
-    where it was when the same command is given again. The data are in the folder that DISSENSUS_DATA names.
+    FOLDER gets PAPER.md, PAPER.html and a picture of the claims, and PAPER.jsonl with one line per finished part: a run
+    that was stopped goes on where it was when the same command is given again. The data are in the folder that
+    DISSENSUS_DATA names.
 
     Example: dissensus reproduce weerasooriya2021 table3 --quick
 
     Example: dissensus reproduce platanios2020 --device cuda --minutes 9
     """
     from dissensus.io.atomic import atomic
-    from dissensus.papers import load_paper, paper_names, render_html, render_markdown
+    from dissensus.papers import load_paper, make_page, paper_names, render_html, render_markdown
     from dissensus.papers import reproduce as run
     from dissensus.papers.figures import draw_figures
+    from dissensus.papers.forest import draw_claims
     from dissensus.papers.runner import Failure, read_store
     from dissensus.papers.watch import Watch
 
@@ -87,10 +89,12 @@ def reproduce(
         there = read_store(store)  # what was run before belongs on the page too
         shown = list(paper.tables.values())
         output.mkdir(parents=True, exist_ok=True)
-        name = store.stem
-        for suffix, page in (("md", render_markdown), ("html", render_html)):
-            with atomic(output / f"{name}.{suffix}") as whole:
-                whole.write(page(paper, shown, there, failures, quick=quick).encode())
+        name, page = store.stem, make_page(paper, shown, there, failures, quick=quick)
+        texts = {f"{name}.md": render_markdown(page), f"{name}.html": render_html(page)}
+        drawn = {page.claims_file: draw_claims(page.claims)} if page.claims else {}
+        for file, text in (texts | drawn).items():
+            with atomic(output / file) as whole:
+                whole.write(text.encode())
         missing = sum(1 for table in wanted for cell in table.cells(quick=quick, seeds=seeds) if cell.key not in there)
         left, failed = left + missing, failed + len(failures)
         note = f"; {missing} parts are left, {len(failures)} of them failed" if missing else ""

@@ -6,11 +6,11 @@ claims by what was found. Everything else (order, processes, a store that is gon
 """
 
 from dissensus.papers.experiment import Cell, Paper, Table, load_paper, paper_names
-from dissensus.papers.render import render_html, render_markdown
+from dissensus.papers.render import make_page, render_html, render_markdown
 from dissensus.papers.runner import reproduce
 from dissensus.papers.verdict import Claim, paired
 
 __all__ = [
-    "Cell", "Claim", "Paper", "Table", "load_paper", "paired", "paper_names", "render_html", "render_markdown",
-    "reproduce",
+    "Cell", "Claim", "Paper", "Table", "load_paper", "make_page", "paired", "paper_names", "render_html",
+    "render_markdown", "reproduce",
 ]  # fmt: skip

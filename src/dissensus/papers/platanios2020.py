@@ -10,9 +10,6 @@ them cut at 5. Medical sets are scored by the experts' labels (`accuracy`) and b
 
 from __future__ import annotations
 
-import csv
-import gzip
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +26,7 @@ from dissensus.evaluation import entropy
 from dissensus.papers.experiment import Cell, Values
 from dissensus.papers.prepared import prepared
 from dissensus.papers.verdict import Claim, Difference, Get, judge, paired
+from dissensus.papers.watch import silent
 
 TEXTS = ("rte", "medical_causes", "medical_treats")
 MEDICAL = {"medical_causes": "CAUSES", "medical_treats": "TREATS"}
@@ -66,12 +64,10 @@ def chosen(n_items: int, items: int | None) -> BoolArray:
 
 def responses(data: Any) -> Annotations:
     """WordSim's answers 0 to 10, as probabilities."""
-    path = Path(os.environ["DISSENSUS_DATA"]) / "wordsim" / "responses.csv.gz"
-    with gzip.open(path, "rt") as file:
-        rows = list(csv.DictReader(file))
-    share = np.array([float(row["response"]) / 10 for row in rows])
+    rows = data.responses
+    share = np.array(rows["response"].to_pylist(), float) / 10
     return Annotations.from_arrays(
-        [row["item"] for row in rows], [row["annotator"] for row in rows], proba=np.stack([1 - share, share], axis=1),
+        rows["item"].to_pylist(), rows["annotator"].to_pylist(), proba=np.stack([1 - share, share], axis=1),
         classes=data.annotations.classes.tolist(), items=data.annotations.items,
     )  # fmt: skip
 
@@ -202,7 +198,7 @@ def fitted(name: str, seed: int, steps: int, device: str) -> Any:
     from dissensus.learning import LIA
 
     data: Any = dz.load_dataset(name)
-    return LIA(seed=seed, steps=steps, device=device).fit(data.annotations, data.features, on_step=_silent)
+    return LIA(seed=seed, steps=steps, device=device).fit(data.annotations, data.features, on_step=silent)
 
 
 def figure2(cell: Cell, device: str) -> Values:
@@ -259,10 +255,6 @@ def draw(path: Path, device: str) -> None:
         plot_annotator_embeddings(model, data.annotations, path)
     else:
         plot_difficulty(model, data.annotations, path, data.gold)
-
-
-def _silent(step: int, loss: float) -> None:
-    """No bar: cells have a table of their own."""
 
 
 # Claims ---------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,19 @@ def prepared(name: str, make: Callable[[], Any]) -> FloatArray:
     return np.asarray(np.load(path))
 
 
-def prepared_text(name: str, make: Callable[[], str]) -> Path:
-    """The path of a text file of that name."""
+def prepared_words(name: str, known: Callable[[], Sequence[str]], dimensions: int, digits: int) -> str:
+    """The path of a file of word vectors: MiniLM's input embeddings of these words, their principal components."""
     path = prepared_folder() / name
     if not path.exists():
+        from dissensus.learning.encoders.words import from_transformer
+
+        seen = known()
+        found, _ = from_transformer(seen, 0)
+        found = found - found.mean(axis=0)
+        few = found @ np.linalg.svd(found, full_matrices=False)[2][:dimensions].T
+        few /= few.std()
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic(path) as file:
-            file.write(make().encode("utf-8"))
-    return path
+            for word, row in zip(seen, few.tolist(), strict=True):
+                file.write((" ".join([word, *(f"{x:.{digits}f}" for x in row)]) + "\n").encode("utf-8"))
+    return str(path)

@@ -5,19 +5,25 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dissensus.papers.experiment import Metric, Paper, Table
+from dissensus.papers.forest import draw_claims
 from dissensus.papers.runner import Failure, Results
 from dissensus.papers.verdict import BySeed, Claim, mean_of
 
 MISSING = "not run yet."
 STARS = ((0.01, "**"), (0.05, "*"))
+QUICK = ("A quick run", ": few seeds, short trainings. The figures show that everything runs, no more.")
 INTERVALS = (
-    "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set."
+    "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set. "
+    "A claim holds where all of its intervals are above 0; where only some are, those count that Holm's correction "
+    "leaves (p ≤ 0.05 over all differences of the claim)."
 )
+DRAWN = "Claims: every difference with its interval; right of the line is as the paper says"
 
 
 def of_today(paper: Paper, results: Results, *, quick: bool = False) -> Results:
@@ -108,6 +114,9 @@ def _ours(values: dict[int, float], metric: Metric) -> str:
         return ""
     scaled = metric.scale * np.array(list(values.values()))
     error = f" ± {scaled.std(ddof=1) / math.sqrt(scaled.size):.{metric.digits}f}" if scaled.size > 1 else ""
+    least = 10.0**-metric.digits
+    if not error and 0 < scaled[0] < least / 2:  # a p-value, as it is: 0.000 would be a claim
+        return f"< {least:.{metric.digits}f}"
     return f"{scaled.mean():.{metric.digits}f}{error}"
 
 
@@ -151,57 +160,86 @@ def claims_of(paper: Paper, results: Results) -> list[Claim]:
     return found
 
 
-def render_markdown(
+@dataclass(frozen=True)
+class Page:
+    """What both kinds of pages show; made once, as tests over all seeds take their time."""
+
+    paper: Paper
+    tables: Sequence[Table]
+    current: Results  # lines of the store
+    shown: Results  # and what is made of them
+    claims: list[Claim]
+    made: str
+    failures: Sequence[Failure] = ()
+    quick: bool = False
+
+    @property
+    def claims_file(self) -> str:
+        """The picture of the claims, beside the page."""
+        return f"{self.paper.name}{'-quick' if self.quick else ''}-claims.svg"
+
+
+def make_page(
     paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
-) -> str:
-    """A page of Markdown."""
-    parts = [f"# {paper.title}", paper.cite]
-    if quick:
-        parts.append("**A quick run**: few seeds, short trainings. The figures show that everything runs, no more.")
-    parts += [paper.note] if paper.note else []
+) -> Page:
+    """Of all lines of a store."""
     current = of_today(paper, results, quick=quick)
-    shown = and_derived(paper, current)
-    claims = claims_of(paper, shown)
-    if claims:
-        parts.append(f"## What held\n\n{INTERVALS}")
-        parts.append(markdown_table(["claim", "verdict", "figures"], [[c.text, c.verdict, c.why] for c in claims]))
-    for table in tables:
+    shown, made = and_derived(paper, current), made_of(current.values(), stale=len(results) - len(current))
+    return Page(paper, tables, current, shown, claims_of(paper, shown), made, failures, quick)
+
+
+def render_markdown(page: Page) -> str:
+    """A page of Markdown."""
+    paper, parts = page.paper, [f"# {page.paper.title}", page.paper.cite]
+    if page.quick:
+        parts.append(f"**{QUICK[0]}**{QUICK[1]}")
+    parts += [paper.note] if paper.note else []
+    if page.claims:
+        parts.append(f"## What held\n\n{INTERVALS}\n\n![{DRAWN}]({page.claims_file})")
+        rows = [[c.text, c.verdict, "<br>".join(figures_of(c))] for c in page.claims]
+        parts.append(markdown_table(["claim", "verdict", "figures"], rows))
+    for table in page.tables:
         parts.append(f"## {table.name}: {table.title}")
         parts += [table.note] if table.note else []
         for data in table.data:
-            parts.append(markdown_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
+            rows = rows_of(table, page.shown, page.failures, data)
+            parts.append(markdown_table(head_of(table, page.shown, data), rows))
         parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
-    parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if quick else ''}")
-    parts.append(made_of(current.values(), stale=len(results) - len(current)))
+    parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if page.quick else ''}")
+    parts.append(page.made)
     return "\n\n".join(parts) + "\n"
 
 
-def render_html(
-    paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
-) -> str:
+def render_html(page: Page) -> str:
     """The same as a page that stands alone."""
+    paper = page.paper
     body = [f"<h1>{html.escape(paper.title)}</h1><p>{html.escape(paper.cite)}</p>"]
-    if quick:
-        body.append("<p><strong>A quick run</strong>: few seeds, short trainings.</p>")
+    if page.quick:
+        body.append(f"<p><strong>{QUICK[0]}</strong>{QUICK[1]}</p>")
     if paper.note:
         body += [f"<p>{html.escape(part)}</p>" for part in paper.note.split("\n\n")]
-    current = of_today(paper, results, quick=quick)
-    shown = and_derived(paper, current)
-    claims = claims_of(paper, shown)
-    if claims:
-        rows = [[c.text, c.verdict, c.why] for c in claims]
-        body.append(f"<h2>What held</h2><p>{INTERVALS}</p>" + html_table(["claim", "verdict", "figures"], rows))
-    for table in tables:
+    if page.claims:
+        body.append(f"<h2>What held</h2><p>{INTERVALS}</p><figure>{draw_claims(page.claims)}</figure>")
+        rows = [[c.text, c.verdict, "\n".join(figures_of(c))] for c in page.claims]
+        figures = html_table(["claim", "verdict", "figures"], rows)
+        body.append(f"<details><summary>All figures</summary>{figures}</details>")
+    for table in page.tables:
         body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
         body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
         for data in table.data:
-            body.append(html_table(head_of(table, shown, data), rows_of(table, shown, failures, data)))
+            rows = rows_of(table, page.shown, page.failures, data)
+            body.append(html_table(head_of(table, page.shown, data), rows))
         for figure in table.figures:
             text, file = html.escape(figure["text"]), html.escape(figure["file"])
             body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
-    made = made_of(current.values(), stale=len(results) - len(current))
-    body.append(f"<h2>How it was made</h2><p>{html.escape(made)}</p>")
+    body.append(f"<h2>How it was made</h2><p>{html.escape(page.made)}</p>")
     return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
+
+
+def figures_of(claim: Claim) -> list[str]:
+    """One text per difference."""
+    nothing = ["nothing was run that it is about."]
+    return [f"{name} {difference}" for name, difference in claim.differences.items()] or nothing
 
 
 def made_of(lines: Iterable[dict[str, Any]], *, stale: int = 0) -> str:
@@ -250,6 +288,7 @@ body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem aut
 .wide {{ overflow-x: auto; margin: 1rem 0; }}
 table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
 figure {{ margin: 1rem 0; }} img {{ max-width: 100%; }}
+td {{ white-space: pre-line; }}
 th, td {{ text-align: left; padding: .25rem .7rem; border-bottom: 1px solid #8884; vertical-align: top; }}
 </style></head><body>
 {body}

@@ -24,6 +24,7 @@ from dissensus.exceptions import ConvergenceWarning
 from dissensus.papers.experiment import Cell, Values
 from dissensus.papers.prepared import prepared_folder
 from dissensus.papers.verdict import Claim, Difference, Get, ahead, judge
+from dissensus.papers.watch import silent
 
 TENTHS = 10
 TRAIN = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
@@ -65,7 +66,7 @@ def table3(cell: Cell, device: str) -> Values:
         gold = task.gold if how.get("labels") == "gold" else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of Dawid-Skene's labels
-            model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=_silent)
+            model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=silent)
         scores = measured(task.truth, task.shares, model.predict_proba(task.asked), how.get("least", 0.0))
         known = task.gold >= 0
         scores["posterior"] = float((model.posterior_.argmax(axis=1) == task.gold)[known].mean())
@@ -245,10 +246,6 @@ def prepare() -> None:
             shutil.copy(file, folder / file.name)
 
 
-def _silent(step: int, loss: float) -> None:
-    """No bar: cells have a table of their own."""
-
-
 # Claims ---------------------------------------------------------------------------------------------------------------
 
 CROWD, NORMALIZED = "crowd layer, matrix, softmax", "crowd layer, matrix, normalize"
@@ -273,10 +270,12 @@ def claims(get: Get) -> list[Claim]:
         alike("… after enough of them", more(CROWD, "majority", ENOUGH)),
         alike("… with the other link (normalize)", more(NORMALIZED, "majority", ONE_EPOCH, ENOUGH)),
         judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW)),
+        judge("… by cross entropy", more("majority + SAM", "majority", *FEW, metric="cross_entropy")),
         judge("… on clean ones, too (the majority of all votes; gold)",
               more("majority + SAM", "majority", ALL)
               | {f"{ALL}, gold": d for d in more("gold (no crowd) + SAM", "gold (no crowd)", ALL).values()}),
         judge("… on LabelMe, where the majority is 77 % right", more("majority + SAM", "majority", LABELME, STOPPED)),
+        judge("… by cross entropy", more("majority + SAM", "majority", LABELME, STOPPED, metric="cross_entropy")),
         judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL)),
         judge("A crowd layer has a better cross entropy than majority labels on CIFAR-10H",
               more(CROWD, "majority", ALL, metric="cross_entropy")),
@@ -285,11 +284,10 @@ def claims(get: Get) -> list[Claim]:
 
 def alike(text: str, differences: dict[str, Difference]) -> Claim:
     """A claim that says that every one of these differences is next to nothing."""
-    figures = judge(text, differences).why
     if differences and all(d.low > -CLOSE and d.high < CLOSE for d in differences.values()):
         verdict = f"holds (within {CLOSE})"
     elif any(d.low > CLOSE or d.high < -CLOSE for d in differences.values()):
         verdict = f"does not hold (within {CLOSE})"
     else:
         verdict = "cannot be told"
-    return Claim(text, verdict, figures)
+    return Claim(text, verdict, differences)

@@ -1,4 +1,9 @@
-"""A paper's claims, judged by what was found here: a difference, its interval, and a word for it."""
+"""A paper's claims, judged by what was found here: differences, their intervals, and a word for them.
+
+A claim is about every one of its differences. That all of them are above 0 may be said where each interval is: no
+correction is needed to say "and". That *some* are is said of those that Holm's correction leaves at p ≤ 0.05 among all
+differences of the claim (Holm 1979): of twenty that are nothing, one interval is clear of 0 by chance.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,6 @@ from scipy import stats
 LEVEL = 0.95
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a paper says, and what is to be said of it."""
-
-    text: str
-    verdict: str  # "holds", "does not hold", "the other way round", "cannot be told"
-    why: str  # the figures
-
-
 BySeed = Mapping[int, float]
 """Seed → value."""
 Get = Callable[[str, str, str, str], BySeed | None]
@@ -29,17 +25,27 @@ Get = Callable[[str, str, str, str], BySeed | None]
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences, with an interval by Student's t; of one pair, or none, there is none."""
+    """The mean of paired differences, with interval and p by Student's t; of one pair, or none, there are none."""
 
     mean: float
     low: float
     high: float
     n: int
+    p: float = 1.0  # two-sided, that it is 0
 
     def __str__(self) -> str:
         if self.n < 2:
             return f"{self.mean:+.3f} (one seed)"
         return f"{self.mean:+.3f} ({self.low:+.3f} to {self.high:+.3f}, {self.n} seeds)"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, and what is to be said of it."""
+
+    text: str
+    verdict: str  # "holds", "does not hold", "the other way round", "cannot be told"
+    differences: dict[str, Difference]
 
 
 def paired(first: BySeed, second: BySeed, *, scale: float = 1.0) -> Difference:
@@ -65,26 +71,36 @@ def mean_of(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64
     mean = float(each.mean()) if each.size else math.nan
     if each.size < 2:
         return Difference(mean, -math.inf, math.inf, each.size)
-    half = float(stats.t.ppf((1 + LEVEL) / 2, each.size - 1) * each.std(ddof=1) / math.sqrt(each.size))
-    return Difference(mean, mean - half, mean + half, each.size)
+    error, freedom = float(each.std(ddof=1)) / math.sqrt(each.size), each.size - 1
+    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+    p = 2 * float(stats.t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
+    return Difference(mean, mean - half, mean + half, each.size, p)
+
+
+def sure(differences: Sequence[Difference]) -> list[bool]:
+    """Which are not 0, of all together: Holm's steps, from the least p on, up to the first that is too high."""
+    found, order = [False] * len(differences), sorted(range(len(differences)), key=lambda at: differences[at].p)
+    for step, at in enumerate(order):
+        if differences[at].p > (1 - LEVEL) / (len(order) - step):
+            break
+        found[at] = True
+    return found
 
 
 def judge(text: str, differences: dict[str, Difference]) -> Claim:
     """A claim that says that every one of these differences is above 0; those of no pair say nothing."""
     differences = {name: difference for name, difference in differences.items() if difference.n}
-    if not differences:
-        return Claim(text, "cannot be told", "nothing was run that it is about.")
-    figures = "; ".join(f"{name} {difference}" for name, difference in differences.items())
-    sure = [d for d in differences.values() if d.low > 0]
-    against = [d for d in differences.values() if d.high < 0]
-    if len(sure) == len(differences):
+    each = list(differences.values())
+    sides = [d.mean > 0 for d, clear in zip(each, sure(each), strict=True) if clear]
+    above, below, n = sum(sides), len(sides) - sum(sides), len(each)
+    if each and all(d.low > 0 for d in each):
         verdict = "holds"
-    elif len(against) == len(differences):
+    elif each and all(d.high < 0 for d in each):
         verdict = "the other way round"
-    elif against:
-        verdict = f"does not hold: {len(sure)} for it, {len(against)} against it, of {len(differences)}"
-    elif sure:
-        verdict = f"holds in part: {len(sure)} of {len(differences)}"
+    elif below:
+        verdict = f"does not hold: {above} for it, {below} against it, {n - above - below} undecided"
+    elif above:
+        verdict = f"holds in part: {above} of {n}, the others undecided"
     else:
         verdict = "cannot be told"
-    return Claim(text, verdict, figures)
+    return Claim(text, verdict, differences)

@@ -97,3 +97,7 @@ def _time(seconds: float | None) -> str:
         return "?"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def silent(step: int, loss: float) -> None:
+    """For a training inside a cell: no bar, the cells have a table."""
