@@ -392,3 +392,11 @@ def test_processes_end_with_the_run_that_began_them(tmp_path):
         time.sleep(0.1)
     os.kill(worker, signal.SIGKILL)
     pytest.fail("it went on without anybody to work for")
+
+
+def test_what_is_alike_and_what_is_not_is_on_the_page(paper):
+    told = experiment.parse("toy", tomllib.loads('protocol = ["Folds <are> ours."]\n' + FILE))
+    page = make_page(told, list(told.tables.values()), {})
+    assert "## What is alike and what is not\n\n- Folds <are> ours.\n" in render_markdown(page)
+    assert "<li>Folds &lt;are&gt; ours.</li>" in render_html(page)
+    assert "alike" not in render_markdown(make_page(paper.paper, [paper.table], {}))

@@ -1,6 +1,7 @@
 """What there is to run: a paper's tables as they are written in its TOML file.
 
     title, cite, note                         of the paper
+    protocol                                  a list of texts: what is alike and what is not
     [TABLE]  title, note, seeds, block        seeds of the full run; those that one call trains (0: all of them)
     [TABLE]  made_from                        another table: nothing is run for this one, `derived` makes it of that
     [TABLE.data.NAME]                         keywords, to every condition on that data
@@ -161,6 +162,7 @@ class Paper:
     cite: str
     note: str
     tables: dict[str, Table]
+    protocol: tuple[str, ...] = ()
 
     @property
     def module(self) -> Any:
@@ -204,4 +206,4 @@ def parse(name: str, told: dict[str, Any]) -> Paper:
         rest = {part: one[part] for part in PARTS if part in one}
         lists = {part: tuple(one[part]) for part in ("without", "differs", "figures") if part in one}
         tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
-    return Paper(name, told["title"], told["cite"], told.get("note", ""), tables)
+    return Paper(name, told["title"], told["cite"], told.get("note", ""), tables, tuple(told.get("protocol", ())))

@@ -205,6 +205,8 @@ def render_markdown(page: Page) -> str:
             rows = rows_of(table, page.shown, page.failures, data)
             parts.append(markdown_table(head_of(table, page.shown, data), rows))
         parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
+    if paper.protocol:
+        parts.append("## What is alike and what is not\n\n" + "\n".join(f"- {text}" for text in paper.protocol))
     parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if page.quick else ''}")
     parts.append(page.made)
     return "\n\n".join(parts) + "\n"
@@ -232,6 +234,9 @@ def render_html(page: Page) -> str:
         for figure in table.figures:
             text, file = html.escape(figure["text"]), html.escape(figure["file"])
             body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
+    if paper.protocol:
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in paper.protocol)
+        body.append(f"<h2>What is alike and what is not</h2><ul>{items}</ul>")
     body.append(f"<h2>How it was made</h2><p>{html.escape(page.made)}</p>")
     return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
 
