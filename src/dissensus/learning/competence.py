@@ -24,7 +24,8 @@ from torch import Tensor
 
 from dissensus._types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.objectives.lia import LIAHead, LIAObjective
+from dissensus.learning.objectives.lia import LIAObjective
+from dissensus.learning.objectives.lia_head import LIAHead
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
