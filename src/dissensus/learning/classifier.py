@@ -31,6 +31,7 @@ from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import predict_annotations
+from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
@@ -39,7 +40,7 @@ from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.saving import loaded_part, run_key, stored_optimizer, stored_part
 from dissensus.learning.storage import read_tree, write_tree
-from dissensus.learning.trainer import AT_ONCE, Trace, Trainer
+from dissensus.learning.trainer import AT_ONCE, Trainer
 from dissensus.learning.validation import Held, Validation, one_hot
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
@@ -108,7 +109,7 @@ class CrowdClassifier(Parameters):
         objective: accuracy with a crowd layer, whose network is to be surer than the votes are; else cross entropy.
     device, precision, processes
         "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
-        lightning-fabric's; processes that train together (DDP), each with its share of the items: see `trainer.py`.
+        lightning-fabric's; processes that train together (DDP), each with its share of the items: see `shards.py`.
     compile : bool
         Train through torch.compile: a minute or so at the start, faster steps afterwards, other random numbers. For
         long runs on a GPU.

@@ -32,10 +32,13 @@ from dissensus._types import FloatArray, IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier, Run
+from dissensus.learning.devices import gpus
 from dissensus.learning.objectives import Objective
+from dissensus.learning.optimizers import make_optimizer, split
 from dissensus.learning.rows import RowEmbedding, StackedRowAdam
-from dissensus.learning.trainer import Trace, gpus, mixed
+from dissensus.learning.trainer import mixed
 from dissensus.progress import waiting
 
 EAGER = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
@@ -321,17 +324,16 @@ class Stack:
         """Torch's for all dense parameters, as the trainer makes it, and one for rows."""
         run = self.runs[0]
         names = {id(value): name for name, value in _Asked(run.network).named_parameters()}
-        groups: list[list[dict[str, Any]]] = [[], []]
-        for group in run.groups:
-            for sparse in (False, True):
-                found = [p for p in group["params"] if getattr(p, "row_sparse", False) is sparse]
-                stacked = [self.parameters[names[id(p)]] for p in found]
-                groups[sparse] += [{**group, "params": stacked}] if found else []
-        dense = [run.trainer.make_optimizer(groups[0])] if groups[0] else []
+        dense_groups, row_groups = (
+            [{**group, "params": [self.parameters[names[id(p)]] for p in group["params"]]} for group in groups]
+            for groups in split(run.groups)
+        )
+        trainer = run.trainer
+        dense = [make_optimizer(trainer.optimizer, dense_groups, trainer.weight_decay)] if dense_groups else []
         for optimizer in dense if self.device.type == "cuda" else []:
             for group in optimizer.param_groups:
                 group["capturable"] = True  # its step count is on the device
-        return [*dense, *([StackedRowAdam(groups[1])] if groups[1] else [])]
+        return [*dense, *([StackedRowAdam(row_groups)] if row_groups else [])]
 
 
 class _Step:
