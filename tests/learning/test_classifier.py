@@ -23,6 +23,7 @@ from dissensus.learning import CrowdClassifier
 from dissensus.learning.classifier import FILE
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.objectives import Hard, LDLNMObjective, Soft, objectives
+from dissensus.learning.run import parameter_groups
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.validation import Validation
 
@@ -353,10 +354,12 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
 def test_annotators_learn_at_a_rate_of_their_own(keywords):
     table, X, _ = blobs()
     model = quick(objective="crowd-layer", **keywords)
-    groups = model.fit(table, X)._groups(model.network_, model.encoder_)
+    model.fit(table, X)
+    groups = parameter_groups(model, model.network_, model.encoder_)
     assert [group["lr"] for group in groups] == [keywords.get("learning_rate", 1e-3)] * 2 + [1e-3]
     model.set_params(head_learning_rate=0.02)
-    assert [group["lr"] for group in model._groups(model.network_, model.encoder_)][1:] == [0.02, 0.02]
+    groups = parameter_groups(model, model.network_, model.encoder_)
+    assert [group["lr"] for group in groups][1:] == [0.02, 0.02]
 
 
 def test_frames_are_taken_as_features():

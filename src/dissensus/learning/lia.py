@@ -314,7 +314,7 @@ class LIA(Parameters):
                 q: FloatArray = posterior[items],
             ) -> Tensor:
                 assert isinstance(model.objective_, LIAObjective)
-                codes, _ = model._placed(annotator[at], None)
+                codes, _ = model.network_.placed(annotator[at])
                 confusion = model.objective_.row_confusion(model.network_.head, z, row, codes).cpu().double()
                 return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
@@ -377,11 +377,11 @@ class LIA(Parameters):
 
     def _confusion(self, model: CrowdClassifier, rows: Batch, whom: Whom) -> FloatArray:
         """(rows, annotators, K, K) by one seed."""
-        network, objective, device = model.network_.eval(), model.objective_, model._device
+        network, objective, device = model.network_.eval(), model.objective_, model.network_.device
         assert isinstance(objective, LIAObjective)
         with torch.inference_mode():
             z = network.encoder(**{name: value.to(device) for name, value in rows.items()})
-            return np.asarray(objective.pair_confusion(network.head, z, *model._placed(*whom)).cpu().double().numpy())
+            return np.asarray(objective.pair_confusion(network.head, z, *network.placed(*whom)).cpu().double().numpy())
 
     def _whom(self, annotators: Any) -> Whom:
         if annotators is None:

@@ -34,12 +34,12 @@ from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import CELLS
 from dissensus.learning.checkpoint import Trace
-from dissensus.learning.classifier import Run
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.lia import LEAST_EPOCHS
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead
+from dissensus.learning.run import Run
 from dissensus.learning.trainer import Trainer
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting

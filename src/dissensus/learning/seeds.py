@@ -18,8 +18,9 @@ import numpy as np
 from dissensus._types import IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning.classifier import CrowdClassifier, Run
+from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.objectives import Objective
+from dissensus.learning.run import Run, begin
 from dissensus.learning.stack import Stack
 from dissensus.progress import waiting
 
@@ -84,7 +85,7 @@ def stacked(
     _check(models, each)
     runs: list[Run] = []
     for model, table, known in zip(models, each, golds, strict=True):
-        runs.append(model._begin(table, X, known, annotators=annotators, like=runs[0] if runs else None))
+        runs.append(begin(model, table, X, known, annotators=annotators, like=runs[0] if runs else None))
         if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
             runs[-1] = dataclasses.replace(runs[-1], lessons=runs[0].lessons)  # kept once, however many there are
     if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):

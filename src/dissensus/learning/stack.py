@@ -27,10 +27,10 @@ from dissensus._types import FloatArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Batch, Columns, StackedColumns
 from dissensus.learning.checkpoint import Trace
-from dissensus.learning.classifier import Run
 from dissensus.learning.devices import gpus
 from dissensus.learning.optimizers import make_optimizer, split
 from dissensus.learning.rows import RowEmbedding, StackedRowAdam
+from dissensus.learning.run import Run
 from dissensus.learning.trainer import mixed
 
 EAGER = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
