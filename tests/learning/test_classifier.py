@@ -342,6 +342,8 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
     for objective in ("soft", "crowd-layer"):
         model = quick(objective=objective, epochs=1).fit(table, X)
         assert model.predict_annotator_proba(X[:2], []).shape == (2, 0, 3)
+        everybody = model.predict_annotator_proba(X[:2], table.annotators)
+        np.testing.assert_array_equal(model.predict_annotator_proba(X[:2], None), everybody)
         with pytest.raises(DataError, match=r"annotators must be a list of names, got the text 'w1'"):
             model.predict_annotator_proba(X[:2], "w1")
     with pytest.raises(DataError, match="60 rows of X for 59 labels"):

@@ -323,7 +323,7 @@ class CrowdClassifier(Parameters):
 
         By the objective where it models annotators, else through their confusion matrices. One who was not there at
         `fit` is taken for an average one; or for one of its features, where `annotators` is a frame with the columns
-        that `fit` had, in the place of names.
+        that `fit` had, in the place of names. None is all of `fit`.
         """
         self._check_fitted()
         return predict_annotators(self, X, annotators)

@@ -418,8 +418,6 @@ class LIAML(Parameters):
         return self.questions_ if questions is None else list(questions)
 
     def _annotator_codes(self, annotators: Any) -> IntArray:
-        if annotators is None:
-            return np.arange(self.annotators_.size)
         return find(annotators, self.annotators_, None)[0]
 
     def _check(self) -> None:
