@@ -50,10 +50,7 @@ def predict_annotators(model: CrowdClassifier, X: Any, annotators: Any) -> Float
 def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, annotators: Any = None) -> FloatArray:
     """(N, K) for the rows of `table`, with one row of X per item of it; `annotators` is a frame, or None."""
     given.check_table(table, "predict_annotations")
-    if given.rows(X) != table.n_items:
-        raise DataError(
-            f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
-        )
+    given.check_rows(X, table)
     table = table.to_classes(model.classes_)
     known = naming.match(table.annotators, model.annotators_, "annotators")  # (A,) −1: was not there
     features = None

@@ -63,10 +63,7 @@ def begin(
 ) -> Run:
     """All that a training needs, without training; inputs that `like` has prepared are not prepared again."""
     given.check_table(table)
-    if given.rows(X) != table.n_items:
-        raise DataError(
-            f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
-        )
+    given.check_rows(X, table)
     model.check()
     gold = check_gold(gold, table)
     seed = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint32)[0])
