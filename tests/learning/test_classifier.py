@@ -23,6 +23,7 @@ from dissensus.learning import CrowdClassifier
 from dissensus.learning.classifier import FILE
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.objectives import Hard, LDLNMObjective, Soft, objectives
+from dissensus.learning.run import parameter_groups
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.validation import Validation
 
@@ -341,6 +342,8 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
     for objective in ("soft", "crowd-layer"):
         model = quick(objective=objective, epochs=1).fit(table, X)
         assert model.predict_annotator_proba(X[:2], []).shape == (2, 0, 3)
+        everybody = model.predict_annotator_proba(X[:2], table.annotators)
+        np.testing.assert_array_equal(model.predict_annotator_proba(X[:2], None), everybody)
         with pytest.raises(DataError, match=r"annotators must be a list of names, got the text 'w1'"):
             model.predict_annotator_proba(X[:2], "w1")
     with pytest.raises(DataError, match="60 rows of X for 59 labels"):
@@ -353,10 +356,12 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
 def test_annotators_learn_at_a_rate_of_their_own(keywords):
     table, X, _ = blobs()
     model = quick(objective="crowd-layer", **keywords)
-    groups = model.fit(table, X)._groups(model.network_, model.encoder_)
+    model.fit(table, X)
+    groups = parameter_groups(model, model.network_, model.encoder_)
     assert [group["lr"] for group in groups] == [keywords.get("learning_rate", 1e-3)] * 2 + [1e-3]
     model.set_params(head_learning_rate=0.02)
-    assert [group["lr"] for group in model._groups(model.network_, model.encoder_)][1:] == [0.02, 0.02]
+    groups = parameter_groups(model, model.network_, model.encoder_)
+    assert [group["lr"] for group in groups][1:] == [0.02, 0.02]
 
 
 def test_frames_are_taken_as_features():

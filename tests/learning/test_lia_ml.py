@@ -14,7 +14,7 @@ from dissensus import Annotations, Questions
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
 from dissensus.learning import LIAML
 from dissensus.learning.objectives import LIAMLObjective, LIAObjective
-from dissensus.learning.seeds import Stack
+from dissensus.learning.stack import Stack
 from learning.tables import WIDTH
 
 A, I = 7, 23

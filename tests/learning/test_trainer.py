@@ -11,7 +11,11 @@ import torch
 from torch import nn
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.learning.trainer import CHECKPOINT, Trainer, _between, fabric_class, shares
+from dissensus.learning.checkpoint import CHECKPOINT
+from dissensus.learning.devices import fabric_class
+from dissensus.learning.optimizers import rate_factor
+from dissensus.learning.shards import between, shares
+from dissensus.learning.trainer import Trainer
 
 
 class Squares(nn.Module):
@@ -210,8 +214,8 @@ def test_early_stopping_goes_on_after_a_kill(tmp_path):
     ],
 )
 def test_schedules(schedule, warmup, factors):
-    trainer = Trainer(schedule=schedule, warmup=warmup)
-    np.testing.assert_allclose([trainer.factor(step, 4, step) for step in range(4)], factors, atol=1e-4)
+    found = [rate_factor(schedule, warmup, step, 4, step) for step in range(4)]
+    np.testing.assert_allclose(found, factors, atol=1e-4)
 
 
 def test_a_loss_that_is_no_number_ends_the_run():
@@ -317,9 +321,9 @@ def test_shares_are_ranges_of_as_many_rows():
     edges = shares(rows, 3)
     assert edges.tolist() == [3, 9, 30, 41]
     batch = torch.tensor([40, 4, 9])
-    found = [_between(batch, edges, rank) + edges[rank] for rank in range(3)]
+    found = [between(batch, edges, rank) + edges[rank] for rank in range(3)]
     assert [part.tolist() for part in found] == [[4], [9], [40]]
-    assert _between(batch, shares(rows, 1), 0).tolist() == [40, 4, 9]
+    assert between(batch, shares(rows, 1), 0).tolist() == [40, 4, 9]
 
 
 def test_more_processes_than_items_are_refused():

@@ -11,7 +11,7 @@ from dissensus import Annotations
 from dissensus.evaluation import entropy
 from dissensus.exceptions import DataError, NotFitted
 from dissensus.io.jsonl import dumps
-from dissensus.report import lia_charts
+from dissensus.report import charts, lia_charts
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.figures import plot_annotator_embeddings, plot_difficulty
 from dissensus.report.section import sections
@@ -228,7 +228,7 @@ def test_many_classes_share_a_colour_and_those_without_rates_are_grey():
     made = lia_charts.panels(rows, ["a", "b", "c"])
     domain = made[2][2].to_dict()["encoding"]["color"]["scale"]["domain"]
     assert len(domain) == 8
-    assert domain[-2:] == [lia_charts.OTHER, lia_charts.FEW]
+    assert domain[-2:] == [charts.OTHER, lia_charts.FEW]
     assert [len(layer["data"]["values"]) for layer in _layers(made[1][2])] == [1, 11]
 
 

@@ -9,7 +9,7 @@ import pytest
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.io.jsonl import dumps
-from dissensus.report import latent_charts
+from dissensus.report import charts, latent_charts
 from dissensus.report.blocks import Chart, Numbers, Table, Text
 from dissensus.report.figures import plot_latent
 from dissensus.report.section import sections
@@ -162,8 +162,8 @@ def test_every_class_has_a_mark_of_its_own(n):
 def test_of_too_many_classes_rare_ones_share_a_mark():
     domain, found, spec = marks(30)
     assert len(set(found)) == len(domain) == 24
-    assert domain[-1] == latent_charts.OTHER
-    assert sum(row["class"] == latent_charts.OTHER for row in spec["data"]["values"]) == 3 * 7
+    assert domain[-1] == charts.OTHER
+    assert sum(row["class"] == charts.OTHER for row in spec["data"]["values"]) == 3 * 7
 
 
 def test_items_without_labels_are_marked_last():

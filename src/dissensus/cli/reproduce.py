@@ -117,7 +117,7 @@ def _check(device: str) -> None:
             f"{VARIABLE} is not set, and the papers' data are in the folder that it names; `export {VARIABLE}=FOLDER`."
         )
     try:
-        from dissensus.learning.trainer import Trainer
+        from dissensus.learning.devices import place
     except ImportError:  # not all parts need torch
         return
-    Trainer(device=device).place()
+    place(device)

@@ -3,9 +3,9 @@
 from dissensus.exceptions import MissingExtra
 
 try:
-    from dissensus.learning.trainer import fabric_class
+    from dissensus.learning import devices, storage  # noqa: F401  # storage needs safetensors
 
-    fabric_class()
+    devices.fabric_class()
 except ImportError as error:
     raise MissingExtra(
         f"dissensus.learning needs {error.name}, which is not installed: pip install 'dissensus[learning]'."

@@ -41,7 +41,9 @@ def is_frame(value: Any) -> bool:
 
 
 def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
-    """Names of annotators, or a frame, as a fitted model takes them: `known` are those it was fitted to."""
+    """Names of annotators (None: all), or a frame, as a fitted model takes them; `known` are those it was fitted to."""
+    if annotators is None:
+        return np.arange(known.size), None
     if isinstance(annotators, str):
         raise DataError(f"annotators must be a list of names, got the text {annotators!r}; write [{annotators!r}].")
     features = None

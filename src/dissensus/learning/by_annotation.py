@@ -1,10 +1,10 @@
-"""What a trained network expects in every row of a table: P(label | x_i, j) of the pairs (i, j) that are there.
+"""What a trained network expects annotators to say: P(label | x_i, j), of all pairs (i, j) or of the rows of a table.
 
     modelled annotators      P(y | x_i, j) by the objective (`Objective.row_proba`)
     else                     P(y | x_i, j) = Σ_k p_k(x_i) M_j[k, y]       p: the network's classes, M: `confusion_`
 
-Items are encoded once and only the rows that are there are asked for: time and memory are those of the rows, never of
-items × annotators.
+Of a table, items are encoded once and only the rows that are there are asked for: time and memory are those of the
+rows, never of items × annotators.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from dissensus import names as naming
@@ -21,6 +22,7 @@ from dissensus._types import FloatArray, IntArray
 from dissensus.annotations import Annotations
 from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
+from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.trainer import AT_ONCE
 
@@ -34,13 +36,21 @@ Ask = Callable[[Tensor, Tensor, slice], Tensor]
 these are → (n, K)."""
 
 
+def predict_annotators(model: CrowdClassifier, X: Any, annotators: Any) -> FloatArray:
+    """(rows, annotators, K) for all pairs of a row of X and one of `annotators`, names or a frame."""
+    codes, features = find(annotators, model.annotators_, model.annotator_features_)
+    columns, network = model.encoder_.prepare(X), model.network_
+    if not model.objective_.models_annotators or not codes.size:
+        known = np.concatenate([model.confusion_, model.population_confusion_[None]])[codes]  # −1 takes the last
+        return np.asarray(np.einsum("ic,acl->ial", softmax(model._ask(network.logits, columns), axis=1), known))
+    proba = model._ask(lambda batch: network.label_proba(batch, *network.placed(codes, features)), columns)
+    return np.asarray(proba / proba.sum(axis=2, keepdims=True))
+
+
 def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, annotators: Any = None) -> FloatArray:
     """(N, K) for the rows of `table`, with one row of X per item of it; `annotators` is a frame, or None."""
     given.check_table(table, "predict_annotations")
-    if given.rows(X) != table.n_items:
-        raise DataError(
-            f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
-        )
+    given.check_rows(X, table)
     table = table.to_classes(model.classes_)
     known = naming.match(table.annotators, model.annotators_, "annotators")  # (A,) −1: was not there
     features = None
@@ -48,11 +58,11 @@ def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, anno
         if model.annotator_features_ is None:
             raise DataError("annotators: this model was fitted without a frame of annotators; leave it out.")
         features = model.annotator_features_.of(annotators, table.annotators)
-    head, objective = model.network_.head, model.objective_
+    network, head, objective = model.network_, model.network_.head, model.objective_
 
     def modelled(z: Tensor, row: Tensor, at: slice) -> Tensor:
         who = table.annotator[at]
-        placed = model._placed(known[who], None if features is None else features[who])
+        placed = network.placed(known[who], None if features is None else features[who])
         return objective.row_proba(head, z, row, *placed)
 
     confusion = torch.as_tensor(np.concatenate([model.confusion_, model.population_confusion_[None]]))

@@ -12,60 +12,38 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from scipy.special import softmax
-from torch import Tensor, nn
+from torch import Tensor
 
-from dissensus import names as naming
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import ANONYMOUS, Annotations
-from dissensus.base import arg_max, check_gold, reliability
+from dissensus.base import arg_max, reliability
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures, find
+from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.batches import Columns
-from dissensus.learning.by_annotation import predict_annotations
+from dissensus.learning.by_annotation import predict_annotations, predict_annotators
+from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
-from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.posterior import annotators_by, combine
-from dissensus.learning.saving import loaded_part, run_key, stored_optimizer, stored_part
+from dissensus.learning.run import Run, begin, part
+from dissensus.learning.saving import loaded_part, stored_optimizer, stored_part
 from dissensus.learning.storage import read_tree, write_tree
-from dissensus.learning.trainer import AT_ONCE, Trace, Trainer
-from dissensus.learning.validation import Held, Validation, one_hot
+from dissensus.learning.trainer import AT_ONCE, Trainer
+from dissensus.learning.validation import one_hot
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
-from dissensus.registry import Registry
 
 FILE = "model.safetensors"
-HEAD_RATE = 1e-3  # the last layers and the annotators start from nothing: they learn at least so fast
-
-
-@dataclass(frozen=True)
-class Run:
-    """A training, ready to be done."""
-
-    table: Annotations
-    gold: IntArray | None
-    described: AnnotatorFeatures | None  # what is known of annotators
-    encoder: Encoder
-    objective: Objective
-    network: Network
-    lessons: Lessons
-    taught: IntArray  # the items that teach
-    held_out: BoolArray  # (I,) those that would, but are validated against
-    groups: list[dict[str, Any]]
-    trainer: Trainer
-    evaluate: Validation | None
-    key: str  # what it is about, for its checkpoint
 
 
 class CrowdClassifier(Parameters):
@@ -108,7 +86,7 @@ class CrowdClassifier(Parameters):
         objective: accuracy with a crowd layer, whose network is to be surer than the votes are; else cross entropy.
     device, precision, processes
         "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
-        lightning-fabric's; processes that train together (DDP), each with its share of the items: see `trainer.py`.
+        lightning-fabric's; processes that train together (DDP), each with its share of the items: see `shards.py`.
     compile : bool
         Train through torch.compile: a minute or so at the start, faster steps afterwards, other random numbers. For
         long runs on a GPU.
@@ -242,7 +220,7 @@ class CrowdClassifier(Parameters):
             Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
             looking (a terminal, a notebook) and training takes longer than a second.
         """
-        run = self._begin(table, X, gold, validation, annotators)
+        run = begin(self, table, X, gold, validation, annotators)
         with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             trace = run.trainer.fit(
                 run.network,
@@ -281,7 +259,7 @@ class CrowdClassifier(Parameters):
         on_step : callable, optional
             As for `fit`.
         """
-        objective = _part(self.objective, objectives, Objective)
+        objective = part(self.objective, objectives, Objective)
         if not objective.learns_distributions():
             raise BadParameter(
                 f"fit_distributions takes objective 'soft' with labels 'normalized', which learns the distributions as "
@@ -292,77 +270,6 @@ class CrowdClassifier(Parameters):
             validation = validation[0], _one_row_each(*validation, table.classes, "validation")
         return self.fit(table, X, validation=validation, on_step=on_step)
 
-    def _begin(
-        self,
-        table: Annotations,
-        X: Any,
-        gold: Any,
-        validation: Any = None,
-        annotators: Any = None,
-        like: Run | None = None,
-    ) -> Run:
-        """All that a training needs, without training; inputs that `like` has prepared are not prepared again."""
-        given.check_table(table)
-        if given.rows(X) != table.n_items:
-            raise DataError(
-                f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
-            )
-        self.check()
-        gold = check_gold(gold, table)
-        seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
-        encoder, trainer = _part(self.encoder, encoders, Encoder), self._trainer(seed)
-        objective = _part(self.objective, objectives, Objective).fit(table, gold, seed)
-        described = self._describe(objective, annotators, table)
-        teaches = objective.teaches_
-        held_out, validating = self._hold_out(validation, table, gold, teaches, seed)
-        taught = np.flatnonzero(teaches & ~held_out)
-        if not taught.size:
-            raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
-        if held_out.any():
-            # what is validated against has no part in what is taught, not even through a method's labels
-            known = None if gold is None else np.where(held_out, np.int32(-1), gold)
-            objective.fit(table.select(rows=~held_out[table.item]), known, seed)
-        if like is not None and np.array_equal(like.taught, taught):
-            encoder, columns = like.encoder, like.lessons.inputs
-        else:
-            try:
-                encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
-            except DataError:
-                _part(self.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
-                raise
-            columns = encoder.prepare(X)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = _network(encoder, objective)
-        lessons = Lessons(columns, objective.targets(), self.mixup)
-        evaluate = None
-        if validating is not None:
-            inside = validating.X is None
-            at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
-            prepared = columns if inside else encoder.prepare(validating.X)
-            evaluate = Validation(prepared, at, validating.truth, AT_ONCE * self.batch_size)
-        key = (
-            ""
-            if self.checkpoint is None
-            else run_key(self.get_params(deep=False), table, columns, gold, evaluate, objective)
-        )
-        groups = self._groups(network, encoder)
-        return Run(
-            table,
-            gold,
-            described,
-            encoder,
-            objective,
-            network,
-            lessons,
-            taught,
-            held_out,
-            groups,
-            trainer,
-            evaluate,
-            key,
-        )
-
     def _end(self, run: Run, trace: Trace) -> Self:
         """Take over what was trained, and say what it says of the items and annotators of the table."""
         table, lessons = run.table, run.lessons
@@ -372,7 +279,7 @@ class CrowdClassifier(Parameters):
         self.teaches_, self.held_out_ = run.objective.teaches_ | run.held_out, run.held_out
         self.annotator_features_ = run.described
         if run.objective.has_posterior and run.held_out.any():  # it is of all labels, also of those that did not teach
-            whole = _part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
+            whole = part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
             lessons = Lessons(lessons.inputs, whole.targets())
         self._conclude(table, lessons, run.gold, trace)
         return self
@@ -383,9 +290,9 @@ class CrowdClassifier(Parameters):
         self.n_iter_ = len(trace.epochs)
         self.best_epoch_, self.monitor_ = trace.best, self._trainer(0).monitor
         self.converged_ = trace.stopped or self.patience is None
-        self.proba_ = softmax(self._logits(lessons.inputs), axis=1)
+        self.proba_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1)
         if self.objective_.has_posterior:
-            log_q = self._run(lessons.inputs, self.network_.log_posterior, lessons.targets)
+            log_q = self._ask(self.network_.log_posterior, lessons.inputs, lessons.targets)
             combined = annotators_by(table, softmax(log_q, axis=1), gold)
         else:
             combined = combine(table, self.proba_, gold)
@@ -404,7 +311,7 @@ class CrowdClassifier(Parameters):
     def predict_proba(self, X: Any) -> FloatArray:
         """(rows, K) P(class | x), columns in the order of `classes_`."""
         self._check_fitted()
-        return np.asarray(softmax(self._logits(self.encoder_.prepare(X)), axis=1))
+        return np.asarray(softmax(self._ask(self.network_.logits, self.encoder_.prepare(X)), axis=1))
 
     def predict(self, X: Any) -> Names:
         """(rows,) the most probable class names."""
@@ -416,16 +323,10 @@ class CrowdClassifier(Parameters):
 
         By the objective where it models annotators, else through their confusion matrices. One who was not there at
         `fit` is taken for an average one; or for one of its features, where `annotators` is a frame with the columns
-        that `fit` had, in the place of names.
+        that `fit` had, in the place of names. None is all of `fit`.
         """
         self._check_fitted()
-        codes, features = find(annotators, self.annotators_, self.annotator_features_)
-        columns = self.encoder_.prepare(X)
-        if not self.objective_.models_annotators or not codes.size:
-            known = np.concatenate([self.confusion_, self.population_confusion_[None]])[codes]  # −1 takes the last
-            return np.asarray(np.einsum("ic,acl->ial", softmax(self._logits(columns), axis=1), known))
-        proba = self._run(columns, lambda batch: self.network_.label_proba(batch, *self._placed(codes, features)))
-        return np.asarray(proba / proba.sum(axis=2, keepdims=True))
+        return predict_annotators(self, X, annotators)
 
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
         """(N, K) P(label | x, annotator) for the rows of a table, in their order: what each annotator would say.
@@ -524,7 +425,7 @@ class CrowdClassifier(Parameters):
             described = tree["annotators"]
             model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
             with torch.random.fork_rng(devices=[]):
-                model.network_ = _network(encoder, objective)
+                model.network_ = Network.fresh(encoder, objective)
             model.network_.load_state_dict(tree["weights"])
         except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
             raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
@@ -535,122 +436,18 @@ class CrowdClassifier(Parameters):
 
     def _trainer(self, seed: int) -> Trainer:
         keywords = set(Trainer.__dataclass_fields__) - {"seed", "monitor"}
-        monitor = self.monitor or _part(self.objective, objectives, Objective).monitor
+        monitor = self.monitor or part(self.objective, objectives, Objective).monitor
         return Trainer(**{name: getattr(self, name) for name in keywords}, seed=seed, monitor=monitor)
 
-    def _groups(self, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
-        rate = encoder.learning_rate if self.learning_rate is None else self.learning_rate
-        head = max(rate, HEAD_RATE) if self.head_learning_rate is None else self.head_learning_rate
-        rows = HEAD_RATE if self.head_learning_rate is None else self.head_learning_rate
-
-        def group(part: nn.Module, sparse: bool, lr: float) -> list[dict[str, Any]]:
-            found = [p for p in part.parameters() if p.requires_grad and getattr(p, "row_sparse", False) is sparse]
-            return [{"params": found, "lr": lr}] if found else []
-
-        return [
-            *group(network.encoder, False, rate), *group(network.head, False, head),
-            *group(network.encoder, True, rows), *group(network.head, True, rows),
-        ]  # fmt: skip
-
-    def _hold_out(
-        self, validation: Any, table: Annotations, gold: IntArray | None, teaches: BoolArray, seed: int
-    ) -> tuple[BoolArray, Held | None]:
-        """(I,) the items held out of `table`, and what validation is against."""
-        none = np.zeros(table.n_items, np.bool_)
-        if validation is None:
-            return none, None
-        if is_number(validation):
-            if not 0 < validation < 1:
-                raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {validation}.")
-            among = np.flatnonzero(teaches)
-            draw = naming.mix(naming.hashes(table.items[among]) ^ np.uint64(seed))  # names decide, not their order
-            held = none.copy()
-            held[among[np.argsort(draw, kind="stable")[: max(round(validation * among.size), 1)]]] = True
-            truth = table.soft_labels()
-            if gold is not None:
-                truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-            return held, Held(None, truth[held])
-        try:
-            X, labels = validation
-        except (TypeError, ValueError):
-            raise BadParameter("validation must be a share between 0 and 1, or (X, labels).") from None
-        if isinstance(labels, Annotations):
-            labels = labels.to_classes(table.classes)
-            truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
-        else:
-            truth = one_hot(labels, table.classes)
-        if given.rows(X) != len(truth):
-            raise DataError(f"validation: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
-        known = np.flatnonzero(truth.sum(axis=1) > 0)
-        if not known.size:
-            raise DataError("validation: no item has a known class or a vote.")
-        return none, Held(X if known.size == len(truth) else given.take(X, known), truth[known])
-
-    @property
-    def _device(self) -> torch.device:
-        return next(iter(self.network_.parameters())).device
-
-    def _logits(self, columns: Columns) -> FloatArray:
-        if not hasattr(self, "network_"):
-            raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
-        return self._run(columns, self.network_.logits)
-
-    def _run(
-        self, columns: Columns, ask: Callable[..., Tensor], *more: Columns, rows: IntArray | None = None
-    ) -> FloatArray:
-        """An answer (rows, …) for all rows, or these, some at a time; `ask` takes a batch of each."""
-        device = self._trainer(0).place()
-        self.network_.to(device).eval()
-        found = []
-        with torch.inference_mode():
-            wanted = torch.arange(len(columns)) if rows is None else torch.as_tensor(rows.astype(np.int64))
-            for some in torch.split(wanted, AT_ONCE * self.batch_size):
-                batches = [
-                    {name: value.to(device) for name, value in part.take(some).items()} for part in (columns, *more)
-                ]
-                found.append(ask(*batches).cpu().double())
-        K = self.objective_.n_classes_
-        return torch.cat(found).numpy() if found else np.empty((0, K))
-
-    def _describe(self, objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
-        """Tell the objective what is known of the annotators."""
-        if annotators is None:
-            return None
-        if not objective.describes_annotators:
-            able = [name for name in objectives if objectives[name].describes_annotators]
-            raise BadParameter(
-                f"objective '{objectives.name_of(type(objective))}' has no use for features of annotators; leave "
-                f"annotators out, or take {' or '.join(map(repr, able))}."
-            )
-        described = AnnotatorFeatures.fit(annotators, table.annotators)
-        objective.annotator_features_ = described.of(annotators, table.annotators)
-        return described
-
-    def _placed(self, codes: IntArray, features: FloatArray | None) -> tuple[Tensor, Tensor | None]:
-        """The same as tensors where the model is."""
-        at = torch.as_tensor(codes.astype(np.int64)).to(self._device)
-        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self._device)
+    def _ask(self, question: Callable[..., Tensor], *columns: Columns, rows: IntArray | None = None) -> FloatArray:
+        """An answer (rows, …) for all rows, or these; `question` takes a batch of each of the columns."""
+        places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
+        network = self.network_.to(self._trainer(0).place())
+        return np.asarray(network.ask(question, *columns, rows=places, at_once=AT_ONCE * self.batch_size).numpy())
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
             raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
-
-
-def _network(encoder: Encoder, objective: Objective) -> Network:
-    """Fresh weights, drawn from torch's generator: first the encoder's, then the head's."""
-    module = encoder.module()
-    return Network(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
-
-
-def _part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
-    """A copy of an encoder or objective, or a fresh one by its name."""
-    if isinstance(wanted, str):
-        return registry[wanted]()
-    if isinstance(wanted, kind):
-        return type(wanted)(**wanted.get_params(deep=False))  # type: ignore[attr-defined]
-    raise BadParameter(
-        f"{registry.what} must be a name, such as '{next(iter(registry))}', or a {kind.__name__}, got {wanted!r}."
-    )
 
 
 def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from dissensus._types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.objectives.lia import LIAHead, LIAObjective
+from dissensus.learning.objectives.lia import LIAObjective
+from dissensus.learning.objectives.lia_head import LIAHead
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
@@ -54,17 +55,17 @@ def difficulty_and_competence(
         assert hard is not None
         return hard.flatten(1)
 
-    difficulty = 1 - (model.posterior_ * model._run(inputs, average)).sum(axis=1)
+    difficulty = 1 - (model.posterior_ * model._ask(average, inputs)).sum(axis=1)
     among = np.flatnonzero(model.teaches_)
     rows = sample(difficulty, among, objective.labels_given_.size, objective.n_classes_)
     hard = None
     if objective.difficulty:
-        found = model._run(inputs, hardness, rows=rows)  # (S, K · K · L)
-        hard = torch.as_tensor(found.astype(np.float32)).reshape(-1, *head.competence.shape).to(model._device)
+        found = model._ask(hardness, inputs, rows=rows)  # (S, K · K · L)
+        hard = torch.as_tensor(found.astype(np.float32)).reshape(-1, *head.competence.shape).to(model.network_.device)
 
     def right(annotators: IntArray) -> FloatArray:
         with torch.inference_mode():
-            codes, _ = model._placed(annotators, None)
+            codes, _ = model.network_.placed(annotators)
             return np.asarray(_diagonal(objective.confusion_by(head, hard, codes)).cpu().double().numpy())
 
     return difficulty, competence(model.posterior_[rows], objective.labels_given_.size, right)

@@ -63,6 +63,12 @@ def check_table(table: Any, caller: str = "fit") -> None:
         )
 
 
+def check_rows(X: Any, table: Annotations) -> None:
+    """DataError where X has not one row per item of the table."""
+    if (n := rows(X)) != table.n_items:
+        raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per table.items, in their order.")
+
+
 def rows(X: Any) -> int:
     """How many rows X has."""
     if isinstance(frame := nw.from_native(X, pass_through=True), nw.LazyFrame):

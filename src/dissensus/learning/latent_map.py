@@ -146,7 +146,7 @@ def item_vectors(model: Any, X: Any) -> FloatArray:
     def ask(batch: Any) -> Any:
         return found.objective_.item_vectors(found.network_.head, found.network_.encoder(**batch))
 
-    vectors = found._run(found.encoder_.prepare(X), ask)
+    vectors = found._ask(ask, found.encoder_.prepare(X))
     return vectors.reshape(len(vectors), -1)
 
 

@@ -17,7 +17,7 @@ layers of 16 without dropout and many steps, learn such features by heart.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -282,7 +282,11 @@ class LIA(Parameters):
         where `annotators` is a frame with the columns that `fit` had, for one of its features.
         """
         self._check_fitted()
-        return self._competence(given.item_codes(items, self.items_), self._whom(annotators))
+        items, whom = given.item_codes(items, self.items_), self._whom(annotators)
+        found = np.empty((items.size, whom[0].size))
+        for at, pairs in self._pairs(items, whom):
+            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[items[at]], pairs)
+        return found
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
@@ -314,7 +318,7 @@ class LIA(Parameters):
                 q: FloatArray = posterior[items],
             ) -> Tensor:
                 assert isinstance(model.objective_, LIAObjective)
-                codes, _ = model._placed(annotator[at], None)
+                codes, _ = model.network_.placed(annotator[at])
                 confusion = model.objective_.row_confusion(model.network_.head, z, row, codes).cpu().double()
                 return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
@@ -360,13 +364,7 @@ class LIA(Parameters):
             setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
         self.embedding_ = embedding(self.models_[0])
 
-    def _competence(self, items: IntArray, whom: Whom) -> FloatArray:
-        found = np.empty((items.size, whom[0].size))
-        for at, pairs in self._pairs(items, whom):
-            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[items[at]], pairs)
-        return found
-
-    def _pairs(self, items: IntArray, whom: Whom) -> Any:
+    def _pairs(self, items: IntArray, whom: Whom) -> Iterator[tuple[slice, FloatArray]]:
         """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
         at_once = max(CELLS // max(whom[0].size * self.classes_.size**2, 1), 1)
         for start in range(0, items.size, at_once):
@@ -377,15 +375,13 @@ class LIA(Parameters):
 
     def _confusion(self, model: CrowdClassifier, rows: Batch, whom: Whom) -> FloatArray:
         """(rows, annotators, K, K) by one seed."""
-        network, objective, device = model.network_.eval(), model.objective_, model._device
+        network, objective, device = model.network_.eval(), model.objective_, model.network_.device
         assert isinstance(objective, LIAObjective)
         with torch.inference_mode():
             z = network.encoder(**{name: value.to(device) for name, value in rows.items()})
-            return np.asarray(objective.pair_confusion(network.head, z, *model._placed(*whom)).cpu().double().numpy())
+            return np.asarray(objective.pair_confusion(network.head, z, *network.placed(*whom)).cpu().double().numpy())
 
     def _whom(self, annotators: Any) -> Whom:
-        if annotators is None:
-            return np.arange(self.annotators_.size), None
         return find(annotators, self.annotators_, self.models_[0].annotator_features_)
 
     def _check_fitted(self) -> None:

@@ -33,13 +33,14 @@ from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import CELLS
-from dissensus.learning.classifier import Run
+from dissensus.learning.checkpoint import Trace
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.lia import LEAST_EPOCHS
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead
-from dissensus.learning.trainer import Trace, Trainer
+from dissensus.learning.run import Run
+from dissensus.learning.trainer import Trainer
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
 
@@ -417,8 +418,6 @@ class LIAML(Parameters):
         return self.questions_ if questions is None else list(questions)
 
     def _annotator_codes(self, annotators: Any) -> IntArray:
-        if annotators is None:
-            return np.arange(self.annotators_.size)
         return find(annotators, self.annotators_, None)[0]
 
     def _check(self) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dissensus._types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
 Mix = tuple[Tensor, Tensor, Batch]
@@ -59,6 +62,12 @@ class Network(nn.Module):
     def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool):
         super().__init__()
         self.encoder, self.head, self.objective, self.mixes = encoder, head, objective, mixes
+
+    @classmethod
+    def fresh(cls, encoder: Encoder, objective: Objective) -> Self:
+        """Fresh weights, drawn from torch's generator: first the encoder's, then the head's."""
+        module = encoder.module()
+        return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
 
     def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
         """The sum of the batch's losses."""
@@ -106,3 +115,25 @@ class Network(nn.Module):
     def log_posterior(self, inputs: Batch, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations)."""
         return self.objective.log_posterior(self.head, self.encoder(**inputs), targets)
+
+    # Answers ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self.parameters())).device
+
+    def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
+        """Codes (n,) of annotators and their features (n, F) as tensors where the network is."""
+        at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
+        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
+
+    @torch.inference_mode()
+    def ask(self, question: Callable[..., Tensor], *columns: Columns, rows: Tensor, at_once: int) -> Tensor:
+        """An answer (rows, …) for these rows, some at a time; `question` takes a batch of each of the columns."""
+        self.eval()
+        device, found = self.device, []
+        for some in torch.split(rows, at_once):
+            batches = [{name: value.to(device) for name, value in part.take(some).items()} for part in columns]
+            found.append(question(*batches).cpu().double())
+        return torch.cat(found)

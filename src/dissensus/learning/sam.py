@@ -13,7 +13,7 @@ leaves the running statistics of normalisation layers alone. With ρ = 0 the ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,22 @@ from torch.optim import Optimizer
 
 from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import touched_rows
+from dissensus.parameters import is_number
+
+
+def check_sam(sam: float | Mapping[str, Any]) -> None:
+    """BadParameter where the keyword `sam` is neither ρ nor a mapping with rho and adaptive."""
+    if not isinstance(sam, Mapping) and not is_number(sam):
+        raise BadParameter(f"sam must be ρ, a mapping with rho and adaptive, or None, got {sam!r}.")
+    SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam))
+
+
+def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of `SAM` of such a keyword."""
+    options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
+    if extra := set(options) - {"rho", "adaptive"}:
+        raise BadParameter(f"sam has keywords rho and adaptive, got {', '.join(sorted(extra))}.")
+    return options
 
 
 class SAM(Optimizer):

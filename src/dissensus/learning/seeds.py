@@ -1,47 +1,31 @@
-"""Many small trainings as one: networks of one shape, stacked along a leading axis of seeds.
+"""Many small trainings as one: models that are alike but for their seeds, and their tables.
 
-    fit_together([m.fit(t, X) for every model m and its table t]), but in one batched module
+    fit_together([m.fit(t, X) for every model m and its table t]), but in one batched module (`stack.py`)
 
-A step of a small network is all overhead. Here one step is a step of every training: parameters are stacked
-(`torch.func.stack_module_state`), the loss is `vmap`ped over them and over each training's own batch and own
-annotations, and since the trainings share nothing the gradient of their sum is the gradient of each. On a GPU a step is
-captured once as a CUDA graph and replayed. Every training keeps its seed's first weights and its seed's order of
-items, so it ends where it would have ended alone, but for rounding.
-
-An item's annotations are padded to those of the item that has most (weight 0), so that all batches have one shape: this
-is for tables that are nearly rectangular, such as `table.subsample(redundancy, seed)`.
+Every training keeps its seed's first weights and its seed's order of items, so it ends where it would have ended alone,
+but for rounding.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 
-from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus._types import IntArray, OnStep
 from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning.batches import Bag, Batch, Columns
-from dissensus.learning.classifier import CrowdClassifier, Run
+from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.objectives import Objective
-from dissensus.learning.rows import RowEmbedding, StackedRowAdam
-from dissensus.learning.trainer import Trace, gpus, mixed
+from dissensus.learning.run import Run, begin
+from dissensus.learning.stack import Stack
 from dissensus.progress import waiting
 
-EAGER = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
-ROWS_AT_ONCE = 2**22  # annotations of all trainings that are looked at together between epochs
-NUMBERS_AT_ONCE = 2**27  # that all networks together make of items they are asked about
-LOOK = 0.2  # seconds between two looks at the losses
+__all__ = ["Stack", "fit_together", "stacked"]
+
 PLAIN = {"accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
          "processes": 1, "mixup": None, "checkpoint": None, "compile": False}  # fmt: skip
 """What a training must be like to be done together with others."""
@@ -101,7 +85,7 @@ def stacked(
     _check(models, each)
     runs: list[Run] = []
     for model, table, known in zip(models, each, golds, strict=True):
-        runs.append(model._begin(table, X, known, annotators=annotators, like=runs[0] if runs else None))
+        runs.append(begin(model, table, X, known, annotators=annotators, like=runs[0] if runs else None))
         if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
             runs[-1] = dataclasses.replace(runs[-1], lessons=runs[0].lessons)  # kept once, however many there are
     if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):
@@ -131,292 +115,3 @@ def _kind(model: CrowdClassifier) -> str:
     """What an objective must have in common with others."""
     objective = model.objective
     return f"{type(objective).__name__} {objective.alike() if isinstance(objective, Objective) else objective}"
-
-
-def _check_finite(losses: list[float], epoch: int) -> None:
-    for model, loss in enumerate(losses):
-        if not math.isfinite(loss):
-            raise DataError(f"the loss of model {model} became {loss} in epoch {epoch}; lower the learning rate.")
-
-
-def _check_shapes(networks: list[nn.Module]) -> None:
-    first, *others = [{name: tuple(value.shape) for name, value in _tensors(network)} for network in networks]
-    for other in others:
-        for name, shape in first.items():
-            if other[name] != shape:
-                raise DataError(
-                    f"fit_together: networks are of different shapes ({name}: {shape} and {other[name]}), as where not "
-                    "the same annotators have labels in all tables; fit such models one by one."
-                )
-
-
-def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    return chain(network.named_parameters(), network.named_buffers())
-
-
-class Stack:
-    """The trainings of `runs`, stacked, on the device of the first."""
-
-    def __init__(self, runs: Sequence[Run]):
-        self.runs = runs
-        self.device = device = runs[0].trainer.place()
-        _check_shapes([run.network for run in runs])
-        self.parameters, self.buffers = stack_module_state([_Asked(run.network) for run in runs])
-        for name, value in self.parameters.items():
-            self.parameters[name] = value.detach().to(device).requires_grad_(value.requires_grad)
-        self.buffers = {name: value.to(device) for name, value in self.buffers.items()}
-        self.template = _Asked(runs[0].network).to(device)
-        tables = [part for part in self.template.modules() if isinstance(part, RowEmbedding)]
-        if sum(getattr(p, "row_sparse", False) for p in self.template.parameters()) > len(tables):
-            raise BadParameter(
-                f"fit_together: {type(runs[0].objective).__name__} has rows of its own; fit such models one by one."
-            )
-        for part in tables:
-            part.sparse = False  # gradients of a stack are dense
-        self.inputs = runs[0].lessons.inputs.to(device)
-        if not all(isinstance(column, Tensor) for column in self.inputs.columns.values()):
-            raise BadParameter(
-                "fit_together: inputs of different lengths cannot be stacked; fit such models one by one."
-            )
-        self.targets = StackedColumns([run.lessons.targets for run in runs], device)
-        self.optimizers = self._optimizers()
-        self.sums = torch.zeros(len(runs), device=device)
-        self.steps: dict[tuple[int, Any], _Step] = {}
-
-    @cached_property
-    def whole(self) -> list[tuple[Batch, Batch]]:
-        """All items that teach, some at a time."""
-        rows = torch.as_tensor(self.runs[0].taught, device=self.device).expand(len(self.runs), -1)
-        parts = torch.split(rows, max(ROWS_AT_ONCE // (len(self.runs) * self.targets.widest), 1), dim=1)
-        return [(self._inputs(part), self.targets.take(part)) for part in parts]
-
-    def train(self, on_step: OnStep | None = None, after: Callable[[int], None] | None = None) -> list[Trace]:
-        """All epochs of all trainings; random numbers are drawn by the first seed, and given back as they were.
-
-        `after(epoch)` is called after every epoch, from 1; the networks may be asked there.
-        """
-        with torch.random.fork_rng(gpus(self.device)):
-            torch.manual_seed(mixed(self.runs[0].trainer.seed, -1))
-            return self._train(on_step, after)
-
-    def _train(self, on_step: OnStep | None, after: Callable[[int], None] | None) -> list[Trace]:
-        traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
-        taught = self.runs[0].taught
-        sums, looked = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()
-        self.template.train()
-        order = self._orders(0)
-        for epoch in range(epochs):
-            if self.runs[0].objective.begins(epoch, epochs):
-                self._begin_epoch(epoch, epochs)
-            if len(order) > 1:  # of a batch that is all items the order does not matter
-                order = self._orders(epoch)
-            self.sums.zero_()
-            for rows in order:
-                self._step(rows)
-            sums[epoch] = self.sums
-            if epoch + 1 == epochs or time.monotonic() - looked > LOOK:  # to look is to wait for the device
-                done = len(traces[0].epochs)
-                losses = (sums[done : epoch + 1] / len(taught)).tolist()  # (epochs, S)
-                each = (time.monotonic() - looked) / len(losses)
-                for at, found in enumerate(losses, done + 1):
-                    _check_finite(found, at)
-                    for trace, loss in zip(traces, found, strict=True):
-                        trace.epochs.append({"epoch": float(at), "loss": loss, "seconds": each})
-                looked = time.monotonic()
-                if on_step is not None:
-                    on_step(epoch + 1, float(np.mean(losses[-1])))
-            if after is not None:
-                after(epoch + 1)
-        return traces
-
-    def proba(self, X: Any = None) -> FloatArray:
-        """(S, rows, K) P(class | x) by every network, for new inputs, or for the items that teach."""
-        columns = self.inputs if X is None else self.runs[0].encoder.prepare(X).to(self.device)
-        rows = torch.as_tensor(self.runs[0].taught) if X is None else torch.arange(len(columns))
-        at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * self.runs[0].objective.numbers_per_item()), 1)
-        parts = torch.split(rows.to(self.device).expand(len(self.runs), -1), at_once, dim=1)
-        return self._answers("logits", [(self._inputs(part, columns),) for part in parts])
-
-    def posterior(self) -> FloatArray:
-        """(S, taught, K) P(class | x, annotations), by an objective that has one."""
-        return self._answers("log_posterior", self.whole)
-
-    def unstack(self) -> None:
-        """Give every network its own weights."""
-        for s, run in enumerate(self.runs):
-            network = _Asked(run.network)
-            own = dict(network.named_parameters()) | dict(network.named_buffers())
-            with torch.no_grad():
-                for name, value in (self.parameters | self.buffers).items():
-                    own[name].data = value[s].detach().clone()
-            for mine, shared in zip(network.modules(), self.template.modules(), strict=True):
-                if hasattr(shared, "set_extra_state") and type(shared).get_extra_state is not nn.Module.get_extra_state:
-                    mine.set_extra_state(shared.get_extra_state())
-                if isinstance(mine, RowEmbedding):
-                    mine.sparse = True
-            network.eval()
-
-    # One step ---------------------------------------------------------------------------------------------------------
-
-    def _orders(self, epoch: int) -> tuple[Tensor, ...]:
-        """Rows (S, B) of the batches of an epoch, each training's by its seed."""
-        trainers = {run.trainer.seed: run.trainer for run in self.runs}
-        batches = {seed: trainer.batches(self.runs[0].taught, epoch) for seed, trainer in trainers.items()}
-        rows = torch.stack([torch.cat(batches[run.trainer.seed]) for run in self.runs]).to(self.device)
-        return torch.split(rows, [len(batch) for batch in next(iter(batches.values()))], dim=1)
-
-    def _step(self, rows: Tensor) -> None:
-        """A step of every training; rows (S, B)."""
-        network = self.runs[0].network
-        key = (rows.shape[1], network.objective.phase(network.head))
-        if key not in self.steps:
-            self.steps[key] = _Step(self, rows.shape)
-        self.steps[key](rows)
-
-    def move(self, rows: Tensor) -> None:
-        """Forward, backward and the optimisers, for rows (S, B) on the device."""
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        losses = self._ask("forward", self._inputs(rows), self.targets.take(rows))
-        torch.autograd.backward(losses.sum() / rows.shape[1])
-        for optimizer in self.optimizers:
-            optimizer.step()
-        self.sums += losses.detach()
-
-    def _ask(self, what: str, *batches: Batch) -> Tensor:
-        """A question to all networks, each with its own batches: inputs and, where it takes them, targets."""
-
-        def one(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
-            answer: Tensor = functional_call(self.template, (parameters, buffers), (what, *batches))
-            return answer
-
-        found: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers, *batches)
-        return found
-
-    def _answers(self, what: str, parts: Sequence[tuple[Batch, ...]]) -> FloatArray:
-        self.template.eval()
-        with torch.no_grad():
-            found = [self._ask(what, *part).softmax(dim=-1).cpu().double() for part in parts]
-        self.template.train()
-        return np.asarray(torch.cat(found, dim=1).numpy())
-
-    def _inputs(self, rows: Tensor, columns: Columns | None = None) -> Batch:
-        columns = columns or self.inputs
-        return {name: column[rows] for name, column in columns.columns.items() if isinstance(column, Tensor)}
-
-    def _begin_epoch(self, epoch: int, epochs: int) -> None:
-        """What the objective does before an epoch, for all trainings at once; it writes into the stacked buffers."""
-
-        def one(parameters: Batch, buffers: Batch, whole: list[tuple[Batch, Batch]]) -> Tensor:
-            def walk() -> Any:
-                return ((inputs, targets, None) for inputs, targets in whole)
-
-            functional_call(self.template, (parameters, buffers), ("begin_epoch", epoch, epochs, walk))
-            return torch.zeros(())
-
-        with torch.no_grad():
-            vmap(one, randomness="different")(self.parameters, self.buffers, self.whole)
-
-    def _optimizers(self) -> list[torch.optim.Optimizer]:
-        """Torch's for all dense parameters, as the trainer makes it, and one for rows."""
-        run = self.runs[0]
-        names = {id(value): name for name, value in _Asked(run.network).named_parameters()}
-        groups: list[list[dict[str, Any]]] = [[], []]
-        for group in run.groups:
-            for sparse in (False, True):
-                found = [p for p in group["params"] if getattr(p, "row_sparse", False) is sparse]
-                stacked = [self.parameters[names[id(p)]] for p in found]
-                groups[sparse] += [{**group, "params": stacked}] if found else []
-        dense = [run.trainer.make_optimizer(groups[0])] if groups[0] else []
-        for optimizer in dense if self.device.type == "cuda" else []:
-            for group in optimizer.param_groups:
-                group["capturable"] = True  # its step count is on the device
-        return [*dense, *([StackedRowAdam(groups[1])] if groups[1] else [])]
-
-
-class _Step:
-    """Steps of one shape; on a GPU captured after a few and replayed."""
-
-    def __init__(self, stack: Stack, shape: torch.Size):
-        self.stack, self.done = stack, 0
-        self.rows = torch.zeros(shape, dtype=torch.int64, device=stack.device)
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def __call__(self, rows: Tensor) -> None:
-        self.rows.copy_(rows, non_blocking=True)
-        if self.stack.device.type != "cuda":
-            self.stack.move(self.rows)
-        elif self.done < EAGER:
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                self.stack.move(self.rows)
-            torch.cuda.current_stream().wait_stream(side)
-        else:
-            if self.graph is None:
-                self.graph = torch.cuda.CUDAGraph()
-                for optimizer in self.stack.optimizers:
-                    optimizer.zero_grad(set_to_none=True)
-                with torch.cuda.graph(self.graph):
-                    self.stack.move(self.rows)
-            self.graph.replay()
-        self.done += 1
-
-
-class StackedColumns:
-    """Columns of several trainings: tensors (S, I, …), bags padded to (S, I, widest, …); S is 1 for shared ones."""
-
-    def __init__(self, parts: Sequence[Columns], device: torch.device):
-        self.tensors: dict[str, Tensor] = {}
-        self.bags: dict[str, Tensor] = {}
-        self.widest = 1
-        if all(part is parts[0] for part in parts):
-            parts = parts[:1]
-        self.shared = len(parts) == 1
-        if any(part.columns.keys() != parts[0].columns.keys() for part in parts):
-            raise DataError("fit_together: some models have gold and some have none; give all of them some, or none.")
-        for name, first in parts[0].columns.items():
-            columns: list[Any] = [part.columns[name] for part in parts]
-            if isinstance(first, Tensor):
-                self.tensors[name] = torch.stack(columns).to(device)
-            elif isinstance(first, Bag):
-                self._pad(columns, device)
-            else:
-                raise BadParameter(f"fit_together: targets {name!r} are sequences; fit such models one by one.")
-
-    def _pad(self, bags: list[Bag], device: torch.device) -> None:
-        lengths = torch.stack([bag.ptr.diff() for bag in bags])  # (S, I)
-        S, n_items = lengths.shape
-        self.widest = widest = max(int(lengths.max()), 1)
-        ragged = bool((lengths != widest).any())
-        for key in bags[0].columns:
-            like = bags[0].columns[key]
-            padded = like.new_zeros(S, n_items, widest, *like.shape[1:])
-            for s, bag in enumerate(bags):
-                padded[s][torch.arange(widest) < lengths[s][:, None]] = bag.columns[key]
-            self.bags[key] = padded.to(device)
-        if ragged and "weight" not in self.bags:
-            self.bags["weight"] = (torch.arange(widest) < lengths[..., None]).float().to(device)
-
-    def take(self, rows: Tensor) -> Batch:
-        """The batches of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and whose they are, `row`."""
-        at = 0 if self.shared else torch.arange(len(rows), device=rows.device)[:, None]
-        batch = {name: column[at, rows] for name, column in self.tensors.items()}
-        if self.bags:
-            batch |= {name: column[at, rows].flatten(1, 2) for name, column in self.bags.items()}
-            row = torch.arange(rows.shape[1], device=rows.device)
-            batch["row"] = row.repeat_interleave(self.widest).expand(len(rows), -1)
-        return batch
-
-
-class _Asked(nn.Module):
-    """A network whose `forward` is any of its methods: `functional_call` knows no other."""
-
-    def __init__(self, network: nn.Module):
-        super().__init__()
-        self.network = network
-
-    def forward(self, what: str, *args: Any) -> Any:
-        """What it answers."""
-        ask: Callable[..., Any] = getattr(self.network, what)
-        return ask(*args)

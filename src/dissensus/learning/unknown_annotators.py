@@ -47,13 +47,13 @@ class Inferred:
     def label_proba(self, X: Any) -> FloatArray:
         """(rows, n, K) what each of them would say of other items."""
         head = _head(self.model)
-        z_annotator = torch.as_tensor(self.embedding.astype(np.float32)).to(self.model._device)
+        z_annotator = torch.as_tensor(self.embedding.astype(np.float32)).to(self.model.network_.device)
 
         def ask(batch: dict[str, Tensor]) -> Tensor:
             z_item = head.z_item(self.model.network_.encoder(**batch))
             return log_softmax(head.to_label(head.z_pairs(z_item, z_annotator))).exp()
 
-        return self.model._run(self.model.encoder_.prepare(X), ask)
+        return self.model._ask(ask, self.model.encoder_.prepare(X))
 
 
 def infer_annotators(
@@ -103,8 +103,8 @@ def infer_annotators(
 
 def _z_item(model: CrowdClassifier, X: Any) -> Tensor:
     head = _head(model)
-    found = model._run(model.encoder_.prepare(X), lambda batch: head.z_item(model.network_.encoder(**batch)))
-    return torch.as_tensor(found).float().to(model._device)
+    found = model._ask(lambda batch: head.z_item(model.network_.encoder(**batch)), model.encoder_.prepare(X))
+    return torch.as_tensor(found).float().to(model.network_.device)
 
 
 def _descend(

@@ -11,11 +11,15 @@ from scipy.special import softmax
 from torch import nn
 
 from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names
+from dissensus._types import BoolArray, FloatArray, IntArray, Names
+from dissensus.annotations import Annotations
 from dissensus.evaluation import cross_entropy, macro_f1
-from dissensus.exceptions import UnknownClass
+from dissensus.exceptions import BadParameter, DataError, UnknownClass
+from dissensus.learning import inputs as given
 from dissensus.learning.batches import Columns
 from dissensus.learning.network import Network
+from dissensus.learning.objectives.labels import vote_weight
+from dissensus.parameters import is_number
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,8 @@ class Validation:
     def __call__(self, network: nn.Module) -> dict[str, float]:
         """Cross entropy, accuracy and macro F1 against gold or votes (of tied votes, any)."""
         assert isinstance(network, Network)
-        device = next(iter(network.parameters())).device
-        with torch.inference_mode():
-            parts = [
-                network.logits({name: value.to(device) for name, value in self.columns.take(rows).items()})
-                for rows in torch.split(torch.as_tensor(self.rows), self.at_once)
-            ]
-        proba = softmax(torch.cat(parts).cpu().double().numpy(), axis=1)
+        rows = torch.as_tensor(self.rows)
+        proba = softmax(network.ask(network.logits, self.columns, rows=rows, at_once=self.at_once).numpy(), axis=1)
         best = proba.argmax(axis=1)
         right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
         gold = np.where(right, best, self.truth.argmax(axis=1))
@@ -53,6 +52,41 @@ class Validation:
             "accuracy": float(right.mean()),
             "macro-f1": macro_f1(gold, best),
         }
+
+
+def hold_out(
+    validation: Any, table: Annotations, gold: IntArray | None, teaches: BoolArray, seed: int
+) -> tuple[BoolArray, Held | None]:
+    """(I,) the items held out of `table`, and what validation is against; `validation` as `fit` takes it."""
+    none = np.zeros(table.n_items, np.bool_)
+    if validation is None:
+        return none, None
+    if is_number(validation):
+        if not 0 < validation < 1:
+            raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {validation}.")
+        among = np.flatnonzero(teaches)
+        draw = naming.mix(naming.hashes(table.items[among]) ^ np.uint64(seed))  # names decide, not their order
+        held = none.copy()
+        held[among[np.argsort(draw, kind="stable")[: max(round(validation * among.size), 1)]]] = True
+        truth = table.soft_labels()
+        if gold is not None:
+            truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        return held, Held(None, truth[held])
+    try:
+        X, labels = validation
+    except (TypeError, ValueError):
+        raise BadParameter("validation must be a share between 0 and 1, or (X, labels).") from None
+    if isinstance(labels, Annotations):
+        labels = labels.to_classes(table.classes)
+        truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
+    else:
+        truth = one_hot(labels, table.classes)
+    if given.rows(X) != len(truth):
+        raise DataError(f"validation: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
+    known = np.flatnonzero(truth.sum(axis=1) > 0)
+    if not known.size:
+        raise DataError("validation: no item has a known class or a vote.")
+    return none, Held(X if known.size == len(truth) else given.take(X, known), truth[known])
 
 
 def one_hot(labels: Any, classes: Names) -> FloatArray:

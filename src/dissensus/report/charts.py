@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -13,6 +14,8 @@ COUNT = ",d"
 SHARE = ".0%"
 BAND = 22  # pixels for each row of a chart of bars
 FEWEST = 60
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+OTHER = "(others)"  # in brackets: no name of a class
 
 
 def altair() -> Any:
@@ -63,6 +66,22 @@ def color(
     scale = alt.Scale(domain=list(domain), **({"range": list(colors)} if colors else {}))
     shown = alt.Legend(orient="top", title=None, columns=columns) if legend else None
     return alt.Color(f"{field}:N", title=None, scale=scale, legend=shown)
+
+
+def shape(field: str, domain: Sequence[str], *, columns: int) -> Any:
+    """Shapes of named things, beside their colours."""
+    alt = altair()
+    scale = alt.Scale(domain=list(domain), range=[SHAPES[n % len(SHAPES)] for n in range(len(domain))])
+    return alt.Shape(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=columns))
+
+
+def few(rows: Sequence[dict[str, Any]], field: str, most: int) -> list[dict[str, Any]]:
+    """The rows; of more names in a field than can be told apart, rare ones become one."""
+    times = Counter(row[field] for row in rows)
+    if len(times) <= most:
+        return list(rows)
+    kept = {name for name, _ in times.most_common(most - 1)}
+    return [row if row[field] in kept else row | {field: OTHER} for row in rows]
 
 
 def heat(field: str, title: str) -> Any:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from dissensus.report import charts
-from dissensus.report.lia_charts import OTHER, SHAPES
 from dissensus.report.study import plain
 
 MARKS = 24  # classes told apart: eight colours and six shapes, each turned by one, meet again after so many
@@ -33,13 +31,14 @@ def latent_rows(
 def latent_chart(rows: Sequence[dict[str, Any]], classes: Sequence[str], *, columns: int = 4, size: int = 40) -> Any:
     """Dots by class: a colour and a shape each, so that neither is the only cue, and more classes than colours go."""
     alt = charts.altair()
-    rows, there = _marked(rows, classes)
+    rows = charts.few(rows, "class", MARKS)
+    seen = {row["class"] for row in rows}
+    there = [name for name in (*classes, charts.OTHER, NOBODY) if name in seen]
     place = {
         "axis": alt.Axis(labels=False, ticks=False, grid=False, title=None),
         "scale": alt.Scale(zero=False, padding=12),
     }
     more = (("text:N", "text"),) if rows and "text" in rows[0] else ()
-    shapes = [SHAPES[n % len(SHAPES)] for n in range(len(there))]
     return (
         alt.Chart(charts.data(rows))
         .mark_point(filled=True, size=size, opacity=0.75, aria=False)  # 1,500 places say nothing to who cannot see them
@@ -47,22 +46,7 @@ def latent_chart(rows: Sequence[dict[str, Any]], classes: Sequence[str], *, colu
             x=alt.X("x:Q", **place),
             y=alt.Y("y:Q", **place),
             color=charts.color("class", there, columns=columns),
-            shape=alt.Shape(
-                "class:N",
-                title=None,
-                scale=alt.Scale(domain=there, range=shapes),
-                legend=alt.Legend(orient="top", columns=columns),
-            ),
+            shape=charts.shape("class", there, columns=columns),
             tooltip=charts.tips(("item:N", "item"), ("class:N", "class"), *more),
         )
     )
-
-
-def _marked(rows: Sequence[dict[str, Any]], classes: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows, and the classes that have a mark, in their order; of more than there are marks, rare ones are one."""
-    times = Counter(row["class"] for row in rows)
-    if len(times) > MARKS:
-        kept = {name for name, _ in times.most_common(MARKS - 1)}
-        rows = [row if row["class"] in kept else row | {"class": OTHER} for row in rows]
-    there = {row["class"] for row in rows}
-    return list(rows), [name for name in (*classes, OTHER, NOBODY) if name in there]

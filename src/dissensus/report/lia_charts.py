@@ -5,7 +5,6 @@ Rows of plain values (`map_rows`, `difficulty_rows`) are the facts of both; the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +17,9 @@ from dissensus.report import charts
 from dissensus.report.study import COLORS, plain
 
 DOTS = 2000  # items in a picture
-FEW, NONE, OTHER = "(too few labels)", "(none)", "(others)"  # in brackets: no names of classes
-LAST = (FEW, NONE, OTHER)
+FEW, NONE = "(too few labels)", "(none)"  # in brackets: no names of classes
+LAST = (FEW, NONE, charts.OTHER)
 RIGHT, WRONG, UNKNOWN = "right", "wrong", "without gold"
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 
 
 def map_rows(found: Any, names: Sequence[str], classes: Sequence[str]) -> list[dict[str, Any]]:
@@ -102,32 +100,18 @@ def _base(rows: Sequence[dict[str, Any]], *more: tuple[str, ...]) -> Any:
 
 
 def _named(rows: Sequence[dict[str, Any]], field: str, title: str) -> Any:
-    alt = charts.altair()
     rows, there = _few(rows, field)
-    shapes = [SHAPES[n % len(SHAPES)] for n in range(len(there))]
     return (
         _base(rows, (f"{field}:N", title))
         .mark_point(filled=True, size=70, opacity=0.85)
-        .encode(
-            color=charts.color(field, there, columns=4),
-            shape=alt.Shape(
-                f"{field}:N",
-                title=None,
-                scale=alt.Scale(domain=there, range=shapes),
-                legend=alt.Legend(orient="top", columns=4),
-            ),
-        )
+        .encode(color=charts.color(field, there, columns=4), shape=charts.shape(field, there, columns=4))
     )
 
 
 def _few(rows: Sequence[dict[str, Any]], field: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows, and the names in a field by how they are sorted; of more than have a colour, rare ones become one."""
-    times = Counter(row[field] for row in rows)
-    if len(times) > COLORS:
-        kept = {name for name, _ in times.most_common(COLORS - 1)}
-        rows = [row if row[field] in kept else row | {field: OTHER} for row in rows]
-    there = {row[field] for row in rows}
-    return list(rows), sorted(there, key=lambda name: (name in LAST, name))
+    """The rows, of no more names in a field than have a colour, and these names as they are sorted."""
+    rows = charts.few(rows, field, COLORS)
+    return rows, sorted({row[field] for row in rows}, key=lambda name: (name in LAST, name))
 
 
 def _rated(rows: Sequence[dict[str, Any]], field: str) -> Any:

@@ -3,10 +3,9 @@
     h(x_i) the classes        D_i = d(x_i) difficulty        C_j = c(j) competence, both K × K × L
     Q_ij[k, l] = softmax_l log Σ_m exp(D_i[k, l, m] + C_j[k, l, m])          P(j says l of i | its class is k)
 
-h and d are layers on the same encoder. c is linear in an embedding of the annotator (`annotator_size`), or has K·K·L
-numbers of its own for each (None: the one-hot form). Eq. 1 has an inner product and leaves it to a footnote to make
-its rows distributions. They are, so Eqs. 4, 7 and 9 must not divide by Σ_k Q[k, y], a sum over a *column*: a misprint,
-which would cancel in the E step and change the M step; it is not implemented.
+The layers h, d and c are in `lia_head.py`. Eq. 1 has an inner product and leaves it to a footnote to make its rows
+distributions. They are, so Eqs. 4, 7 and 9 must not divide by Σ_k Q[k, y], a sum over a *column*: a misprint, which
+would cancel in the E step and change the M step; it is not implemented.
 
     E step   q_i(k) ∝ h_k(x_i) Π_j Q_ij[k, y_ij]                                    (Eq. 4; the first: the votes, Eq. 8)
     M step   raises Σ_i Σ_k q_i(k) [log h_k(x_i) + Σ_j log Q_ij[k, y_ij]] − penalty                              (Eq. 7)
@@ -33,8 +32,8 @@ An annotator who was not there has the mean residual and W r_j.
 
 The epochs are shared out evenly among the rounds (an E step, then M steps from where the last ones ended), but for the
 last `tuning` of them, which raise the marginal likelihood; with `rounds=0` all do. Where the authors' program differs
-from their equations: `penalty=0.25`, `residual_penalty=0`,
-`difficulty_penalty=0`, `entropy=0.01`, `truth_counts="annotations"`, `truth_in_posterior=False`.
+from their equations: `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=0`, `entropy=0.01`,
+`truth_counts="annotations"`, `truth_in_posterior=False`.
 
 | symbol | name | shape |
 |---|---|---|
@@ -53,130 +52,18 @@ import torch
 from torch import Tensor, nn
 
 from dissensus._types import IntArray
-from dissensus.aggregation.mmce import expected_effect
 from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import Branch, Objective, Walk, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows, vote_weight
-from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
 from dissensus.parameters import is_number, is_whole
 
 TUNINGS = ("joint", "per-annotation", None)
 COUNTS = ("items", "annotations")
 LEAST = 1e-30  # what stands for 0 in the logarithm of votes
-SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all of them are nearly alike
-
-
-class Competence(nn.Module):
-    """Annotators → C (…, K, K, L); a step's gradient holds only the rows of its annotators.
-
-    `labels` (A,) are counted, `features` (A, F) where anything is known of the annotators; else the embedding is all.
-    """
-
-    features: Tensor
-    share: Tensor
-
-    def __init__(self, labels: Tensor, n_classes: int, latent: int, size: int | None, features: Tensor | None = None):
-        super().__init__()
-        self.shape = (n_classes, n_classes, latent)
-        first = as_tensor(expected_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
-        width = math.prod(self.shape) if size is None else size
-        self.table = RowEmbedding(torch.randn(len(labels), width) * SPREAD)
-        self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)
-        self.crowd = nn.Parameter(first.clone())  # b
-        self.linear: nn.Linear | None = None  # V
-        if size is not None:
-            self.linear = nn.Linear(size, math.prod(self.shape), bias=False)
-        self.described: nn.Linear | None = None  # W
-        if features is not None:
-            self.register_buffer("features", features, persistent=False)  # the objective keeps them
-            self.described = nn.Linear(features.shape[1], width, bias=False)
-            with torch.no_grad():
-                self.described.weight.zero_()
-
-    def forward(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
-        """C (n, K, K, L) of codes (n,), and ½ |V u_j|² / labels of j, (n,)."""
-        own = self._made(self.table(annotator))
-        pull = own.square().sum(dim=1) / 2 * self.share.index_select(0, annotator)
-        if self.described is not None:
-            own = own + self._made(self.described(self.features.index_select(0, annotator)))
-        return (own + self.crowd).reshape(-1, *self.shape), pull
-
-    def _made(self, rows: Tensor) -> Tensor:
-        made: Tensor = rows if self.linear is None else self.linear(rows)
-        return made
-
-    def of(self, rows: Tensor) -> Tensor:
-        """(n, K, K, L) of embeddings (n, E)."""
-        return (self._made(rows) + self.crowd).reshape(-1, *self.shape)
-
-    def rows_of(self, annotators: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n, E) embeddings; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels.
-
-        With `features` (n, F) these are described by them, not by what the fit knew.
-        """
-        known = (annotators >= 0) & (totals[annotators] > 0)
-        share = (totals / totals.sum()).unsqueeze(1)
-        rows = torch.where(known[:, None], self.table.weight[annotators], (share * self.table.weight).sum(dim=0))
-        if self.described is None:
-            return rows
-        if features is None:
-            there = (annotators >= 0)[:, None]
-            features = torch.where(there, self.features[annotators], (share * self.features).sum(dim=0))
-        described: Tensor = self.described(features)
-        return rows + described
-
-    def rows(self) -> Tensor:
-        """(A, E) e_j of all."""
-        return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
-
-    def effect(self) -> Tensor:
-        """½ |V W|²."""
-        assert self.described is not None
-        effect = self.described.weight if self.linear is None else self.linear.weight @ self.described.weight
-        return effect.square().sum() / 2
-
-
-class LIAHead(nn.Module):
-    """h, d and c, and what the last E step said."""
-
-    q: Tensor
-    per_item: Tensor
-
-    def __init__(
-        self, truth: nn.Module, difficulty: nn.Module | None, competence: Competence, n_items: int, per_item: float
-    ):
-        super().__init__()
-        self.truth, self.difficulty, self.competence = truth, difficulty, competence
-        self.register_buffer("q", torch.zeros(n_items, competence.shape[0]))
-        self.register_buffer("per_item", torch.tensor(per_item))  # annotations
-        self.marginal = False  # whether the rounds are over
-
-    def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of the classes."""
-        out: Tensor = self.truth(z)
-        return out
-
-    def hardness(self, z: Tensor) -> Tensor | None:
-        """(B, K, K, L) D of the items."""
-        return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
-
-    def get_extra_state(self) -> Tensor:
-        """For the state dict: a plain attribute, because a tensor on a device is slow to ask."""
-        return torch.tensor(self.marginal)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """From the state dict."""
-        self.marginal = bool(state)
-
-
-def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
-    """(…, K, K) log Q of D and C (…, K, K, L)."""
-    both = competence if difficulty is None else difficulty + competence
-    both = both if both.dtype == torch.float64 else both.float()
-    return log_softmax(both[..., 0] if both.shape[-1] == 1 else torch.logsumexp(both, dim=-1))
 
 
 @objectives.register(
@@ -441,8 +328,7 @@ class LIAObjective(Objective):
         self, head: LIAHead, hard: Tensor | None, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(B, J, K, K) the same of items whose D (B, K, K, L) is known; without, (1, J, K, K) of any."""
-        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(annotators.device), features)
-        able = head.competence.of(rows)
+        able = self._able(head, annotators, features)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp()
 
     def row_confusion(
@@ -450,9 +336,8 @@ class LIAObjective(Objective):
     ) -> Tensor:
         """(n, K, K) Q of n pairs: the item in row `row` (n,) of z, and an annotator; −1 is the average one."""
         assert isinstance(head, LIAHead)
-        hard = head.hardness(z)
-        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(annotators.device), features)
-        return log_confusion(None if hard is None else hard.index_select(0, row), head.competence.of(rows)).exp()
+        hard, able = head.hardness(z), self._able(head, annotators, features)
+        return log_confusion(None if hard is None else hard.index_select(0, row), able).exp()
 
     def row_proba(
         self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
@@ -469,6 +354,11 @@ class LIAObjective(Objective):
             for at in (slice(j, j + 1) for j in range(len(annotators)))
         ]
         return torch.stack([(h[:, :, None] * q).sum(dim=1) for q in one_by_one], dim=1)
+
+    def _able(self, head: LIAHead, annotators: Tensor, features: Tensor | None) -> Tensor:
+        """(n, K, K, L) C of codes (n,)."""
+        given = as_tensor(self.labels_given_).to(annotators.device)
+        return head.competence.of(head.competence.rows_of(annotators, given, features))
 
 
 def _weight(targets: Batch, like: Tensor) -> Tensor:

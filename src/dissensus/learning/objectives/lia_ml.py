@@ -41,7 +41,8 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.objectives.base import Branch, Walk, as_tensor
 from dissensus.learning.objectives.labels import vote_weight
-from dissensus.learning.objectives.lia import Competence, LIAHead, LIAObjective
+from dissensus.learning.objectives.lia import LIAObjective
+from dissensus.learning.objectives.lia_head import Competence, LIAHead
 from dissensus.learning.objectives.lia_ml_head import Labels, LIAMLHead
 from dissensus.parameters import is_whole
 

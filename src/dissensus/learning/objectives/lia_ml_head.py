@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dissensus._types import IntArray
 from dissensus.aggregation.mmce import expected_effect
 from dissensus.learning.objectives.base import as_tensor
-from dissensus.learning.objectives.lia import Competence, LIAHead, log_confusion
+from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
 from dissensus.learning.rows import RowEmbedding
 
 ABSENT = -1e4  # logit of a class that the question does not have: e to it is 0, and 0 times it is 0

@@ -1,0 +1,102 @@
+"""How far a training is, and the file that one which was killed goes on from.
+
+A checkpoint holds weights, the optimiser's state, the generators, the place in the epoch and the best weights so far;
+a run goes on from it to the same bits on the CPU. Of several processes all read it, and the first writes it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dissensus.exceptions import UnreadableFile
+from dissensus.learning.devices import gpus
+from dissensus.learning.storage import make_folder, read_tree, write_tree
+
+CHECKPOINT = "checkpoint.safetensors"
+KIND = "checkpoint"
+
+
+@dataclass
+class Trace:
+    """What happened: one entry per epoch, and which one was kept."""
+
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    best: int | None = None  # the epoch whose weights were kept, from 1; None: the last
+    stopped: bool = False  # by patience, before the epochs ran out
+
+
+@dataclass
+class State:
+    """Where a training is."""
+
+    trace: Trace = field(default_factory=Trace)
+    best: dict[str, Tensor] | None = None  # the weights of the best epoch so far
+    epoch: int = 0  # epochs that are over
+    place: int = 0  # steps that are over of this one
+    step: int = 0  # of all
+    total: float = 0.0  # the losses of this epoch so far
+
+
+class Checkpoint:
+    """The file of a run in a folder, written every so many seconds; without a folder there is none."""
+
+    def __init__(
+        self,
+        folder: str | Path | None,
+        every: float,
+        key: str,
+        fabric: Any,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+    ):
+        self.path = None if folder is None else Path(folder) / CHECKPOINT
+        if self.path is not None:
+            make_folder(self.path.parent)
+        self.every, self.key, self.model, self.optimizer = every, key, model, optimizer
+        self.device, self.writes = fabric.device, fabric.global_rank == 0
+        self.written = time.monotonic()
+
+    def read(self) -> State:
+        """Where the run was, with weights, optimiser and generators as they were then; or at its beginning."""
+        if self.path is None or not self.path.exists():
+            return State()
+        found = read_tree(self.path, KIND)
+        if found["key"] != self.key:
+            raise UnreadableFile(
+                f"{self.path} is the checkpoint of another run (other data or keywords); remove it, or name another "
+                "folder."
+            )
+        self.model.load_state_dict(found["model"])
+        self.optimizer.load_state_dict(found["optimizer"])
+        torch.set_rng_state(found["rng"])
+        if gpus(self.device) and found["cuda_rng"] is not None:
+            torch.cuda.set_rng_state(found["cuda_rng"], self.device)
+        trace = Trace(found["trace"], found["best_epoch"], found["stopped"])
+        return State(trace, found["best"], found["epoch"], found["place"], found["step"], found["total"])
+
+    def due(self) -> bool:
+        """Whether it is time for the next."""
+        return time.monotonic() - self.written > self.every
+
+    def write(self, state: State) -> None:
+        """Write where the run is, if this is the first process and there is a folder."""
+        if self.path is not None and self.writes:
+            trace = state.trace
+            write_tree(
+                self.path,
+                {
+                    "key": self.key, "model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict(),
+                    "best": state.best, "trace": trace.epochs, "best_epoch": trace.best, "stopped": trace.stopped,
+                    "epoch": state.epoch, "place": state.place, "step": state.step, "total": state.total,
+                    "rng": torch.get_rng_state(),
+                    "cuda_rng": torch.cuda.get_rng_state(self.device) if gpus(self.device) else None,
+                },
+                KIND,
+            )  # fmt: skip
+        self.written = time.monotonic()

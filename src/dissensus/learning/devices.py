@@ -1,0 +1,75 @@
+"""Where a training runs: devices and their generators, and lightning-fabric, which has precision and processes."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from dissensus.exceptions import BadParameter
+
+PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed")
+
+
+def place(device: str) -> torch.device:
+    """The device asked for, or the best that there is."""
+    kind, _, index = str(device).partition(":")
+    if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
+        raise BadParameter(f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps', got {device!r}.")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if kind == "auto":  # never mps, where nobody has tried it
+        kind = "cuda" if there["cuda"] else "cpu"
+    if not there[kind] or (index and int(index) >= torch.cuda.device_count()):
+        raise BadParameter(f"this machine has no device {device!r}; take 'auto' or 'cpu'.")
+    return torch.device(kind, int(index)) if index else torch.device(kind)
+
+
+def gpus(device: torch.device) -> list[int]:
+    """Whose generators a run draws from beside the CPU's."""
+    return [device.index or 0] if device.type == "cuda" else []
+
+
+def make_fabric(device: str, precision: str, processes: int) -> Any:
+    """A fabric for the device, precision and processes asked for."""
+    where, exact = place(device), precision
+    if exact == "auto":
+        exact = "bf16-mixed" if where.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+    make = fabric_class()
+    with _quiet():
+        try:
+            return make(
+                accelerator=where.type,
+                devices=processes if where.index is None else [where.index],
+                precision=exact,
+                strategy="ddp_spawn" if processes > 1 else "auto",
+            )
+        except ValueError as error:
+            raise BadParameter(f"device {device!r}, precision {precision!r}: {error}") from error
+
+
+def fabric_class() -> Any:
+    """Of lightning-fabric, or of lightning, which holds the same under another name."""
+    whole = find_spec("lightning_fabric") is None and find_spec("lightning") is not None
+    return importlib.import_module("lightning.fabric" if whole else "lightning_fabric").Fabric
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without lightning's advice on devices and precision, which was asked for by nobody."""
+    logs = [logging.getLogger(f"{name}.utilities.rank_zero") for name in ("lightning_fabric", "lightning.fabric")]
+    levels = [log.level for log in logs]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
+        for log in logs:
+            log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for log, level in zip(logs, levels, strict=True):
+                log.setLevel(level)

@@ -1,0 +1,110 @@
+"""The items that teach, shared out among processes: each has a range of them, of equal numbers.
+
+A process reads the inputs and targets of its range, puts them on its device, and nobody else's. A step is the same
+items whatever the number of processes, each process taking those that are its own, so that the result is that of one
+process but for rounding and for what is drawn (dropout, mixup) or looks at a whole part (batch normalisation). The
+price is that shares of a step are of unequal length, by about the square root of their mean; a process with none looks
+at two of its items and counts them as nothing. Before an epoch, an objective that asks to see all items gets them from
+their owners, a part at a time.
+
+What is the same for all is held by all: the network (also what it has per item, such as LIA's q), the numbers of the
+items that teach, 8 bytes each; and validation, which is done by the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dissensus._types import IntArray
+
+RESIDENT = 0.5  # share of a device's free memory that the data may take
+
+
+class Data(Protocol):
+    """What batches are taken from: `take(rows)` gives what the model's forward takes."""
+
+    @property
+    def nbytes(self) -> int: ...  # noqa: D102
+
+    def take(self, rows: Tensor) -> tuple[Any, ...]: ...  # noqa: D102
+
+    def part(self, start: int, stop: int) -> Data: ...  # noqa: D102
+
+    def to(self, device: Any) -> Data: ...  # noqa: D102
+
+
+class Shard:
+    """What one process has of the rows that teach, on its device where there is room; of one process, all."""
+
+    def __init__(self, fabric: Any, data: Data, rows: IntArray):
+        self.fabric, self.device, self.rank, self.world = (
+            fabric, fabric.device, fabric.global_rank, fabric.world_size,
+        )  # fmt: skip
+        self.rows, self.edges = torch.as_tensor(rows), shares(rows, self.world)
+        if self.world > 1:
+            data = data.part(*self.edges[self.rank : self.rank + 2].tolist())
+        self.resident = self.device.type == "cpu"
+        if not self.resident and data.nbytes < RESIDENT * _free(self.device):
+            data, self.resident = data.to(self.device), True
+        self.data = data
+
+    def own(self, rows: Tensor | None = None) -> Tensor:
+        """Those of these rows, or of all, that are here, by their place here."""
+        return between(self.rows if rows is None else rows, self.edges, self.rank)
+
+    def somebody_has_none(self, rows: Tensor) -> bool:
+        """Whether some process has no part in a step."""
+        return self.world > 1 and 0 in torch.bincount(
+            torch.bucketize(rows, self.edges[1:], right=True), minlength=self.world
+        )
+
+    def batch(self, own: Tensor) -> Any:
+        """What the model takes, of places here."""
+        batch = self._take(own)
+        return batch if self.resident else _moved(batch, self.device)
+
+    def walk(self, at_once: int) -> Iterator[Any]:
+        """The same of all rows that teach, in their order; from those who have them."""
+        for owner in range(self.world):
+            for part in torch.split(between(self.rows, self.edges, owner), at_once):
+                batch = self._take(part) if owner == self.rank else None
+                if self.world > 1:
+                    batch = self.fabric.broadcast(_moved(batch, torch.device("cpu")), owner)
+                yield _moved(batch, self.device)
+
+    def _take(self, own: Tensor) -> Any:
+        return self.data.take(own.to(self.device) if self.resident else own)
+
+
+def shares(rows: IntArray, world: int) -> Tensor:
+    """(world + 1,) where the ranges of the processes begin, and the last ends: as many of these rows in each."""
+    order, n = np.sort(rows), len(rows)
+    return torch.as_tensor([*(int(order[n * rank // world]) for rank in range(world)), int(order[-1]) + 1])
+
+
+def between(rows: Tensor, edges: Tensor, rank: int) -> Tensor:
+    """Those of these rows that a process has, counted from the first that it has; of one process, all as they are."""
+    if len(edges) == 2:
+        return rows
+    return rows[(rows >= edges[rank]) & (rows < edges[rank + 1])] - edges[rank]
+
+
+def _free(device: torch.device) -> float:
+    return float(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else math.inf
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    """Tensors of a nested batch on the device."""
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=True)
+    if isinstance(value, dict):
+        return {key: _moved(item, device) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_moved(item, device) for item in value)
+    return value
