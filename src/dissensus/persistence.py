@@ -20,7 +20,7 @@ from dissensus.base import Aggregator, clusterings, methods
 from dissensus.engines.coding import TextNames
 from dissensus.engines.options import name_of
 from dissensus.engines.scatter import Spread
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.io.atomic import atomic
 
 FILE = "model.npz"
@@ -38,6 +38,12 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     Without `items` all that there is one of per item is left out: such a model scores new tables, and knows none of the
     items that it was fitted to.
     """
+    if not isinstance(model, Aggregator):
+        raise BadParameter(
+            f"save writes fitted methods, and {type(model).__name__} writes itself; say model.save(folder)."
+            if hasattr(model, "save")
+            else f"save writes fitted methods, got {type(model).__name__}."
+        )
     model._check_fitted()
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -142,9 +142,19 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
         ),
         (["--set", "engine=disk"], "--set engine: there is an option for it; say --engine NAME."),
         (["--set", "engine.folder=x"], "only disk, torch and spark have options"),
-        (["--engine", "disk", "--set", "engine.partitions=3"], "'--engine disk' has no keyword 'partitions'; it has"),
-        (["--engine", "disk", "--set", "engine.memory_gb=much"], "--set memory_gb=much: expected a number"),
-        (["--engine", "disk", "--set", "engine.memory_gb=0"], "memory_gb above 0"),
+        (
+            ["--engine", "disk", "--set", "engine.partitions=3"],
+            "--set engine.partitions: '--engine disk' has no keyword 'partitions'; it has folder, memory_gb",
+        ),
+        (["--engine", "disk", "--set", "engine.folder"], "--set engine.folder: expected KEY=VALUE"),
+        (
+            ["--engine", "disk", "--set", "engine.memory_gb=much"],
+            "--set engine.memory_gb=much: expected a number, got 'much'.",
+        ),
+        (["--engine", "disk", "--set", "engine.memory_gb=0"], "--set engine.memory_gb must be above 0, got 0.0."),
+        (["--engine", "torch", "--set", "engine.part-rows=0"], "--set engine.part_rows must be at least 1"),
+        (["--engine", "spark", "--set", "engine.partitions=0"], "--set engine.partitions must be at least 1"),
+        (["--engine", "spark", "--set", "engine.master=host:7"], "--set engine.master must be an address such as"),
         (["--engine", "disk", "--known", "gold.csv"], "--known is for a table in memory; leave it out"),
         (["--engine", "disk", "--flags"], "--flags is for a table in memory"),
         (["--engine", "disk", "--format", "csv"], "--format is for a table in memory"),
@@ -159,6 +169,14 @@ def test_what_is_asked_wrongly_is_said_before_anything_is_read(cli, parquet, opt
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (parquet / "part-0.parquet.dissensus").exists()
+
+
+def test_what_is_no_parquet_is_not_sent_to_spark(cli, parquet, monkeypatch):
+    pytest.importorskip("pyspark", reason="needs an extra")
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda _: pytest.fail("Spark was started"))
+    result = cli("aggregate", "labels.csv", "--engine", "spark")
+    assert result.exit_code == 1
+    assert "labels.csv is no Parquet file, which engine='spark' needs; convert it" in result.stderr
 
 
 def test_what_is_no_parquet(cli, parquet):
@@ -197,6 +215,12 @@ def test_what_a_cluster_says_becomes_a_sentence():
     said = r"Spark gave up \(ModuleNotFoundError: No module named 'numba'\); its log"
     with pytest.raises(DataError, match=said), _spark_in_a_sentence():
         raise PySparkException(told)
+    java = "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: no room\n\tat org.apache.y"
+    with (
+        pytest.raises(DataError, match=r"gave up \(org.apache.spark.SparkException: no room\)"),
+        _spark_in_a_sentence(),
+    ):
+        raise PySparkException(java)
     with pytest.raises(KeyError, match="ours"), _spark_in_a_sentence():
         raise KeyError("ours")
 

@@ -77,6 +77,16 @@ def test_other_text_is_an_error_that_says_what_is_expected(setting, says):
         parse([setting], Method, "method")
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [("count=x", "^--set part.count=x: expected"), ("count", "^--set part.count: expected"),
+     ("cuont=1", r"^--set part.cuont: 'method' has no keyword 'cuont'; did you mean 'count'\?")],
+)  # fmt: skip
+def test_a_part_is_named_as_it_was_given(setting, says):
+    with pytest.raises((BadParameter, UnknownName), match=says):
+        parse([setting], Method, "method", part="part")
+
+
 def test_hyphens_are_underscores_and_the_last_one_counts():
     assert parse(["count=1", "count=2"], Method, "method") == {"count": 2}
     with pytest.raises(UnknownName, match="'method' has no keyword 'no_thing'; it has count, rate"):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import dissensus as dz
@@ -96,3 +97,60 @@ def test_what_is_wrong_is_one_sentence(cli, some, options, code, words):
 def test_a_file_of_questions_is_refused(cli, questions):
     refused = cli("recommend", questions, "--budget", 5)
     assert (refused.exit_code, "has 3 questions; take each by itself" in refused.stderr) == (2, True)
+
+
+def rows_of(result):
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)["recommended"]
+
+
+def same_rows(ours, theirs):
+    assert [(row["item"], row["annotator"]) for row in ours] == list(
+        zip(theirs.items.tolist(), theirs.annotators.tolist(), strict=True)
+    )
+    assert [row["gain"] for row in ours] == pytest.approx(theirs.gain.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_a_saved_lia_is_asked(cli, some, features):
+    pytest.importorskip("torch", reason="needs the `learning` extra")
+    from dissensus.learning import LIA
+
+    table = dz.read(some)
+    X = np.random.default_rng(0).normal(size=(table.n_items, 3)) if features else None
+    model = LIA(steps=20, hidden=(4,)).fit(table, X)
+    model.save("lia")
+    expected = dz.recommend(model, table, budget=9, per_item=1)
+    for named in ("lia", "lia/lia.safetensors"):
+        same_rows(rows_of(cli("recommend", some, "--budget", 9, "--per-item", 1, "--model", named, "--json")), expected)
+
+
+@pytest.mark.parametrize("objective", ["lia", "crowd-layer", "soft"])
+def test_a_trained_model_is_asked(cli, some, here, objective):
+    pytest.importorskip("torch", reason="needs the `learning` extra")
+    from dissensus.learning import CrowdClassifier
+
+    table = dz.read(some)
+    np.savez(here / "features.npz", item=table.items.astype(str), x=np.eye(table.n_items, 5, dtype=np.float32))
+    small = ("--set", "encoder.hidden=4", "--epochs", "2", "--device", "cpu", "--objective", objective)
+    trained = cli("train", some, "--features", "features.npz", *small, "-o", "trained")
+    assert trained.exit_code == 0, trained.stderr
+    expected = dz.recommend(CrowdClassifier.load("trained", device="cpu"), table, budget=9)
+    same_rows(rows_of(cli("recommend", some, "--budget", 9, "--model", "trained", "--json")), expected)
+    more = write_csv(here / "more.csv", ["item", "annotator", "label"], [("new", "w0", str(table.classes[0]))])
+    refused = cli("recommend", more, "--budget", 9, "--model", "trained")
+    assert refused.exit_code == 1
+    assert "item 'new' was not there when this CrowdClassifier was fitted" in refused.stderr
+
+
+def test_which_model_is_asked_is_never_a_guess(cli, some, here):
+    dz.save(OneCoin().fit(dz.read(some)), "results")
+    (here / "results" / "lia.safetensors").write_bytes(b"")
+    refused = cli("recommend", some, "--budget", 9, "--model", "results")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "--model results: model.npz and lia.safetensors are there; name one, such as " in refused.stderr
+    assert cli("recommend", some, "--budget", 9, "--model", "results/model.npz").exit_code == 0
+    (here / "empty").mkdir()
+    missing = cli("recommend", some, "--budget", 9, "--model", "empty")
+    assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
+    assert "no fitted model in empty: there is neither model.npz, which `aggregate` writes, nor " in missing.stderr

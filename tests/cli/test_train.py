@@ -355,7 +355,12 @@ def test_help_lists_every_encoder_and_objective(cli):
         (["--features", "missing.npz"], 1, "missing.npz"),
         (["--features", "features.npz", "--encoder", "mpl"], 2, "no encoder 'mpl'; did you mean 'mlp'"),
         (["--features", "features.npz", "--objective", "crowd"], 2, "no objective 'crowd'; did you mean 'crowd-layer'"),
-        (["--features", "features.npz", "--set", "encoder.droput=1"], 2, "'mlp' has no keyword 'droput'; did you mean"),
+        (
+            ["--features", "features.npz", "--set", "encoder.droput=1"],
+            2,
+            "--set encoder.droput: 'mlp' has no keyword 'droput'; did you mean",
+        ),
+        (["--features", "features.npz", "--set", "objective.labels"], 2, "--set objective.labels: expected KEY=VALUE"),
         (["--features", "features.npz", "--set", "decoder.x=1"], 2, "keywords are those of encoder., of objective."),
         (["--features", "features.npz", "--set", "encoder.hidden=a,b"], 2, "values with commas between them"),
         (["--features", "features.npz", "--set", "checkpoint=x"], 2, "there is an option for it"),

@@ -1,7 +1,9 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
@@ -145,6 +147,53 @@ def test_distributions_learn_from_soft_labels():
         Distributions(LogisticRegression()).fit(X, y[:, 0])
     with pytest.raises(BadParameter, match="predict_proba"):
         Distributions().fit(X, y)
+
+
+def soft_rows(n=60, seed=0):
+    """Features, most of them 0, and distributions over three classes of which the second never occurs."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4)) * (rng.random((n, 4)) < 0.5)
+    share = 1 / (1 + np.exp(-3 * X[:, 0]))
+    return X, np.column_stack([share, np.zeros(n), 1 - share])
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array, sparse.coo_matrix])
+def test_sparse_features_are_learnt_from_as_dense_ones_are(kind):
+    X, y = soft_rows()
+    dense, thin = (Distributions(LogisticRegression()).fit(rows, y) for rows in (X, kind(X)))
+    np.testing.assert_allclose(thin.transform(kind(X)), dense.transform(X), rtol=1e-5)
+    assert (thin.n_features_in_, thin.classifier_.n_features_in_) == (4, 4)
+    with pytest.raises(DataError, match="X has 59 rows and y 60"):
+        Distributions(LogisticRegression()).fit(sparse.csr_array(X[1:]), y)
+
+
+def test_a_frame_of_features_is_learnt_from_without_a_warning():
+    X, y = soft_rows()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    found = Distributions(LogisticRegression()).fit(frame, y)
+    expected = Distributions(LogisticRegression()).fit(X, y).transform(X)
+    np.testing.assert_allclose(found.transform(frame), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("classes", "names"), [(None, [0, 1, 2]), (("yes", "maybe", "no"), ["yes", "maybe", "no"])])
+def test_as_the_last_step_of_a_pipeline_it_predicts_classes(classes, names):
+    X, y = soft_rows()
+    pipeline = clone(make_pipeline(StandardScaler(), Distributions(LogisticRegression(), classes=classes))).fit(X, y)
+    assert pipeline.classes_.tolist() == names
+    proba = pipeline.predict_proba(X)
+    assert proba.shape == (60, 3)
+    assert pipeline.predict(X).tolist() == [names[k] for k in proba.argmax(axis=1)]
+    assert (pipeline.predict(X) == pipeline.classes_[0]).sum() == (proba[:, 0] > 0.5).sum() > 0
+    with pytest.raises(NotFitted):
+        clone(pipeline[-1]).predict(X)
+
+
+def test_names_of_classes_are_as_many_as_columns():
+    X, y = soft_rows()
+    with pytest.raises(BadParameter, match="classes names 2 classes, and y has 3 columns; name each of them"):
+        Distributions(LogisticRegression(), classes=["a", "b"]).fit(X, y)
+    with pytest.raises(BadParameter, match=r"say Distributions\(classifier, classes=…\)"):
+        Distributions(LogisticRegression()).fit(X, y, classes=["a", "b", "c"])
 
 
 def test_cross_validation_clones_the_whole_pipeline():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import socket
 from functools import cache
 
 import numpy as np
@@ -18,9 +19,10 @@ from dissensus.aggregation.majority_vote import AgreementPass, SharePass, Skille
 from dissensus.aggregation.one_coin import CoinPass, Coins
 from dissensus.aggregation.wawa import SkillPass
 from dissensus.datasets import load_dataset
-from dissensus.engines import Disk, Spark, Torch
+from dissensus.engines import Disk, Spark, Torch, scatter
 from dissensus.engines.base import Block, Rows
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.engines.scatter import session
+from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.simulate import simulate
 from engines.agreement import METHODS, assert_agree, fit, short
 from engines.cluster import marks
@@ -159,9 +161,74 @@ def test_options_out_of_range_are_refused():
         Disk(block_rows=0)
     with pytest.raises(BadParameter, match="part_rows must be at least 1"):
         Torch(part_rows=0)
+    with pytest.raises(BadParameter, match=r"^memory_gb must be above 0, got -1\.$"):
+        Disk(memory_gb=-1)
     for keyword in ("partitions", "partition_rows", "broadcast_annotators"):
-        with pytest.raises(BadParameter, match="must be at least 1"):
+        with pytest.raises(BadParameter, match=f"^{keyword} must be at least 1.*, got 0"):
             Spark(**{keyword: 0})
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[*]", "local[4]", "local[4,2]", "local-cluster[2,1,512]", "yarn", "k8s://https://host:443",
+     "spark://host:7077", "spark://[::1]:7077", "spark://one:7077,two:7077"],
+)  # fmt: skip
+def test_addresses_that_spark_knows(master):
+    assert Spark(master=master).master == master
+
+
+@pytest.mark.parametrize(
+    "master", ["", "foo", "host:7077", "spark:/host:7077", "spark://host", "http://h:1", "local[x]"]
+)
+def test_an_address_that_spark_does_not_know_is_named(master):
+    with pytest.raises(BadParameter, match=r"^master must be an address such as 'spark://host:7077'") as told:
+        Spark(master=master)
+    assert f"got {master!r}" in str(told.value)
+
+
+@pytest.fixture
+def no_session(monkeypatch):
+    pytest.importorskip("pyspark", reason="needs the `spark` extra")
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", classmethod(lambda cls: None))
+    return monkeypatch
+
+
+def test_a_cluster_that_is_not_there_is_named_at_once(no_session):
+    no_session.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda self: pytest.fail("Spark was started"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens, and nobody else will
+        master = "spark://127.0.0.1:{0},127.0.0.1:{0}".format(taken.getsockname()[1])
+        with pytest.raises(BadParameter, match="no Spark cluster listens at master") as told:
+            methods["dawid-skene"](engine=Spark(master=master)).fit(random_table(1))
+    assert repr(master) in str(told.value)
+    assert "Connection refused" in str(told.value)
+    with pytest.raises(BadParameter, match=r"no Spark cluster listens at master 'spark://127.0.0.1:99999'"):
+        session("spark://127.0.0.1:99999")
+
+
+def test_a_spark_that_does_not_start_says_why_and_where(no_session):
+    from py4j.protocol import Py4JError
+
+    said = "An error occurred while calling None.x.\n: org.apache.spark.SparkException: no queue\n\tat org.apache.y\n"
+
+    def fail(self):
+        raise Py4JError(said)
+
+    no_session.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", fail)
+    with pytest.raises(BadParameter, match=r"at master 'yarn' \(org.apache.spark.SparkException: no queue\); ") as told:
+        session("yarn")
+    assert "\n" not in str(told.value)
+    with pytest.raises(MissingExtra, match=r"Spark does not start \(org.apache.spark.SparkException: no queue\); "):
+        session()
+
+
+def test_a_file_that_is_no_parquet_is_named_before_spark_starts(no_session, tmp_path):
+    no_session.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda self: pytest.fail("Spark was started"))
+    no_session.chdir(tmp_path)
+    (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\n")
+    for source in ("labels.csv", "./labels.csv", tmp_path / "labels.csv"):
+        with pytest.raises(UnreadableFile, match=r"labels.csv is no Parquet file, which engine='spark' needs; convert"):
+            scatter(source)
 
 
 def test_a_path_needs_the_disk_engine(tmp_path):

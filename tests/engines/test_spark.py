@@ -19,7 +19,7 @@ from dissensus import load, methods, read, save
 from dissensus.aggregation import dawid_skene
 from dissensus.cli import app
 from dissensus.engines import Spark, Spread, scatter
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.simulate import simulate
 from engines.agreement import METHODS, assert_agree, fit, short
 from engines.cluster import marks
@@ -213,6 +213,13 @@ def test_a_part_that_is_walked_twice_at_once_counts_once(spark, tmp_path, monkey
 def test_what_is_refused(columns, message, spark):
     with pytest.raises(DataError, match=message):
         scatter(spark.createDataFrame(pa.table(columns)))
+
+
+def test_what_the_cluster_cannot_read_is_a_sentence(spark, tmp_path):
+    (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\n")
+    with pytest.raises(UnreadableFile, match=r"Spark cannot read it \(.*is not a Parquet file.*\); give") as told:
+        scatter(tmp_path)  # a folder: only the cluster can say what is in it
+    assert "\n" not in str(told.value)
 
 
 def test_probabilities_are_refused_and_other_engines_too(spark):

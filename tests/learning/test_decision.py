@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from dissensus import Annotations
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import DecisionFunction
 from dissensus.learning.batches import Bag, Columns
 from dissensus.learning.decision import PairNetwork, Pairs
-from dissensus.learning.encoders import Identity
+from dissensus.learning.encoders import Identity, TextCNN
 
 I, A = 160, 22
 
@@ -181,10 +181,51 @@ def test_the_same_seed_gives_the_same_bits_and_nobody_elses_generator_moves():
     assert not np.array_equal(a, c)
 
 
+@pytest.mark.parametrize("inputs", ["none", "features", "texts"])
+def test_all_answers_are_the_same_after_loading(inputs, tmp_path):
+    table, topic, group = two_topics()
+    X = {"none": None, "features": np.column_stack([topic, np.arange(I)]), "texts": [f"topic {t} here" for t in topic]}
+    frame = {"annotator": table.annotators, "group": [f"g{g}" for g in group]}
+    encoder = TextCNN() if inputs == "texts" else None
+    model = DecisionFunction(epochs=3, encoder=encoder, size=4).fit(table, X[inputs], annotators=frame)
+    path = model.save(tmp_path)
+    assert path.name == "decision.safetensors"
+    before = torch.get_rng_state()
+    loaded = DecisionFunction.load(tmp_path)
+    assert torch.equal(before, torch.get_rng_state())
+    new = {"annotator": ["n0", "w03"], "group": ["g0", "g1"]}
+    for who in (None, ["w03", "nobody"], new):
+        np.testing.assert_array_equal(loaded.predict_proba(None, who), model.predict_proba(None, who))
+    pairs = table.items[[3, 3, 70]], ["w03", "nobody", "w09"]
+    np.testing.assert_array_equal(loaded.predict_pairs(*pairs), model.predict_pairs(*pairs))
+    for name in ("items_", "annotators_", "trace_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name), strict=True)
+    parameters = [{**one.get_params(deep=False), "encoder": None} for one in (loaded, model)]
+    assert parameters[0] == parameters[1]
+    assert (loaded.encoder is None) == (encoder is None)
+    if encoder is not None:
+        assert loaded.encoder.get_params() == encoder.get_params()
+    again = [one.fit(table, X[inputs], annotators=frame).predict_proba() for one in (loaded, model)]
+    np.testing.assert_array_equal(*again)
+
+
+def test_what_becomes_of_features_after_the_fit_changes_nothing():
+    table, topic, _ = two_topics()
+    X = np.column_stack([topic, np.arange(I)]).astype(np.float32)
+    model = DecisionFunction(epochs=2).fit(table, X)
+    expected = model.predict_proba()
+    X[:] = 0
+    np.testing.assert_array_equal(model.predict_proba(), expected)
+
+
 def test_mistakes_are_named():
     table, _, _ = two_topics()
     with pytest.raises(NotFitted, match="not fitted yet"):
         DecisionFunction().predict_proba()
+    with pytest.raises(NotFitted, match="not fitted yet"):
+        DecisionFunction().save("never")
+    with pytest.raises(UnreadableFile, match="there is no DecisionFunction at"):
+        DecisionFunction.load("nowhere")
     with pytest.raises(BadParameter, match="draws must be at least 1, got 0"):
         DecisionFunction(draws=0).fit(table)
     with pytest.raises(BadParameter, match="penalty must be 0 or more, got -1"):

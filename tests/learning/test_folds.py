@@ -159,3 +159,30 @@ def test_what_is_no_classifier_is_named():
     table, X, _ = blobs(20)
     with pytest.raises(BadParameter, match=r"takes a CrowdClassifier, got LIA; .* model\.classifier"):
         out_of_fold(LIA(), table, X, folds=2)
+
+
+def about(table):
+    return {"annotator": table.annotators, "trust": np.linspace(0, 1, table.n_annotators)}
+
+
+def test_features_of_annotators_reach_every_network():
+    table, X, _ = blobs(30)
+    model = quick(objective="lia")
+    found = out_of_fold(model, table, X, annotators=about(table), folds=2)
+    for number in range(2):
+        here = found.fold == number
+        network = quick(objective="lia").fit(table.select(rows=~here[table.item]), X, annotators=about(table))
+        np.testing.assert_array_equal(found.proba[here], network.proba_[here])
+    assert not np.array_equal(found.proba, out_of_fold(model, table, X, folds=2).proba)
+
+
+def test_features_of_annotators_that_are_wanted_or_of_no_use_are_named():
+    table, X, _ = blobs(20)
+    fitted = quick(objective="lia").fit(table, X, annotators=about(table))
+    with pytest.raises(BadParameter, match="fitted with features of annotators; give annotators, the frame that fit"):
+        out_of_fold(fitted, table, X, folds=2)
+    out_of_fold(fitted, table, X, annotators=about(table), folds=2)
+    with pytest.raises(BadParameter, match="objective 'hard' has no use for features of annotators; leave annotators"):
+        out_of_fold(quick(), table, X, annotators=about(table), folds=2)
+    with pytest.raises(DataError, match=r"^annotators: none of the table's"):
+        out_of_fold(quick(objective="lia"), table, X, annotators={"annotator": ["x"], "trust": [1.0]}, folds=2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from crowds import blobs
-from dissensus import Annotations, load_dataset
+from dissensus import Annotations, load_dataset, save
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import LIA, CrowdClassifier, DecisionFunction
 from dissensus.learning.encoders import MLP, ItemEmbedding
@@ -161,6 +161,12 @@ def test_parts_of_rows_are_the_same(model, monkeypatch):
     whole = fitted.predict_annotations(table)
     monkeypatch.setattr("dissensus.learning.by_annotation.CELLS", 180)
     np.testing.assert_allclose(fitted.predict_annotations(table), whole, rtol=1e-5)
+
+
+def test_save_of_the_package_sends_a_learner_to_its_own(tmp_path):
+    with pytest.raises(BadParameter, match=r"save writes fitted methods, and LIA writes itself; say model\.save\("):
+        save(LIA(steps=5).fit(blobs(20)[0]), tmp_path / "lia")
+    assert not (tmp_path / "lia").exists()
 
 
 def test_a_file_that_is_no_lia_is_named(tmp_path):

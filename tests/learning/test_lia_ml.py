@@ -11,7 +11,7 @@ from torch import nn
 
 from aggregation.tables import random_table
 from dissensus import Annotations, Questions
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName, UnreadableFile
 from dissensus.learning import LIAML
 from dissensus.learning.objectives import LIAMLObjective, LIAObjective
 from dissensus.learning.stack import Stack
@@ -401,6 +401,71 @@ def test_an_added_question_may_have_classes_of_its_own(one_more):
     assert model.classes_["new"].tolist() == ["maybe", "no", "yes"]
     assert model.predict_proba(X, ["new"])["new"].shape == (120, 3)
     assert (model.predict(None, ["new"])["new"] == truth)[:20].mean() > 0.8
+
+
+# On disk --------------------------------------------------------------------------------------------------------------
+
+
+def assert_same_answers(loaded, model, X):
+    """To the bit."""
+    assert loaded.get_params() == model.get_params()
+    assert loaded.questions_ == model.questions_
+    for name in ("posterior_", "proba_", "difficulty_", "label_embedding_", "classes_"):
+        own, other = getattr(model, name), getattr(loaded, name)
+        assert list(own) == list(other)
+        for question in own:
+            np.testing.assert_array_equal(own[question], other[question], strict=True)
+    for name in ("items_", "annotators_", "embedding_", "trace_"):
+        np.testing.assert_array_equal(getattr(model, name), getattr(loaded, name), strict=True)
+    for question in model.questions_:
+        who = [*model.annotators_, 99 if model.annotators_.dtype.kind == "i" else "nobody"]
+        np.testing.assert_array_equal(model.confusion(question, None, who), loaded.confusion(question, None, who))
+        np.testing.assert_array_equal(model.competence(question), loaded.competence(question))
+        np.testing.assert_array_equal(model.predict()[question], loaded.predict()[question])
+        if X is not None:
+            np.testing.assert_array_equal(model.predict_proba(X)[question], loaded.predict_proba(X)[question])
+
+
+def test_all_answers_are_the_same_after_loading_and_so_is_a_question_that_is_added_then(one_more, tmp_path):
+    model, table, X, _ = one_more
+    path = model.save(tmp_path)
+    assert path.name == "lia-ml.safetensors"
+    before = torch.get_rng_state()
+    loaded = LIAML.load(tmp_path)
+    assert torch.equal(before, torch.get_rng_state())
+    assert_same_answers(loaded, model, X[::-1])
+    for each in (loaded, model):
+        each.add_question("d", table)
+    assert_same_answers(loaded, model, X[::-1])
+    assert_same_answers(LIAML.load(loaded.save(tmp_path / "more")), model, X[::-1])  # with a block of its own
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "plain"])
+def test_every_form_is_the_same_after_loading(form, tmp_path):
+    model = LIAML(steps=5, hidden=(4,), **FORMS[form]).fit(tables("both"), gold=some_gold())  # without features
+    assert_same_answers(LIAML.load(model.save(tmp_path).parent), model, None)
+
+
+def test_features_of_a_file_are_in_the_model(fitted, tmp_path):
+    _, columns, X, _ = fitted
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    model = LIAML(steps=5, hidden=(4,)).fit(Questions.from_arrays(*columns), mapped)
+    expected = model.competence("a")
+    model.save(tmp_path)
+    del model, mapped
+    (tmp_path / "X.npy").unlink()
+    np.testing.assert_array_equal(LIAML.load(tmp_path).competence("a"), expected)
+
+
+def test_files_that_are_no_liaml_are_named(fitted, tmp_path):
+    with pytest.raises(NotFitted, match="this LIAML is not fitted yet"):
+        LIAML().save(tmp_path)
+    with pytest.raises(UnreadableFile, match="there is no LIAML at"):
+        LIAML.load(tmp_path)
+    fitted[0].save(tmp_path)
+    with pytest.raises(BadParameter, match="device must be"):
+        LIAML.load(tmp_path, device="gpu")
 
 
 # Mistakes -------------------------------------------------------------------------------------------------------------

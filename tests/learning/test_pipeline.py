@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -116,6 +117,31 @@ def test_searches_reach_the_network_through_the_pipeline(fitted):
     )
     assert linear[1].classifier.C == 3
     assert linear.get_params()["distributions__classifier__C"] == 3
+
+
+def test_sparse_features_are_learnt_from_as_dense_ones_are(fitted):
+    model, _, X = fitted
+    y = snap(model)
+    for kind in (sparse.csr_matrix, sparse.coo_array):
+        dense, thin = (Distributions(quick(encoder="mlp")).fit(rows, y) for rows in (X, kind(X)))
+        np.testing.assert_array_equal(thin.predict_proba(kind(X)), dense.predict_proba(X))
+        table = clustered().select(rows=np.arange(clustered().n_annotations) > 30)  # some items do not teach
+        one, other = (quick(encoder="mlp").fit(table, rows, validation=0.2) for rows in (X, kind(X)))
+        np.testing.assert_array_equal(one.proba_, other.proba_)
+    with pytest.raises(DataError, match="X has nan in row 1, column 0"):
+        quick(encoder="mlp").fit_distributions(sparse.csr_array([[1.0], [np.nan]]), np.eye(2))
+
+
+def test_as_the_last_step_a_network_predicts_names(fitted):
+    model, texts, _ = fitted
+    step = Distributions(quick(encoder=SMALL), classes=model.classes_)
+    pipeline = Pipeline([("learn", step)]).fit(texts, snap(model))
+    proba = pipeline.predict_proba(texts[:9])
+    np.testing.assert_array_equal(pipeline.classes_, model.classes_)
+    np.testing.assert_array_equal(pipeline.predict(texts[:9]), model.classes_[proba.argmax(axis=1)])
+    np.testing.assert_array_equal(
+        proba, Distributions(quick(encoder=SMALL)).fit(texts, snap(model)).transform(texts[:9])
+    )
 
 
 @pytest.mark.parametrize("objective", ["crowd-layer", "lia", "hard", "soft-task", Soft(labels="dawid-skene")])

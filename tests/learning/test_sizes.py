@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from crowds import blobs
 from dissensus import Annotations
@@ -78,6 +79,15 @@ def test_a_search_goes_on_where_it_was_killed(tmp_path, monkeypatch):
     assert trained[4:] == [4]
 
 
+def test_sparse_features_are_the_same_search(tmp_path):
+    grid = GRID | {"item_sizes": (2,), "epochs": (2,), "seeds": (0,), "store": tmp_path / "sizes.jsonl"}
+    dense = search_sizes(TABLE, X, dev=(DEV, X_DEV), **grid)
+    for _ in range(2):
+        found = search_sizes(TABLE, sparse.csr_array(X), dev=(DEV, sparse.csr_array(X_DEV)), **grid)
+        assert found.points == dense.points
+    assert len(grid["store"].read_text().splitlines()) == 1  # and it was not trained again
+
+
 def test_a_share_is_kept_for_development():
     found = search_sizes(TABLE, X, dev=0.4, **GRID | {"seeds": (0,)})
     train, dev = TABLE.split(0.6, by="item", seed=0)
@@ -108,6 +118,14 @@ def test_items_whose_labels_weigh_nothing_are_not_judged():
         ({"dev": [1, 2]}, "dev must be"),
         ({"dev": 1.5}, "dev must be"),
         ({"model": CrowdClassifier(objective="soft")}, "objective must be 'ldl-nm'"),
+        (
+            {"model": CrowdClassifier(objective=LDLNMObjective(combine="sum"))},
+            "search_sizes: combine='sum' has one size for items and annotators, and no grid of two; take 'concatenate'",
+        ),
+        (
+            {"model": CrowdClassifier(objective=LDLNMObjective(pair_size=4))},
+            "search_sizes: pair_size is the sum of the two sizes that are searched; leave it None, got 4",
+        ),
     ],
 )
 def test_wrong_arguments_are_one_clear_error(keywords, message):

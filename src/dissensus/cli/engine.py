@@ -6,7 +6,6 @@ with `--engine disk`, the same command goes on after the last pass that was fini
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from dissensus.engines import Disk, Spark, Torch
 
 ITEMS = "items.parquet"
-PARQUET = b"PAR1"  # how such a file begins
 
 
 class Engine(StrEnum):
@@ -65,13 +63,18 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
             raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
         return None, others
     kind = {Engine.disk: Disk, Engine.torch: Torch, Engine.spark: Spark}[name]
-    return kind(**keywords.parse(own, kind, f"--engine {name.value}")), others
+    found = keywords.parse(own, kind, f"--engine {name.value}", part="engine")
+    try:
+        return kind(**found), others
+    except BadParameter as error:
+        raise BadParameter(f"--set engine.{error}") from error
 
 
 def bring(source: Source, options: Disk | Spark) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
     from dissensus.engines import Disk, code, scatter
     from dissensus.engines import beside as folder_beside
+    from dissensus.engines.coding import check_parquet
 
     for option, given in (("--abstain", source.abstain), ("--question", source.question)):
         if given:
@@ -81,7 +84,9 @@ def bring(source: Source, options: Disk | Spark) -> Any:
     columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}
     columns["classes"] = source.class_names()
     if isinstance(options, Disk):
-        _check_parquet(source.file)
+        if source.file.is_dir():
+            raise UnreadableFile(f"{source.file} is a folder; name its files: '{source.file}/*.parquet'.")
+        check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or folder_beside(source.file)
             return code(source.file, place, **columns, memory_gb=options.memory_gb)
@@ -174,16 +179,6 @@ def _spark_in_a_sentence() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        causes = re.findall(r"^(?:Caused by: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
-        why = (causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". ")
-        raise DataError(f"Spark gave up ({why}); its log says more.") from error
+        from dissensus.engines.scatter import cause
 
-
-def _check_parquet(path: Path) -> None:
-    """An error where a file is there and is no Parquet; of what is not there, and of patterns, `code` speaks."""
-    if path.is_dir():
-        raise UnreadableFile(f"{path} is a folder; name its files: '{path}/*.parquet'.")
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(len(PARQUET)) != PARQUET:
-                raise UnreadableFile(f"{path} is no Parquet file, which --engine disk needs; convert it.")
+        raise DataError(f"Spark gave up ({cause(error)}); its log says more.") from error

@@ -14,30 +14,36 @@ from dissensus.exceptions import BadParameter, UnknownName
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def parse(settings: Iterable[str], method: type, called: str) -> dict[str, Any]:
-    """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such."""
+def parse(settings: Iterable[str], method: type, called: str, part: str = "") -> dict[str, Any]:
+    """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such.
+
+    Of a `part`, such as engine, errors name a setting as it was given: `--set engine.folder=x`.
+    """
+    before = f"--set {part}." if part else "--set "
     known = inspect.signature(method, eval_str=True).parameters
     found: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
-            raise BadParameter(f"--set {setting}: expected KEY=VALUE, such as seed=1.")
-        check(key, known, called)
+            raise BadParameter(f"{before}{setting}: expected KEY=VALUE, such as seed=1.")
+        check(key, known, called, f"{before}{key}: " if part else "")
         typed = known[key].annotation is not inspect.Parameter.empty
-        found[key] = _value(text.strip(), known[key].annotation if typed else type(known[key].default), setting)
+        found[key] = _value(
+            text.strip(), known[key].annotation if typed else type(known[key].default), before + setting
+        )
     if (found.get("seed") or 0) < 0:
         raise BadParameter(f"seed must be 0 or more, got {found['seed']}.")
     return found
 
 
-def check(key: str, keywords: Iterable[str], called: str) -> None:
+def check(key: str, keywords: Iterable[str], called: str, before: str = "") -> None:
     """An error where a method has no such keyword."""
     keywords = list(keywords)
     if key not in keywords:
         near = difflib.get_close_matches(key, keywords, n=1)
         guess = f"did you mean '{near[0]}'? It" if near else "it"
-        raise UnknownName(f"'{called}' has no keyword '{key}'; {guess} has {', '.join(keywords)}.")
+        raise UnknownName(f"{before}'{called}' has no keyword '{key}'; {guess} has {', '.join(keywords)}.")
 
 
 def _value(text: str, hint: Any, setting: str) -> Any:
@@ -59,7 +65,7 @@ def _value(text: str, hint: Any, setting: str) -> Any:
     expected = " or ".join(
         "values with commas between them" if get_origin(kind) else words.get(kind, repr(kind)) for kind in kinds
     )
-    raise BadParameter(f"--set {setting}: expected {expected}, got {text!r}.")
+    raise BadParameter(f"{setting}: expected {expected}, got {text!r}.")
 
 
 def _kinds(hint: Any) -> Iterable[Any]:

@@ -12,7 +12,7 @@ from dissensus.cli import folder, results, show
 from dissensus.cli.aggregate import DEFAULT, new_model
 from dissensus.cli.errors import about
 from dissensus.cli.source import Source, takes_table
-from dissensus.exceptions import BadParameter, DataError, MissingColumn
+from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus._types import Names
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HEAD = 10  # labels that are shown
 BUSIEST = 5  # annotators that are shown
+MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
+"""Files of models that can be asked, and what writes them."""
 
 
 @takes_table("--format")
@@ -47,7 +49,9 @@ def recommend(
     model: Annotated[
         Path | None,
         typer.Option(
-            "--model", metavar="FOLDER", help="Ask the model of an earlier `aggregate` instead of fitting one."
+            "--model",
+            metavar="FOLDER",
+            help="Ask the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
         ),
     ] = None,
     annotators: Annotated[
@@ -69,6 +73,8 @@ def recommend(
     Example: dissensus recommend labels.csv --budget 500 -o next.csv
 
     Example: dissensus recommend labels.csv --budget 200 --annotators ann,bob --cost prices.csv --per-item 2
+
+    Example: dissensus recommend labels.csv --budget 200 --model trained
     """
     from dissensus.questions import Questions
     from dissensus.recommendation import recommend as find
@@ -78,14 +84,15 @@ def recommend(
         folder.check_file(output, "recommendations", [source.file, prices])
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
-    fitted = new_model(method or DEFAULT, setting or []) if model is None else None
+    fitted: Any = new_model(method or DEFAULT, setting or []) if model is None else None
     table = source.read()
     if isinstance(table, Questions):
         raise BadParameter(f"{source.file} has {len(table)} questions; take each by itself, in a file of its own.")
     began = time.perf_counter()
     if fitted is None:
         assert model is not None
-        fitted = results.load_model(model, None)
+        with show.waiting(f"reading {model}"):
+            fitted = _learnt(model)
         with about(f"the model in {model}"):
             table = table.to_classes(fitted.classes_)
     else:
@@ -113,6 +120,23 @@ def recommend(
         out.print("Nothing was written; add -o FILE to keep all of them.")
     else:
         out.print(f"They are in {show.clean(output)}", soft_wrap=True)
+
+
+def _learnt(path: Path) -> Any:
+    """The fitted model in a folder, or in a file of one: an aggregator, a `LIA` or a `CrowdClassifier`."""
+    there = [name for name in MODELS if path.name == name or (path / name).is_file()]
+    if not there:
+        first, *others = (f"{name}, which {who} writes" for name, who in MODELS.items())
+        raise UnreadableFile(f"no fitted model in {path}: there is neither {first}, nor {', nor '.join(others)}.")
+    if len(there) > 1:
+        named = " and ".join(there)
+        raise BadParameter(f"--model {path}: {named} are there; name one, such as --model {path / there[0]}.")
+    if there[0] == "model.npz":
+        return results.load_model(path, None)
+    from dissensus.learning import LIA, CrowdClassifier
+
+    kind: Any = LIA if there[0] == "lia.safetensors" else CrowdClassifier
+    return kind.load(path, device="cpu")
 
 
 def _file(cost: str) -> Path | None:

@@ -239,10 +239,10 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
             raise BadParameter(f"--set {one}: keywords are those of encoder., of objective., or the classifier's own.")
         own[part if dot else ""].append(one.removeprefix(f"{part}.") if dot else one)
     name = ENCODERS[kind] if encoder is None else encoder
-    given = keywords.parse(own["encoder"], encoders[name], name)
+    given = keywords.parse(own["encoder"], encoders[name], name, part="encoder")
     if encoder is None and name == "transformer":
         given = {"tune": False} | given  # a last layer over fixed vectors: minutes become seconds
-    teaching = keywords.parse(own["objective"], objectives[objective], objective)
+    teaching = keywords.parse(own["objective"], objectives[objective], objective, part="objective")
     found = keywords.parse(own[""], CrowdClassifier, "train")
     for key in ("encoder", "objective", "checkpoint"):
         if key in found:

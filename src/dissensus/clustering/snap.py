@@ -7,9 +7,11 @@ pipeline.fit(X, y).predict_proba(X_new)                    # (n, P) predicted, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
+from scipy import sparse
 
 from dissensus import names as naming
 from dissensus._types import FloatArray, Names
@@ -151,18 +153,22 @@ class Distributions(_Step):
 
     One with a method `fit_distributions(X, y)`, as `dissensus.learning.CrowdClassifier` has it, is given them as they
     are, and X as it is, which may be texts. Of scikit-learn's, one that takes `sample_weight` will do: every row of X
-    counts once for each class, weighted by its probability.
+    counts once for each class, weighted by its probability. X may be sparse.
 
     Parameters
     ----------
     classifier : estimator with `predict_proba`
+    classes : sequence of names, optional
+        What `predict` says, in the order of the columns of y; left out, their numbers from 0.
     """
 
     n_features_in_: int
+    classes_: Names
     classifier_: Any
 
-    def __init__(self, classifier: Any = None):
+    def __init__(self, classifier: Any = None, *, classes: Sequence[Any] | None = None):
         self.classifier = classifier
+        self.classes = classes
 
     def fit(self, X: Any, y: Any = None, **keywords: Any) -> Self:
         """Learn from X (n, …) and distributions y (n, P); keywords are for the classifier's own fit."""
@@ -170,12 +176,18 @@ class Distributions(_Step):
 
         if self.classifier is None or not hasattr(self.classifier, "predict_proba"):
             raise BadParameter(f"classifier must have predict_proba, got {self.classifier!r}.")
+        if "classes" in keywords:
+            raise BadParameter("fit takes no classes; say Distributions(classifier, classes=…).")
         y = np.asarray(y, np.float64)
         if y.ndim != 2:
             raise DataError(f"y must hold one distribution per row, got shape {y.shape}.")
         y = _distributions(y, y.shape[1])
+        P = y.shape[1]
+        classes = naming.declared(P if self.classes is None else self.classes, np.empty(0), "classes")
+        if classes.size != P:
+            raise BadParameter(f"classes names {classes.size} classes, and y has {P} columns; name each of them.")
         takes = hasattr(self.classifier, "fit_distributions")
-        X = X if takes else np.asarray(X)
+        X = X if takes else _rows(X)
         shape: tuple[int, ...] = getattr(X, "shape", None) or (len(X),)
         if shape[0] != len(y):
             raise DataError(f"X has {shape[0]} rows and y {len(y)}; they must be equally many.")
@@ -185,7 +197,7 @@ class Distributions(_Step):
         else:
             row, label = np.nonzero(y)
             self.classifier_ = fresh.fit(X[row], label, sample_weight=y[row, label], **keywords)
-        self.n_classes_ = y.shape[1]
+        self.classes_ = classes
         self.n_features_in_ = shape[1] if len(shape) > 1 else 1
         return self
 
@@ -196,12 +208,22 @@ class Distributions(_Step):
     def transform(self, X: Any) -> FloatArray:
         """(n, P) predicted distributions; a class that had no probability anywhere has none."""
         self._check_fitted()
-        found = self.classifier_.predict_proba(X)
-        out = np.zeros((len(found), self.n_classes_))
+        found = self.classifier_.predict_proba(X if hasattr(self.classifier_, "fit_distributions") else _rows(X))
+        out = np.zeros((len(found), self.classes_.size))
         out[:, self.classifier_.classes_] = found
         return out
 
     predict_proba = transform
+
+    def predict(self, X: Any) -> Names:
+        """(n,) the most probable class of each row."""
+        found = self.transform(X).argmax(axis=1)
+        return np.asarray(self.classes_[found])
+
+
+def _rows(X: Any) -> Any:
+    """Features whose rows can be repeated."""
+    return X.tocsr() if sparse.issparse(X) else np.asarray(X)
 
 
 def _check_how(how: str) -> None:

@@ -40,6 +40,7 @@ from dissensus.io.files import reading
 
 META, VERSION = "meta.json", 1
 BATCH = 1_000_000  # rows that DuckDB hands over at a time
+PARQUET = b"PAR1"  # how such a file begins
 
 
 class TextNames:
@@ -355,6 +356,17 @@ def without_pattern(source: str | Path) -> tuple[Path, str]:
     path = Path(source)
     folder = next((parent for parent in path.parents if not set("*?[") & set(str(parent))), Path())
     return folder, str(path.relative_to(folder))
+
+
+def check_parquet(path: str | Path, engine: str) -> None:
+    """An error where a file is there and is no Parquet; of what is not there, and of patterns, others speak."""
+    path = Path(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(PARQUET)) != PARQUET:
+                raise UnreadableFile(
+                    f"{path} is no Parquet file, which {engine} needs; convert it, or let the engine 'local' read it."
+                )
 
 
 def _files(source: str | Path) -> list[str]:

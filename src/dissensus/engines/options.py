@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from dissensus.exceptions import BadParameter
+from dissensus.parameters import is_number, is_whole
+
+MASTER = re.compile(
+    r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+|spark://[^\s,]+:\d+(,[^\s,]+:\d+)*"
+)
+"""The addresses of clusters that Spark knows."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +29,9 @@ class Disk:
     block_rows: int = 4_000_000
 
     def __post_init__(self) -> None:
-        if self.block_rows < 1 or not self.memory_gb > 0:
-            raise BadParameter(f"block_rows must be at least 1 and memory_gb above 0, got {self}.")
+        _check_counts(self, "block_rows")
+        if not (is_number(self.memory_gb) and self.memory_gb > 0):
+            raise BadParameter(f"memory_gb must be above 0, got {self.memory_gb!r}.")
 
 
 @dataclass(frozen=True)
@@ -37,8 +45,7 @@ class Torch:
     part_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if self.part_rows is not None and self.part_rows < 1:
-            raise BadParameter(f"part_rows must be at least 1, or None, got {self.part_rows}.")
+        _check_counts(self, "part_rows", none=True)
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,21 @@ class Spark:
     master: str | None = None
 
     def __post_init__(self) -> None:
-        if min(self.partitions or 1, self.partition_rows, self.broadcast_annotators) < 1 or self.partitions == 0:
+        _check_counts(self, "partitions", none=True)
+        _check_counts(self, "partition_rows", "broadcast_annotators")
+        if self.master is not None and not MASTER.fullmatch(self.master):
             raise BadParameter(
-                f"partitions (or None), partition_rows and broadcast_annotators must be at least 1, got {self}."
+                "master must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', "
+                f"got {self.master!r}; left out, it is what Spark's own settings say, or this machine."
             )
+
+
+def _check_counts(options: Disk | Torch | Spark, *names: str, none: bool = False) -> None:
+    """An error that begins with the option's name: the command line puts `--set engine.` before it."""
+    for name in names:
+        value = getattr(options, name)
+        if not (is_whole(value) and value >= 1) and not (none and value is None):
+            raise BadParameter(f"{name} must be at least 1{', or None' if none else ''}, got {value!r}.")
 
 
 EngineChoice = Literal["local", "disk", "torch", "spark"] | Disk | Torch | Spark

@@ -14,10 +14,12 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import socket
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,12 +31,14 @@ from dissensus._types import FloatArray, IntArray, Names
 from dissensus.annotations import Annotations
 from dissensus.columns import encode_labels
 from dissensus.engines.base import Rows, hard_rows
+from dissensus.engines.coding import check_parquet
 from dissensus.engines.local import balanced
 from dissensus.engines.options import Spark
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.frames import find_columns
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
+PATIENCE = 5.0  # seconds until a master answers; Spark itself would go on asking for a minute
 
 
 @dataclass(frozen=True)
@@ -221,21 +225,52 @@ def spread_table(table: Annotations, options: Spark) -> Scattered:
 def session(master: str | None = None) -> Any:
     """The Spark session that is there, or a new one: at this master, or as the environment has it."""
     try:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
         raise MissingExtra("engine='spark' needs PySpark (and Java); install dissensus[spark].") from None
-    builder: Any = SparkSession.builder
+    found, builder = SparkSession.getActiveSession(), SparkSession.builder
+    if found is None and master is not None:
+        _check_listens(master)
+        builder = builder.master(master)
     try:
-        found = SparkSession.getActiveSession() or (builder if master is None else builder.master(master)).getOrCreate()
+        found = found or builder.getOrCreate()
         if "PYSPARK_PYTHON" not in os.environ and found.sparkContext.master.startswith("local"):
             found.sparkContext.pythonExec = sys.executable  # not whatever `python3` is: that may know nothing of us
         return found
     except PySparkException as error:
         raise MissingExtra(
-            f"Spark does not start ({_first_line(error)}); engine='spark' needs Java 17 or later, where JAVA_HOME or "
+            f"Spark does not start ({cause(error)}); engine='spark' needs Java 17 or later, where JAVA_HOME or "
             "PATH says."
         ) from None
+    except Py4JError as error:
+        if master is None:
+            raise MissingExtra(
+                f"Spark does not start ({cause(error)}); see its own settings, or give a master."
+            ) from None
+        raise BadParameter(
+            f"Spark does not start at master {master!r} ({cause(error)}); mend the address, or leave master out to run "
+            "as Spark's own settings say, or on this machine."
+        ) from None
+
+
+def _check_listens(master: str) -> None:
+    """An error where nobody listens at spark://host:port, or at any of several."""
+    why: Exception | None = None
+    for place in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+        except (OSError, OverflowError) as error:
+            why = error
+        else:
+            return
+    if why is not None:
+        raise BadParameter(
+            f"no Spark cluster listens at master {master!r} ({getattr(why, 'strerror', None) or why}); start one "
+            "there, mend the address, or leave master out to run on this machine."
+        )
 
 
 def is_frame(source: Any) -> bool:
@@ -246,21 +281,26 @@ def is_frame(source: Any) -> bool:
 def _frame(source: Any, master: str | None) -> Any:
     if is_frame(source):
         return source
+    named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
+    if Path(str(source)).suffix or not named:  # a table may be called as a file without a suffix is
+        check_parquet(str(source), "engine='spark'")
     spark = session(master)
+    from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
-    named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
     try:
         return spark.table(source) if named else spark.read.parquet(str(source))
     except AnalysisException:
         what = "no table of that name" if named else "no such Parquet files"
         raise UnreadableFile(f"{source}: Spark finds {what}; give a table, or files that all executors see.") from None
-    except PySparkException as error:
-        raise UnreadableFile(f"{source}: Spark cannot read it ({_first_line(error)}).") from None
+    except (PySparkException, Py4JError) as error:
+        raise UnreadableFile(f"{source}: Spark cannot read it ({cause(error)}); give a table, or Parquet.") from None
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0].rstrip(".")
+def cause(error: Exception) -> str:
+    """The last cause that an error of Spark's names, out of pages of them."""
+    causes = re.findall(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
+    return str((causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". "))
 
 
 def _check(rows: Any, columns: dict[str, str]) -> int:

@@ -18,7 +18,8 @@ offered to anyone is not known. No array has a cell for every item and annotator
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -28,18 +29,21 @@ from torch.nn import functional
 
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, Whom, find
 from dissensus.learning.batches import Bag, Batch, Columns
-from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
+from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.trainer import Trainer
 from dissensus.parameters import Parameters, is_number, is_whole
 
 SPREAD = 0.1  # standard deviation of annotators' vectors at the start
 AT_ONCE = 2**18  # pairs that are looked at together
+FILE, KIND = "decision.safetensors", "DecisionFunction"
 
 
 @dataclass(frozen=True)
@@ -218,9 +222,10 @@ class DecisionFunction(Parameters):
         draws = math.ceil(4 * len(keys) / taught.size) if self.draws is None else self.draws
         seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
         self.items_, self.annotators_ = table.items, table.annotators
-        self._inputs = table.items if X is None else X
+        inputs = table.items if X is None else X
         self.encoder_ = self._encoder(X is not None)
-        self.encoder_.fit(self._inputs if taught.size == table.n_items else given.take(self._inputs, taught))
+        self.encoder_.fit(inputs if taught.size == table.n_items else given.take(inputs, taught))
+        self._columns = self.encoder_.prepare(inputs)
         self.annotator_features_ = None if annotators is None else AnnotatorFeatures.fit(annotators, table.annotators)
         described = self.annotator_features_
         features = None if described is None else described.of(annotators, table.annotators)
@@ -232,10 +237,8 @@ class DecisionFunction(Parameters):
                 penalty=self.penalty, features=features,
             )  # fmt: skip
         ptr = torch.as_tensor(np.concatenate([[0], np.cumsum(counts)]))
-        pairs = Pairs(
-            self.encoder_.prepare(self._inputs), Bag({"annotator": torch.as_tensor(keys % A)}, ptr),
-            torch.as_tensor(keys), A, draws,
-        )  # fmt: skip
+        answered = Bag({"annotator": torch.as_tensor(keys % A)}, ptr)
+        pairs = Pairs(self._columns, answered, torch.as_tensor(keys), A, draws)
         trainer = Trainer(
             epochs=self.epochs, batch_size=self.batch_size, schedule="cosine", device=self.device,
             precision="32-true", seed=seed,
@@ -285,13 +288,57 @@ class DecisionFunction(Parameters):
                 found[at] = self.network_.score(v, e).sigmoid().cpu().double().numpy()
         return found
 
+    # On disk ----------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        network, described = self.network_, self.annotator_features_
+        tree = {
+            "parameters": {**self.get_params(deep=False), "encoder": None},
+            "own encoder": self.encoder is not None,
+            "encoder": stored_part(self.encoder_, encoders),
+            "inputs": stored_columns(self._columns),
+            "annotators": None if described is None else asdict(described),
+            "features": None if described is None else network.features.cpu().numpy(),
+            "network": {"size": network.item.out_features - 1, "rate": network.rate, "penalty": network.penalty},
+            "results": {"items_": self.items_, "annotators_": self.annotators_, "trace_": self.trace_},
+            "weights": dict(network.state_dict()),
+        }
+        return write_tree(Path(folder) / FILE, tree, KIND)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> DecisionFunction:
+        """The model that `save` wrote into `folder`; all its answers are the same."""
+        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
+        tree, place = read_tree(path, KIND), Trainer(device=device).place()
+        try:
+            model = cls(**{**tree["parameters"], "device": device})
+            for name, value in tree["results"].items():
+                setattr(model, name, value)
+            model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+            if tree["own encoder"]:
+                model.encoder = type(model.encoder_)(**model.encoder_.get_params(deep=False))
+            described, encoder = tree["annotators"], model.encoder_
+            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+            with torch.random.fork_rng(devices=[]):
+                network = PairNetwork(
+                    encoder.module(), encoder.width, model.annotators_.size, **tree["network"], share=0.5,
+                    features=tree["features"],
+                )  # fmt: skip
+            network.load_state_dict(tree["weights"])
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
+        model.network_ = network.to(place)
+        return model
+
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _items(self, codes: IntArray) -> Tensor:
         """(n, size + 1) rows of items."""
         self.network_.eval()
         device = self.network_.item.weight.device
-        batch = self.encoder_.prepare(given.take(self._inputs, codes)).take(torch.arange(codes.size))
+        batch = self._columns.take(torch.as_tensor(codes.astype(np.int64)))
         with torch.inference_mode():
             rows: Tensor = self.network_.item(self.network_.encoder(**{k: x.to(device) for k, x in batch.items()}))
         return rows

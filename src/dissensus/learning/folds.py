@@ -21,6 +21,7 @@ from dissensus.base import arg_max, check_gold
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.frames import to_arrow
 from dissensus.io import read_frame
+from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
 
@@ -86,6 +87,7 @@ def out_of_fold(
     X: Any,
     *,
     gold: IntArray | None = None,
+    annotators: Any = None,
     validation: float | None = None,
     folds: int = 5,
     seed: int = 0,
@@ -97,7 +99,7 @@ def out_of_fold(
     ----------
     model : CrowdClassifier
         Whose keywords to train with; it is not changed. Its checkpoints go to one sub-folder per fold.
-    table, X, gold, validation
+    table, X, gold, annotators, validation
         As in `CrowdClassifier.fit`; validation is a share of the items that teach each network.
     folds : int
         Networks that are trained. Folds are equally large; names and `seed` decide who is in which, not the order.
@@ -109,6 +111,12 @@ def out_of_fold(
         raise BadParameter(
             f"out_of_fold takes a CrowdClassifier, got {type(model).__name__}; of LIA, give "
             "model.classifier(table, features=True)."
+        )
+    if annotators is not None:
+        AnnotatorFeatures.fit(annotators, table.annotators)  # what is wrong with them is so in every fold
+    elif getattr(model, "annotator_features_", None) is not None:
+        raise BadParameter(
+            "out_of_fold: this model was fitted with features of annotators; give annotators, the frame that fit had."
         )
     known = np.zeros(table.n_items, np.bool_) if gold is None else gold >= 0
     teaching = np.flatnonzero((np.diff(table.item_ptr) > 0) | known)
@@ -131,6 +139,7 @@ def out_of_fold(
                 part,
                 X,
                 gold=None if gold is None else np.where(here, -1, gold),
+                annotators=annotators,
                 validation=validation,
                 on_step=None if on_step is None else lambda epoch, loss, done=done: on_step(done + epoch, loss),  # type: ignore[misc]
             )

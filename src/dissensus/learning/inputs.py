@@ -1,6 +1,7 @@
 """What a user hands over as X, as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
 
-X may be an array, a list, or a column (or several) of any frame that narwhals knows: pandas, polars, pyarrow, DuckDB.
+X may be an array, a sparse matrix (features become dense: networks want them so), a list, or a column (or several) of
+any frame that narwhals knows: pandas, polars, pyarrow, DuckDB.
 Every function answers with rows in the order given, or with one sentence that names the first row it cannot use.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import torch
+from scipy import sparse
 from torch.nn.functional import interpolate
 
 from dissensus import names as naming
@@ -90,6 +92,8 @@ def take(X: Any, at: Any) -> Any:
         return Picked(X, np.asarray(at))
     if isinstance(X, np.ndarray):
         return X[at]
+    if sparse.issparse(X):
+        return X.tocsr()[at]
     frame = nw.from_native(X, pass_through=True)
     if isinstance(frame, nw.DataFrame) and len(frame.columns) == 1:  # of features it is a table still, not a list
         return frame[np.asarray(at).tolist()].to_native()
@@ -115,6 +119,8 @@ def columns_of(X: Any) -> list[list[Any]] | None:
 
 def vectors(X: Any) -> Any:
     """(I, D) float32 features; of a file that is mapped into memory, X as it was (`blocks` reads it)."""
+    if sparse.issparse(X):
+        X = X.astype(np.float32).toarray()
     if not isinstance(X, np.ndarray | Picked):
         frame = nw.from_native(X, allow_series=True, pass_through=True)
         if isinstance(frame, nw.LazyFrame):

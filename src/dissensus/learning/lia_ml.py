@@ -16,6 +16,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -27,24 +28,27 @@ from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import ANONYMOUS, Annotations
 from dissensus.base import arg_max
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName, UnreadableFile
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import CELLS
 from dissensus.learning.checkpoint import Trace
-from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.lia import LEAST_EPOCHS
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead
 from dissensus.learning.run import Run
+from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
+from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.trainer import Trainer
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
 
 AT_ONCE = 4096  # items that are looked at together
+FILE, KIND = "lia-ml.safetensors", "LIAML"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,6 +275,62 @@ class LIAML(Parameters):
             found[at] = pairs
         return found
 
+    # On disk ----------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        tree = {
+            "parameters": self.get_params(deep=False),
+            "encoder": stored_part(self.encoder_, encoders),
+            "layers": dict(self._module.state_dict()),
+            "inputs": stored_columns(self._columns),
+            "results": {name: value for name, value in vars(self).items() if name.endswith("_") and name != "encoder_"},
+            "blocks": [
+                {
+                    "parameters": block.objective.get_params(deep=False),
+                    "learnt": {name: value for name, value in vars(block.objective).items() if name.endswith("_")},
+                    "weights": dict(block.head.state_dict()),
+                }
+                for block in self._blocks
+            ],
+        }
+        return write_tree(Path(folder) / FILE, tree, KIND)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> LIAML:
+        """The model that `save` wrote into `folder`: all its answers are the same, and questions may be added."""
+        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
+        tree, place = read_tree(path, KIND), Trainer(device=device).place()
+        try:
+            model = cls(**{**tree["parameters"], "device": device})
+            for name, value in tree["results"].items():
+                setattr(model, name, value)
+            model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+            model._blocks, model._place = [], {}
+            with torch.random.fork_rng(devices=[]):
+                model._module = model.encoder_.module()
+                for stored in tree["blocks"]:
+                    model._enter(model._loaded(stored))
+            model._module.load_state_dict(tree["layers"])
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
+        for part in (model._module, *(block.head for block in model._blocks)):
+            part.to(place).eval()
+        return model
+
+    def _loaded(self, stored: dict[str, Any]) -> Block:
+        """A block of a file; those of added questions stand beside the first."""
+        objective = LIAMLObjective(**stored["parameters"])
+        for name, value in stored["learnt"].items():
+            setattr(objective, name, value)
+        if self._blocks:
+            head = objective.head_beside(self._blocks[0].objective, self._blocks[0].head)
+        else:
+            head = objective.head(self.encoder_.branch, self.encoder_.width)
+        head.load_state_dict(stored["weights"])
+        return Block(objective, head)
+
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _seed(self) -> int:
@@ -312,7 +372,7 @@ class LIAML(Parameters):
     def _conclude(self, block: Block) -> None:
         """Enter what was learnt of these questions."""
         objective, head = block.objective, block.head.eval()
-        self._blocks.append(block)
+        self._enter(block)
         self._module.eval()
         logs: list[Tensor] = []
         targets = objective.targets()
@@ -325,7 +385,7 @@ class LIAML(Parameters):
         labels = head.labels.classes().detach().cpu().numpy()
         for q, name in enumerate(objective.questions_):
             self.questions_.append(name)
-            self.classes_[name], self._place[name] = objective.classes_[q], (len(self._blocks) - 1, q)
+            self.classes_[name] = objective.classes_[q]
             K = self.classes_[name].size
             self.posterior_[name] = np.ascontiguousarray(posterior[:, q, :K])
             self.label_embedding_[name] = labels[q, :K]
@@ -333,6 +393,11 @@ class LIAML(Parameters):
         everything = np.arange(self.items_.size)
         for name in objective.questions_:
             self.difficulty_[name] = 1 - self._competence(name, everything, np.array([-1]))[:, 0]
+
+    def _enter(self, block: Block) -> None:
+        """Say where its questions are."""
+        self._place |= {name: (len(self._blocks), q) for q, name in enumerate(block.objective.questions_)}
+        self._blocks.append(block)
 
     def _answers(self, columns: Columns, asked: Sequence[str]) -> dict[str, FloatArray]:
         """Question → (rows, K) h; the shared layers are run once, whatever is asked."""

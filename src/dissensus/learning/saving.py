@@ -70,6 +70,28 @@ def stored_optimizer(optimizer: Any) -> Any:
     return optimizer if isinstance(optimizer, str) else dict(optimizer)
 
 
+def stored_columns(columns: Columns) -> dict[str, Any]:
+    """Prepared inputs as plain values and tensors; those of a file are read, since the file may be gone."""
+    return {name: _stored_column(column) for name, column in columns.columns.items()}
+
+
+def _stored_column(column: Tensor | Mapped | Padded | Bag) -> Any:
+    if isinstance(column, Mapped):
+        return column.to("cpu")
+    return column if isinstance(column, Tensor) else {"kind": type(column).__name__, **vars(column)}
+
+
+def loaded_columns(stored: dict[str, Any]) -> Columns:
+    """The same again."""
+    kinds = {"Padded": Padded, "Bag": Bag}
+    columns = {}
+    for name, column in stored.items():
+        if isinstance(column, dict):
+            column = kinds[column["kind"]](**{key: value for key, value in column.items() if key != "kind"})
+        columns[name] = column
+    return Columns(**columns)
+
+
 def stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str, Any]:
     """An encoder or objective as plain values and arrays."""
     learnt = {name: value for name, value in vars(part).items() if name.endswith("_")}

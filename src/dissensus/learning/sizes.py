@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from dissensus import names as naming
 from dissensus._types import FloatArray
@@ -146,14 +147,15 @@ def search_sizes(
         After which the networks are asked; the last is the length of training. One number: it is not searched.
     seeds : numbers
     model : CrowdClassifier, optional
-        Everything else: an objective "ldl-nm", whose sizes are replaced, an encoder with columns of one size, rates,
-        device. None: `ldl_nm()`.
+        Everything else: an objective "ldl-nm" that concatenates, whose sizes are replaced, an encoder with columns of
+        one size, rates, device. None: `ldl_nm()`.
     store : path, optional
         A file of JSON lines; finished trainings of the same data and settings are read from it.
     at_once : int, optional
         Trainings in one stack. With dropout, what is drawn depends on what else is in the stack.
     """
     model = ldl_nm() if model is None else model
+    keywords = _objective(model).get_params(deep=False)
     given.check_table(table, "search_sizes")
     if given.rows(X) != table.n_items:
         raise DataError(f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items.")
@@ -171,7 +173,6 @@ def search_sizes(
         )
     votes, X_dev = judged.soft_labels()[voted], given.take(X_dev, voted)
     room = (max(i for i, _ in sizes), max(j for _, j in sizes))
-    keywords = _objective(model).get_params(deep=False)
     settings = {
         "model": {k: v for k, v in model.get_params(deep=False).items() if k not in ("seed", "device", "epochs")},
         "objective": {k: v for k, v in keywords.items() if k not in ("item_size", "annotator_size", "room")},
@@ -232,6 +233,16 @@ def _objective(model: CrowdClassifier) -> LDLNMObjective:
     objective = LDLNMObjective() if model.objective == "ldl-nm" else model.objective
     if not isinstance(objective, LDLNMObjective):
         raise BadParameter(f"search_sizes: the objective must be 'ldl-nm', got {objective!r}.")
+    if objective.combine == "sum":
+        raise BadParameter(
+            "search_sizes: combine='sum' has one size for items and annotators, and no grid of two; take 'concatenate' "
+            "or fit the sizes one by one."
+        )
+    if objective.pair_size is not None:
+        raise BadParameter(
+            "search_sizes: pair_size is the sum of the two sizes that are searched; leave it None, got "
+            f"{objective.pair_size}."
+        )
     return objective
 
 
@@ -263,4 +274,4 @@ def _split(table: Annotations, X: Any, share: float) -> tuple[Annotations, Any, 
 
 
 def _numbers(X: Any) -> Any:
-    return np.asarray(X)
+    return X.astype(np.float32).toarray() if sparse.issparse(X) else np.asarray(X)
