@@ -159,6 +159,21 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     assert len(trace.epochs) == 4
 
 
+def test_a_function_for_an_optimizer_is_the_same_one_in_the_next_process(tmp_path):
+    def made():
+        def plain(groups):
+            return torch.optim.SGD(groups)
+
+        return plain
+
+    here, there = made(), made()  # at two addresses
+    first, _ = trained(checkpoint=tmp_path, optimizer=here)
+    again, _ = trained(checkpoint=tmp_path, optimizer=there)
+    assert torch.equal(weights(first), weights(again))
+    with pytest.raises(UnreadableFile, match="checkpoint of another run"):
+        trained(checkpoint=tmp_path, optimizer="sgd")
+
+
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     trained(checkpoint=tmp_path)
     with pytest.raises(UnreadableFile, match="checkpoint of another run"):

@@ -34,9 +34,10 @@ from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
+from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, part
-from dissensus.learning.saving import loaded_part, stored_optimizer, stored_part
+from dissensus.learning.saving import loaded_part, stored_part
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.trainer import AT_ONCE, Trainer
 from dissensus.learning.validation import one_hot

@@ -31,7 +31,7 @@ from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures, Whom, find
+from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.objectives.base import as_tensor
@@ -262,7 +262,10 @@ class DecisionFunction(Parameters):
         `annotators` is a frame with the columns that `fit` had, one of its features.
         """
         self._check_fitted()
-        items, (codes, features) = given.item_codes(items, self.items_), self._whom(annotators)
+        items, (codes, features) = (
+            given.item_codes(items, self.items_),
+            find(annotators, self.annotators_, self.annotator_features_),
+        )
         found = np.empty((items.size, codes.size))
         e = self._annotators(codes, features)
         step = max(AT_ONCE // max(codes.size, 1), 1)
@@ -275,7 +278,10 @@ class DecisionFunction(Parameters):
     def predict_pairs(self, items: Any, annotators: Any) -> FloatArray:
         """(n,) the same of pairs: the first item with the first annotator, and so on."""
         self._check_fitted()
-        rows, (codes, features) = given.item_codes(items, self.items_), self._whom(annotators)
+        rows, (codes, features) = (
+            given.item_codes(items, self.items_),
+            find(annotators, self.annotators_, self.annotator_features_),
+        )
         if rows.size != codes.size:
             raise DataError(f"{rows.size:,} items and {codes.size:,} annotators are no pairs; give equally many.")
         found = np.empty(rows.size)
@@ -353,11 +359,6 @@ class DecisionFunction(Parameters):
         if self.encoder is not None:
             return type(self.encoder)(**self.encoder.get_params(deep=False))
         return MLP(hidden=(64,), dropout=0.0) if features else ItemEmbedding(size=self.size, hidden=())
-
-    def _whom(self, annotators: Any) -> Whom:
-        if annotators is None:
-            return np.arange(self.annotators_.size), None
-        return find(annotators, self.annotators_, self.annotator_features_)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "network_"):

@@ -41,6 +41,13 @@ def check_optimizer(wanted: Wanted) -> None:
         )
 
 
+def stored_optimizer(wanted: Wanted) -> Any:
+    """Its name, or its keywords."""
+    if callable(wanted):  # its repr may hold an address
+        return getattr(wanted, "__qualname__", type(wanted).__qualname__)
+    return wanted if isinstance(wanted, str) else dict(wanted)
+
+
 def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     """The optimiser of these groups; row-sparse parameters have their own inside it."""
     dense, sparse = split(groups)

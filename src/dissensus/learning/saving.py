@@ -16,6 +16,7 @@ from dissensus.base import Aggregator, methods
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.encoders import Encoder
 from dissensus.learning.objectives import Objective
+from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.validation import Validation
 from dissensus.registry import Registry
 
@@ -61,13 +62,6 @@ def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
     if isinstance(column, Mapped):
         return column.blocks()
     return [column.ptr, *([column.values] if isinstance(column, Padded) else column.columns.values())]
-
-
-def stored_optimizer(optimizer: Any) -> Any:
-    """Its name, or its keywords."""
-    if callable(optimizer):  # its repr may hold an address
-        return getattr(optimizer, "__qualname__", type(optimizer).__qualname__)
-    return optimizer if isinstance(optimizer, str) else dict(optimizer)
 
 
 def stored_columns(columns: Columns) -> dict[str, Any]:

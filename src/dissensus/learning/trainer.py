@@ -130,8 +130,9 @@ class Trainer:
         if self.processes > len(rows):
             raise BadParameter(f"{self.processes} processes are to share {len(rows)} items that teach; take fewer.")
         fabric = make_fabric(self.device, self.precision, self.processes)
+        optimizer = str(optimizers.stored_optimizer(self.optimizer))
         key = hashlib.blake2b(
-            repr((key, self.epochs, self.batch_size, str(self.optimizer), self.weight_decay, self.schedule, self.warmup,
+            repr((key, self.epochs, self.batch_size, optimizer, self.weight_decay, self.schedule, self.warmup,
                   self.sam, self.clip, self.patience, self.monitor, self.seed, len(rows))).encode(), digest_size=16,
         ).hexdigest()  # fmt: skip
         places = [[id(p) for p in group["params"]] for group in groups]
