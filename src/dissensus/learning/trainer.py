@@ -167,6 +167,8 @@ class _Process:
         trace = _train(fabric, self.how, model, *self.rest)
         if fabric.global_rank == 0:
             save_file({name: value.cpu().clone() for name, value in model.state_dict().items()}, self.file)
+        fabric.barrier()
+        torch.distributed.destroy_process_group()  # else gloo's threads may abort a process that ends while they run
         return trace
 
 
