@@ -23,7 +23,7 @@ from torch import Tensor
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import ANONYMOUS, Annotations
 from dissensus.base import arg_max, reliability
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
@@ -38,7 +38,7 @@ from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, part
 from dissensus.learning.saving import loaded_part, stored_part
-from dissensus.learning.storage import read_tree, write_tree
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import AT_ONCE, Trainer
 from dissensus.learning.validation import one_hot
 from dissensus.parameters import Parameters, is_number, is_whole
@@ -406,13 +406,13 @@ class CrowdClassifier(Parameters):
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
         """The model that `save` wrote into `folder`, ready to predict."""
-        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
+        path = file_in(folder, FILE)
         return cls.from_tree(read_tree(path, "trained model"), path, device)
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
         """The model of a tree that `to_tree` made; `path` is where it was read."""
-        try:
+        with of_this_version(path):
             encoder = loaded_part(tree["encoder"], encoders)
             objective = loaded_part(tree["objective"], objectives)
             model = cls(
@@ -428,8 +428,6 @@ class CrowdClassifier(Parameters):
             with torch.random.fork_rng(devices=[]):
                 model.network_ = Network.fresh(encoder, objective)
             model.network_.load_state_dict(tree["weights"])
-        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
         model.network_.eval()
         return model
 

@@ -29,15 +29,16 @@ from torch.nn import functional
 
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.devices import place
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.rows import RowEmbedding
 from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
-from dissensus.learning.storage import read_tree, write_tree
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Trainer
 from dissensus.parameters import Parameters, is_number, is_whole
 
@@ -316,9 +317,9 @@ class DecisionFunction(Parameters):
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> DecisionFunction:
         """The model that `save` wrote into `folder`; all its answers are the same."""
-        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
-        tree, place = read_tree(path, KIND), Trainer(device=device).place()
-        try:
+        path = file_in(folder, FILE)
+        tree, on = read_tree(path, KIND), place(device)
+        with of_this_version(path):
             model = cls(**{**tree["parameters"], "device": device})
             for name, value in tree["results"].items():
                 setattr(model, name, value)
@@ -333,9 +334,7 @@ class DecisionFunction(Parameters):
                     features=tree["features"],
                 )  # fmt: skip
             network.load_state_dict(tree["weights"])
-        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
-        model.network_ = network.to(place)
+        model.network_ = network.to(on)
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from torch import Tensor
 from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import Annotations
 from dissensus.base import arg_max, check_gold
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.batches import Batch
@@ -39,7 +39,7 @@ from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.seeds import fit_together
-from dissensus.learning.storage import read_tree, write_tree
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.tuning import SPLITS, Tuned, tune
 from dissensus.parameters import Parameters, is_whole
 from dissensus.progress import waiting
@@ -341,16 +341,14 @@ class LIA(Parameters):
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> LIA:
         """The model that `save` wrote into `folder`; all its answers are the same."""
-        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
+        path = file_in(folder, FILE)
         tree = read_tree(path, KIND)
-        try:
+        with of_this_version(path):
             model = cls(**{**tree["parameters"], "device": device})
             model.models_ = [CrowdClassifier.from_tree(one, path, device) for one in tree["models"]]
             model.tuned_ = None if tree["tuned"] is None else Tuned.from_tree(tree["tuned"])
             model._gather()
             model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------

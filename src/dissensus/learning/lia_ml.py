@@ -28,13 +28,14 @@ from dissensus import names as naming
 from dissensus._types import FloatArray, IntArray, Names, OnStep
 from dissensus.annotations import ANONYMOUS, Annotations
 from dissensus.base import arg_max
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
 from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import CELLS
 from dissensus.learning.checkpoint import Trace
+from dissensus.learning.devices import place
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.lia import LEAST_EPOCHS
 from dissensus.learning.network import Lessons, Network
@@ -42,7 +43,7 @@ from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead
 from dissensus.learning.run import Run
 from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
-from dissensus.learning.storage import read_tree, write_tree
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Trainer
 from dissensus.parameters import Parameters, is_number, is_whole
 from dissensus.progress import waiting
@@ -300,9 +301,9 @@ class LIAML(Parameters):
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> LIAML:
         """The model that `save` wrote into `folder`: all its answers are the same, and questions may be added."""
-        path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
-        tree, place = read_tree(path, KIND), Trainer(device=device).place()
-        try:
+        path = file_in(folder, FILE)
+        tree, on = read_tree(path, KIND), place(device)
+        with of_this_version(path):
             model = cls(**{**tree["parameters"], "device": device})
             for name, value in tree["results"].items():
                 setattr(model, name, value)
@@ -313,10 +314,8 @@ class LIAML(Parameters):
                 for stored in tree["blocks"]:
                     model._enter(model._loaded(stored))
             model._module.load_state_dict(tree["layers"])
-        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
         for part in (model._module, *(block.head for block in model._blocks)):
-            part.to(place).eval()
+            part.to(on).eval()
         return model
 
     def _loaded(self, stored: dict[str, Any]) -> Block:

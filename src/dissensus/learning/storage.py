@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,23 @@ from dissensus.io.atomic import atomic
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
 DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
+
+
+def file_in(folder: str | Path, name: str) -> Path:
+    """The file of that name in a folder; or the file itself, where that is what was given."""
+    folder = Path(folder)
+    return folder if folder.name == name else folder / name
+
+
+@contextmanager
+def of_this_version(path: Path) -> Iterator[None]:
+    """An error in one sentence where a tree that was read whole does not hold what is looked for."""
+    try:
+        yield
+    except UnreadableFile:
+        raise
+    except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+        raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
