@@ -289,5 +289,5 @@ def alike(text: str, differences: dict[str, Difference]) -> Claim:
     elif any(d.low > CLOSE or d.high < -CLOSE for d in differences.values()):
         verdict = f"does not hold (within {CLOSE})"
     else:
-        verdict = "cannot be told"
+        verdict = f"cannot be told (within {CLOSE})"
     return Claim(text, verdict, differences)
