@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -102,3 +103,25 @@ def test_a_page_that_cannot_be_written_whole_stays_what_it_was(cli, here, monkey
     result = cli("reproduce", "toy", "--render", "-o", "out")
     assert result.exit_code != 0
     assert (here / "out" / "toy.html").read_text() == before
+
+
+def test_what_is_kept_is_said_when_a_run_is_interrupted(cli, here, monkeypatch):
+    toy(monkeypatch)
+    cli("reproduce", "toy", "--seeds", "1", "-o", "out")
+
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dissensus.papers.reproduce", stopped)
+    result = cli("reproduce", "toy", "-o", "out")
+    assert result.exit_code == 130
+    assert "4 parts are in out/toy.jsonl; the same command goes on, --render writes pages." in result.stderr
+
+
+def test_pictures_that_are_not_there_are_named(cli, here, monkeypatch):
+    one = toy(monkeypatch)
+    one.paper.tables["table1"] = replace(one.paper.tables["table1"], figures=({"file": "a.svg", "text": "A map"},))
+    result = cli("reproduce", "toy", "--render", "-o", "out")
+    assert "a.svg: not in out; `dissensus reproduce toy` without --render draws it." in result.stderr
+    (here / "out" / "a.svg").touch()
+    assert not cli("reproduce", "toy", "--render", "-o", "out").stderr

@@ -83,9 +83,14 @@ def reproduce(
                 getattr(paper.module, "prepare", lambda: None)()
             continue
         if not render:
-            _, failures = run(
-                wanted, store, quick=quick, seeds=seeds, jobs=jobs, device=device, minutes=minutes, watch=Watch(jobs)
-            )
+            try:
+                _, failures = run(
+                    wanted, store, quick=quick, seeds=seeds, jobs=jobs, device=device, minutes=minutes,
+                    watch=Watch(jobs),
+                )  # fmt: skip
+            except KeyboardInterrupt:
+                say(f"{len(read_store(store))} parts are in {store}; the same command goes on, --render writes pages.")
+                raise
         there = read_store(store)  # what was run before belongs on the page too
         shown = list(paper.tables.values())
         output.mkdir(parents=True, exist_ok=True)
@@ -102,6 +107,8 @@ def reproduce(
         if not render:  # last: they take their time, whatever the --minutes
             for file, why in draw_figures(paper, wanted, output, device).items():
                 say(f"{file} was not drawn: {why}")
+        elif absent := [f["file"] for table in shown for f in table.figures if not (output / f["file"]).exists()]:
+            say(f"{', '.join(absent)}: not in {output}; `dissensus reproduce {paper.name}` without --render draws it.")
     if left and not render:
         say(f"{left} parts are left{f', {failed} of which failed' if failed else ''}; the same command goes on.")
     if failed:
