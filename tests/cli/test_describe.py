@@ -87,3 +87,14 @@ def test_agreement_at_chance_is_doubted(cli, here):
     rows = "".join(f"i{n % 60},w{n % 7},{'abcd'[(n * 7919 >> 3) % 4]}\n" for n in range(420))
     (here / "noise.csv").write_text("item,annotator,label\n" + rows, encoding="utf-8")
     assert "hardly more often than by chance" in cli("describe", "noise.csv").stdout
+
+
+def test_names_of_classes_are_doubted(cli, here):
+    labels = ["Yes", "yes", "no", "n/a", "no  way", "No way"]
+    rows = [f"i{n // 6},a{n % 6},{labels[n % 6]}" for n in range(36)]
+    (here / "names.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    text = " ".join(cli("describe", "names.csv").stdout.split())
+    assert "by capitals or spaces only, and count as different: No way, no way; Yes, yes." in text
+    assert "Classes may be missing answers: n/a; --abstain leaves a label out." in text
+    text = " ".join(cli("describe", "names.csv", "--abstain", "n/a").stdout.split())
+    assert "missing answers" not in text

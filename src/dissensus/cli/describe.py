@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -73,6 +73,8 @@ def _show(title: str, about: dict[str, Any]) -> None:
 
 
 AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
+NO_ANSWER = {"", "-", "?", "n/a", "na", "nan", "nil", "none", "null", "skip", "unknown"}
+"""Class names, in small letters, that may be no answer at all."""
 
 
 def _doubts(about: dict[str, Any]) -> Iterator[str]:
@@ -89,12 +91,26 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get the shares of the classes."
     if again := about["repeated_pairs"]:
         yield f"{again:,} annotations repeat an item and annotator; every one counts."
+    yield from _doubtful_names(about["class_shares"])
     if about["classes"] < 2:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
         yield "There is one annotator only; nothing can tell whether they are right."
     elif about["annotations_per_item"]["max"] == 1:
         yield "No item has two labels; nobody's labels can be checked against another's."
+
+
+def _doubtful_names(classes: Iterable[str]) -> Iterator[str]:
+    """Classes that are written in several ways, and those that may be no answer."""
+    alike: dict[str, list[str]] = {}
+    for label in classes:
+        alike.setdefault(" ".join(label.casefold().split()), []).append(label)
+    if several := [labels for labels in alike.values() if len(labels) > 1]:
+        named = "; ".join(", ".join(map(show.name, labels)) for labels in several[:MOST])
+        yield f"Classes differ by capitals or spaces only, and count as different: {named}."
+    if missing := [label for key, labels in alike.items() if key in NO_ANSWER for label in labels]:
+        named = ", ".join(map(show.name, missing))
+        yield f"Classes may be missing answers: {named}; --abstain leaves a label out."
 
 
 def _spread(counts: dict[str, float]) -> str:
