@@ -210,3 +210,21 @@ def test_cells_run(table, data, condition, monkeypatch, tmp_path):
     assert 0 <= values["f1"][0] <= 1
     if condition == "STL":
         assert unpack(kept["truth"]).size == unpack(kept["pattern"], np.uint16).size == n
+
+
+def test_claims_are_in_points_and_cross_entropy_is_not_counted_again():
+    values = {"STL": 0.80, "MTL, KL": 0.82, "MTL, inverse KL": 0.81, "MTL, cross entropy": 0.5}
+
+    def get(table, data, condition, metric):
+        if data != "POS, 5 folds" or metric != "accuracy" or table not in ("table1", "table2"):
+            return {}
+        return {seed: values[condition] + seed / 1000 * (len(condition) % 3) for seed in range(3)}
+
+    told = {claim.text: claim for claim in fornaciari2021.claims(get)}
+    gold = told["Soft-label multi-task beats single-task, trained on gold (points)"]
+    assert gold.verdict == "holds"
+    assert set(gold.differences) == {f"POS, 5 folds, accuracy, {loss}" for loss in ("KL", "inverse KL")}
+    assert gold.differences["POS, 5 folds, accuracy, inverse KL"].mean == pytest.approx(1.0, abs=0.2)
+    best = told["Inverse KL is the best of the losses, gold and silver (points)"]
+    assert len(best.differences) == 2
+    assert best.verdict == "the other way round"

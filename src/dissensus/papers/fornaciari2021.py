@@ -23,7 +23,7 @@ from dissensus.exceptions import DataWarning
 from dissensus.papers.experiment import Cell, Kept, Values
 from dissensus.papers.pooled import pack, twice_the_difference, unpack
 from dissensus.papers.prepared import prepared_words
-from dissensus.papers.verdict import Claim, Difference, Get, judge, paired
+from dissensus.papers.verdict import Claim, Difference, Get, ahead, judge, paired
 from dissensus.papers.watch import silent
 
 TASKS = {"pos": ("gimpel_pos", ("text", "position")), "stemming": ("stemming", ("text", "text_pair"))}
@@ -288,14 +288,11 @@ def claims(get: Get) -> list[Claim]:
     def points(table: str, better: str, than: str, metrics: tuple[str, ...] = ("accuracy", "f1"),
                data: tuple[str, ...] = PAPERS) -> dict[str, Difference]:  # fmt: skip
         """Differences in points, of whatever was run."""
-        found = {}
-        for where in data:
-            for metric in metrics:
-                mine, theirs = (get(table, where, name, metric) for name in (better, than))
-                if mine and theirs:
-                    named = f"{where}, {metric}, {better.removeprefix('MTL, ')}"
-                    found[named] = paired(mine, theirs, scale=100)
-        return found
+        return {
+            f"{where}, {metric}, {better.removeprefix('MTL, ')}": one
+            for where in data for metric in metrics
+            for one in ahead(get, table, [where], better, than, metric, scale=100).values()
+        }  # fmt: skip
 
     def any_loss(table: str, **which: Any) -> dict[str, Difference]:
         """Of every loss over STL, but for cross entropy."""

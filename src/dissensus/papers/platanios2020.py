@@ -25,7 +25,7 @@ from dissensus.base import methods
 from dissensus.evaluation import entropy
 from dissensus.papers.experiment import Cell, Values
 from dissensus.papers.prepared import prepared
-from dissensus.papers.verdict import Claim, Difference, Get, judge, paired
+from dissensus.papers.verdict import Claim, Difference, Get, ahead, judge, paired
 from dissensus.papers.watch import silent
 
 TEXTS = ("rte", "medical_causes", "medical_treats")
@@ -265,12 +265,7 @@ def claims(get: Get) -> list[Claim]:
 
     def less(better: str, worse: str, metric: str = "accuracy", of: str = "table2") -> dict[str, Difference]:
         """By how much `better`, of Table 2, is ahead in every cell that both have."""
-        found = {}
-        for where in CELLS:
-            mine, theirs = get("table2", where, better, metric), get(of, where, worse, metric)
-            if mine and theirs:
-                found[where] = paired(mine, theirs)
-        return found
+        return ahead(get, "table2", CELLS, better, worse, metric, of=of)
 
     def many(better: str, *worse: str) -> dict[str, Difference]:
         return {f"{name}: {where}": d for name in worse for where, d in less(better, name).items()}

@@ -166,8 +166,7 @@ class Page:
 
     paper: Paper
     tables: Sequence[Table]
-    current: Results  # lines of the store
-    shown: Results  # and what is made of them
+    shown: Results  # lines of the store, and what is made of them
     claims: list[Claim]
     made: str
     failures: Sequence[Failure] = ()
@@ -185,7 +184,7 @@ def make_page(
     """Of all lines of a store."""
     current = of_today(paper, results, quick=quick)
     shown, made = and_derived(paper, current), made_of(current.values(), stale=len(results) - len(current))
-    return Page(paper, tables, current, shown, claims_of(paper, shown), made, failures, quick)
+    return Page(paper, tables, shown, claims_of(paper, shown), made, failures, quick)
 
 
 def render_markdown(page: Page) -> str:

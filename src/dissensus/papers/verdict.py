@@ -54,14 +54,18 @@ def paired(first: BySeed, second: BySeed, *, scale: float = 1.0) -> Difference:
 
 
 def ahead(
-    get: Get, table: str, sets: Sequence[str], better: str, worse: str, metric: str, *, lower: bool = False
-) -> dict[str, Difference]:
-    """By how much a condition is better than another on each data set that has both; `lower`: where that is better."""
+    get: Get, table: str, sets: Sequence[str], better: str, worse: str, metric: str,
+    *, of: str = "", lower: bool = False, scale: float = 1.0,
+) -> dict[str, Difference]:  # fmt: skip
+    """By how much a condition is better than another on each data set that has both.
+
+    The other one is of table `of`, where that is named; `lower`: where that is better.
+    """
     found = {}
     for name in sets:
-        mine, theirs = (get(table, name, condition, metric) for condition in (better, worse))
+        mine, theirs = get(table, name, better, metric), get(of or table, name, worse, metric)
         if mine and theirs:
-            found[name] = paired(theirs, mine) if lower else paired(mine, theirs)
+            found[name] = paired(*((theirs, mine) if lower else (mine, theirs)), scale=scale)
     return found
 
 
