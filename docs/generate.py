@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dissensus import methods
-from dissensus.io.formats import FORMATS
+from dissensus.table.io.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent
 

@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import peers, record
 from benchmarks.accuracy.run import HERE, LIBRARIES, METHODS, Draw, binary, score
 
-from dissensus.datasets import load_dataset
+from dissensus.table.datasets import load_dataset
 
 SETS = [("rte", 2), ("labelme", 0)]  # with ties; and with more than two classes, where ties are rarer
 SHUFFLES, LIMIT = 2, 10.0

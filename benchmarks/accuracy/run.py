@@ -25,8 +25,8 @@ from benchmarks import peers, record
 from scipy.stats import false_discovery_control, t
 
 import dissensus as dz
-from dissensus.datasets import load_dataset
 from dissensus.evaluation import paired_bootstrap
+from dissensus.table.datasets import load_dataset
 
 HERE = Path(__file__).parent
 CLIP = 1e-15  # least probability in a log loss, the same for every library

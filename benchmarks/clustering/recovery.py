@@ -21,7 +21,7 @@ import dissensus as dz
 from dissensus.clustering import draw, model
 from dissensus.clustering.annealing import State
 from dissensus.clustering.belief_propagation import Messages
-from dissensus.engines.local import Threads
+from dissensus.compute.engines.local import Threads
 
 HERE = Path(__file__).parent
 K, L = 5, 4

@@ -23,7 +23,7 @@ from benchmarks import record
 from scipy.stats import spearmanr
 
 import dissensus as dz
-from dissensus.base import methods
+from dissensus.models.base import methods
 
 HERE = Path(__file__).parent
 LABELLED = {"digits": 150, "labelme": 150, "sentiment_polarity": 300, "rte": 300}

@@ -30,9 +30,9 @@ def run(name: str, seed: int) -> list[dict[str, Any]]:
     """One training, both parts; jobs_q3 of seed 0 is drawn."""
     import torch
 
-    from dissensus.base import arg_max
     from dissensus.learning import ldl_nm
     from dissensus.learning.latent_map import item_vectors, nearest, separation
+    from dissensus.models.base import arg_max
     from dissensus.report.figures import plot_latent
 
     torch.set_num_threads(1)

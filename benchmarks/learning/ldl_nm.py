@@ -27,14 +27,14 @@ import numpy as np
 import torch
 from benchmarks import record
 
-from dissensus.annotations import Annotations
-from dissensus.datasets import load_dataset
 from dissensus.evaluation import hide_annotators
 from dissensus.learning import distribution_scores, fit_together, infer_annotators, ldl_nm, search_sizes
 from dissensus.learning.distribution_scores import compare_distributions
 from dissensus.learning.objectives import LDLNMObjective
 from dissensus.learning.sizes import SizeSearch
 from dissensus.learning.unknown_annotators import leaking_proba
+from dissensus.table.annotations import Annotations
+from dissensus.table.datasets import load_dataset
 
 HERE = Path(__file__).parent
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")

@@ -22,7 +22,7 @@ from benchmarks.learning.new_items import data
 from scipy import stats
 
 import dissensus as dz
-from dissensus.comparison import hide, log_likelihood
+from dissensus.questions.compare import hide, log_likelihood
 
 HERE = Path(__file__).parent
 LAYERS = {"hidden": (16, 16, 16, 16), "dropout": 0.0}

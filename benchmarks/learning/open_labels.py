@@ -31,7 +31,7 @@ from benchmarks.learning.runs import run_all, stored
 from sklearn.metrics import roc_auc_score
 
 import dissensus as dz
-from dissensus.base import arg_max
+from dissensus.models.base import arg_max
 
 HERE = Path(__file__).parent
 STORE = HERE / "results" / "open_labels.jsonl"

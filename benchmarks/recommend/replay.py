@@ -23,11 +23,12 @@ import numpy as np
 from benchmarks import record
 
 import dissensus as dz
-from dissensus import recommend, recommendation
-from dissensus.aggregation import DawidSkene, HierarchicalDawidSkene, MajorityVote
-from dissensus.annotations import Annotations
+from dissensus import recommend
 from dissensus.evaluation.hard import hits
 from dissensus.exceptions import ConvergenceWarning
+from dissensus.models.methods import DawidSkene, HierarchicalDawidSkene, MajorityVote
+from dissensus.questions import recommend as recommendation
+from dissensus.table.annotations import Annotations
 
 HERE = Path(__file__).parent
 STORE = HERE / "results" / "replay.jsonl"

@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks import record
 
 import dissensus as dz
-from dissensus.aggregation import DawidSkene
-from dissensus.simulate import simulate
+from dissensus.models.methods import DawidSkene
+from dissensus.table.simulate import simulate
 
 HERE = Path(__file__).parent
 ITEMS, ANNOTATORS, RUNS = 10_000, 100, 5

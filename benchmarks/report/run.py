@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks import record
 
 import dissensus as dz
-from dissensus.simulate import simulate
+from dissensus.table.simulate import simulate
 
 HERE = Path(__file__).parent
 SETS = ("digits-crowd", "rte", "labelme", "popquorn_offensiveness", "jobs_q3")

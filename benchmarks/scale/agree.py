@@ -26,8 +26,8 @@ from benchmarks import record
 from tests.engines.cluster import cluster
 
 from dissensus import methods
-from dissensus.engines import Disk, Spark, Torch
-from dissensus.simulate import simulate
+from dissensus.compute.engines import Disk, Spark, Torch
+from dissensus.table.simulate import simulate
 
 HERE = Path(__file__).parent
 VERSIONS = {name: version(name) for name in ("numpy", "numba", "torch", "duckdb", "pyspark")}

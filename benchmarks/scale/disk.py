@@ -37,7 +37,7 @@ BYTES = 60  # of disk per annotation: Parquet, codes, what the sort spills, post
 
 def write(folder: Path, million: int) -> float:
     """Write the simulated annotations as Parquet, rows of every file shuffled; seconds of what was not there yet."""
-    from dissensus.simulate import simulate
+    from dissensus.table.simulate import simulate
 
     n_items, begun = million * 1_000_000 // REDUNDANCY, time.perf_counter()
     for number, first in enumerate(range(0, n_items, ITEMS_PER_FILE)):
@@ -65,8 +65,8 @@ def fit(folder: Path, passes: int) -> dict[str, Any]:
     """What one process finds: seconds to code, of each pass and to write the results, and its peak of memory."""
     import warnings
 
-    from dissensus.aggregation import DawidSkene
-    from dissensus.engines import Disk, code
+    from dissensus.compute.engines import Disk, code
+    from dissensus.models.methods import DawidSkene
 
     warnings.simplefilter("ignore")
     begun = time.perf_counter()

@@ -30,7 +30,7 @@ from benchmarks.scale.disk import write
 from tests.engines.cluster import cluster
 
 from dissensus import read
-from dissensus.aggregation import DawidSkene
+from dissensus.models.methods import DawidSkene
 
 HERE = Path(__file__).parent
 
@@ -68,7 +68,7 @@ def executors(address: str) -> list[int]:
 
 
 def on_cluster(source: Path, folder: Path, cores: int, count: int, local: Any) -> dict[str, Any]:
-    from dissensus.engines import scatter
+    from dissensus.compute.engines import scatter
 
     with cluster(folder / f"cluster-{cores}", workers=cores, memory="1g") as spark:
         context = spark.sparkContext

@@ -27,11 +27,11 @@ import numpy as np
 import torch
 from benchmarks import record
 
-from dissensus.aggregation.dawid_skene import ConfusionPass, DawidSkene
-from dissensus.engines.local import Threads
-from dissensus.engines.torch import PART_ROWS, TorchEngine
-from dissensus.kernels import on_torch
-from dissensus.kernels.on_torch import Data
+from dissensus.compute.engines.local import Threads
+from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
+from dissensus.compute.kernels import on_torch
+from dissensus.compute.kernels.on_torch import Data
+from dissensus.models.methods.dawid_skene import ConfusionPass, DawidSkene
 
 HERE = Path(__file__).parent
 CHUNK = 2**26  # rows that are generated at a time

@@ -15,8 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
-from dissensus._types import FloatArray
-from dissensus.kernels.on_torch import Data
+from dissensus.common.types import FloatArray
+from dissensus.compute.kernels.on_torch import Data
 
 ITEMS, SLOTS = 128, 1024
 

@@ -18,7 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from dissensus.kernels.vector import ask, plus, times
+from dissensus.compute.kernels.vector import ask, plus, times
 
 TRIAD = 2**25  # numbers per array: 268 MB each
 REPEATS = 5

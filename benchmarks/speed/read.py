@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dissensus import io
+from dissensus.table import io
 
 CHILD = """
 import json, re, sys, time
 from pathlib import Path
 start = time.perf_counter()
-from dissensus import io
+from dissensus.table import io
 imported = time.perf_counter()
 table = io.read(sys.argv[1])
 done = time.perf_counter()

@@ -23,7 +23,7 @@ from benchmarks import peers, record
 from benchmarks.speed import floors
 
 import dissensus as dz
-from dissensus.simulate import BLOCK, simulate
+from dissensus.table.simulate import BLOCK, simulate
 
 HERE = Path(__file__).parent
 PART = 64 * BLOCK  # items simulated at a time

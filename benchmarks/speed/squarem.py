@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks import record
 
 import dissensus as dz
-from dissensus.datasets import load_dataset
+from dissensus.table.datasets import load_dataset
 
 HERE = Path(__file__).parent
 SETS = ["gimpel_pos", "labelme", "ner_mturk", "plank_pos", "rte", "sentiment_polarity", "medical_causes"]

@@ -10,7 +10,7 @@ import pytest
 import dissensus as dz
 from cli.tables import rows, write_csv
 from dissensus import evaluation
-from dissensus.io import read_frame
+from dissensus.table.io import read_frame
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
@@ -282,7 +282,9 @@ def test_second_run_replaces_the_first_and_leaves_what_is_not_ours(cli, labels, 
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("step", ["dissensus.io.write_json", "dissensus.persistence.save", "dissensus.io.write_frame"])
+@pytest.mark.parametrize(
+    "step", ["dissensus.table.io.write_json", "dissensus.models.saving.save", "dissensus.table.io.write_frame"]
+)
 def test_failed_write_leaves_the_earlier_run_as_it_was(cli, labels, here, monkeypatch, step, error):
     cli("aggregate", labels, "-o", "out")
     before = contents(here)

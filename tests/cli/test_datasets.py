@@ -43,7 +43,7 @@ def test_failed_writing_leaves_nothing(cli, here, monkeypatch):
         (folder / "annotations.csv").write_text("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dissensus.datasets.Dataset.write", fail)
+    monkeypatch.setattr("dissensus.table.datasets.Dataset.write", fail)
     result = cli("datasets", "digits-crowd", "-o", "a/b/digits")
     assert result.exit_code == 1
     assert result.stderr == "dissensus: cannot write into a/b/digits: No space left on device.\n"

@@ -13,12 +13,12 @@ import pytest
 
 import dissensus as dz
 from cli.tables import rows
-from dissensus import base
 from dissensus.cli import results, show
 from dissensus.cli.engine import _spark_in_a_sentence
-from dissensus.engines.disk import RunFolder
+from dissensus.compute.engines.disk import RunFolder
 from dissensus.exceptions import DataError
-from dissensus.io import read_frame
+from dissensus.models import base
+from dissensus.table.io import read_frame
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_nothing_with_a_row_per_item_is_made_whole(cli, parquet, monkeypatch):
             return whole(self, *kind)
 
         monkeypatch.setattr(base.Aggregator, name, refused)
-    monkeypatch.setattr("dissensus.io.read", lambda *_, **__: pytest.fail("the table was read into memory"))
+    monkeypatch.setattr("dissensus.table.io.read", lambda *_, **__: pytest.fail("the table was read into memory"))
     result = cli("aggregate", "part-*.parquet", *engine, "--gold", "gold.csv", "-o", "out")
     assert (result.exit_code, result.stderr) == (0, "")
     assert pq.ParquetFile(parquet / "out" / "items.parquet").num_row_groups > 3
@@ -195,7 +195,7 @@ def test_what_is_no_parquet(cli, parquet):
     ("engine", "module", "extra"),
     [
         ("disk", "duckdb", "disk"),
-        ("torch", "dissensus.engines.torch", "learning"),
+        ("torch", "dissensus.compute.engines.torch", "learning"),
         ("spark", "pyspark.errors", "spark"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 import dissensus as dz
 from cli.tables import write_csv
-from dissensus.aggregation import DawidSkene, OneCoin
+from dissensus.models.methods import DawidSkene, OneCoin
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import time
 import pytest
 from rich.console import Console
 
-from dissensus import progress
 from dissensus.cli import show
+from dissensus.common import progress
 
 
 def test_output_that_is_no_terminal_is_plain_and_no_wider_than_100(cli, monkeypatch):

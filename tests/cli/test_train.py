@@ -11,7 +11,7 @@ import pytest
 from cli.tables import CLASSES, rows, write_csv
 from dissensus.cli import show
 from dissensus.cli.train import new_model, registered
-from dissensus.io import read_frame
+from dissensus.table.io import read_frame
 
 torch = pytest.importorskip("torch", reason="needs the `learning` extra")
 

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from aggregation.tables import KINDS
 from dissensus import Annotations
 from dissensus.clustering.model import Params, draw
+from tables import KINDS
 
 
 def some_params(K: int, L: int, P: int, seed: int, concentration: float = 1.0) -> Params:

@@ -5,9 +5,9 @@ from clustering.graphs import clustered, log_joint, some_params
 from dissensus.clustering import PGMAnnealing, model
 from dissensus.clustering.annealing import State, _accept
 from dissensus.clustering.model import Edges, Params, Priors
-from dissensus.engines.local import Threads
+from dissensus.compute.engines.local import Threads
+from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
-from dissensus.kernels import clustering as kernels
 
 
 def a_state(seed=0):

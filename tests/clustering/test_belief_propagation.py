@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregation.tables import KINDS, random_table
 from clustering.graphs import brute_force, clustered, some_params, trees
 from dissensus import Annotations
 from dissensus.clustering import FMM, PGMBP, draw, model
 from dissensus.clustering.belief_propagation import Messages
 from dissensus.clustering.model import Edges
 from dissensus.clustering.start import Mixture, Votes
-from dissensus.engines.local import Threads
+from dissensus.compute.engines.local import Threads
+from tables import KINDS, random_table
 
 
 def settled(table, params, rounds=50, damping=0.0, tol=0.0):

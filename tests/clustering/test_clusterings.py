@@ -12,12 +12,12 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus
-from aggregation.tables import KINDS, random_table
 from clustering.graphs import clustered
 from dissensus import Annotations, clusterings, methods
 from dissensus.clustering import PGMBP, draw
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass, UnknownName
 from strategies import tables
+from tables import KINDS, random_table
 
 every = pytest.mark.parametrize("name", list(clusterings))
 joint = pytest.mark.parametrize("name", ["pgm-bp", "pgm-annealing"])
@@ -296,7 +296,7 @@ def test_known_clusters_of_items_and_annotators_are_found(name):
 
 @joint
 def test_without_a_number_item_clusters_are_the_classes(name):
-    sim = dissensus.simulate.simulate(1000, 60, 3, redundancy=6, seed=2)
+    sim = dissensus.table.simulate.simulate(1000, 60, 3, redundancy=6, seed=2)
     model = fit(name, sim.annotations, K=None, L=3)
     assert model.item_clusters_.shape == (1000, 3)
     vote = methods["majority-vote"]().fit(sim.annotations)

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from aggregation.tables import KINDS, random_table
 from clustering.graphs import clustered, some_params
 from dissensus.clustering import FMM, draw
 from dissensus.clustering.model import Priors
 from dissensus.clustering.start import Mixture, Votes, spread
 from strategies import tables
+from tables import KINDS, random_table
 
 
 @pytest.mark.parametrize("kind", KINDS)

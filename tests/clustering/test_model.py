@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, random_table
 from clustering.graphs import log_joint, some_params
 from dissensus import Annotations
 from dissensus.clustering import model
 from dissensus.clustering.model import Counts, Edges, Params, Priors, draw
-from dissensus.engines.local import Threads
+from dissensus.compute.engines.local import Threads
 from dissensus.exceptions import BadParameter
+from tables import KINDS, random_table
 
 PRIORS = Priors(2.5, 1.7, 3.1)
 K, L = 3, 2

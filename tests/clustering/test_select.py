@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import dissensus
-from aggregation.tables import KINDS
 from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
 from dissensus.clustering import FMM, PGMBP, draw
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, DataError, UnknownClass, UnknownName, UnwritableFile
+from tables import KINDS
 
 GRID = {"K": (2, 3), "L": (1, 2)}
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
-from aggregation.tables import KINDS, random_table
 from dissensus import Annotations
 from dissensus import evaluation as ev
 from dissensus.exceptions import BadParameter, DataError
 from evaluation.tables import any_tables
+from tables import KINDS, random_table
 
 
 def literal(table, error, by):

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from aggregation.tables import random_table
 from dissensus.learning.objectives import Objective
+from tables import random_table
 
 WIDTH = 6
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 import torch
 
-from aggregation.tables import KINDS as ROWS
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError, MissingColumn
@@ -18,6 +17,7 @@ from dissensus.learning.annotator_features import AnnotatorFeatures, is_frame
 from dissensus.learning.encoders import MLP
 from dissensus.learning.objectives import LIAObjective
 from learning.tables import fitted, sparse_table
+from tables import KINDS as ROWS
 
 NAMES = np.array([f"w{j:02d}" for j in range(13)], object)
 FRAME = {

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from aggregation.tables import KINDS as ROWS
-from aggregation.tables import some_gold
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.objectives import CrowdLayer, CrowdLayerObjective, Soft
 from dissensus.learning.objectives.crowd_layer import FLOOR, KINDS, LINKS, log_mix
 from dissensus.learning.rows import RowAdam
 from learning.tables import fitted, log_q, sparse_table
+from tables import KINDS as ROWS
+from tables import some_gold
 
 TABLE = sparse_table()
 A, K = 7, 4

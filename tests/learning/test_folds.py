@@ -4,11 +4,11 @@ import pytest
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.io import write_frame
 from dissensus.learning import LIA, CrowdClassifier, out_of_fold
 from dissensus.learning.encoders import MLP
 from dissensus.learning.folds import load_trained
 from dissensus.learning.posterior import combine
+from dissensus.table.io import write_frame
 
 
 def quick(**keywords):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from aggregation.tables import some_gold
 from dissensus import Annotations, methods
-from dissensus.aggregation.dawid_skene import DawidSkene
 from dissensus.exceptions import DataError, UnknownName
 from dissensus.learning.objectives import Hard
+from dissensus.models.methods.dawid_skene import DawidSkene
 from learning.tables import fitted, log_q, sparse_table
+from tables import some_gold
 
 TABLE = sparse_table()
 VOTED = np.diff(TABLE.item_ptr) > 0

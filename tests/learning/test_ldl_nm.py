@@ -6,8 +6,6 @@ import torch
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from aggregation.tables import KINDS as ROWS
-from aggregation.tables import some_gold
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
@@ -16,6 +14,8 @@ from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives import LDLNMObjective
 from dissensus.learning.objectives import ldl_nm as module
 from learning.tables import fitted, sparse_table
+from tables import KINDS as ROWS
+from tables import some_gold
 
 FORMS = {
     "concatenate": {"item_size": 3, "annotator_size": 5},

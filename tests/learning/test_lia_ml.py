@@ -9,13 +9,13 @@ import torch
 from scipy.special import logsumexp, softmax
 from torch import nn
 
-from aggregation.tables import random_table
 from dissensus import Annotations, Questions
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName, UnreadableFile
 from dissensus.learning import LIAML
 from dissensus.learning.objectives import LIAMLObjective, LIAObjective
 from dissensus.learning.stack import Stack
 from learning.tables import WIDTH
+from tables import random_table
 
 A, I = 7, 23
 SIZES = {"colour": 4, "big": 2, "age": 3}  # classes of each question; "big" comes second by name

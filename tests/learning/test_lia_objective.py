@@ -9,18 +9,18 @@ import torch
 from scipy.special import logsumexp, softmax
 from torch import nn
 
-from aggregation.tables import KINDS as ROWS
-from aggregation.tables import some_gold
 from crowds import blobs
 from dissensus import Annotations
-from dissensus.aggregation.dawid_skene import DawidSkene
-from dissensus.aggregation.mmce import MMCE
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import LIAObjective
+from dissensus.models.methods.dawid_skene import DawidSkene
+from dissensus.models.methods.mmce import MMCE
 from learning.tables import fitted, sparse_table
+from tables import KINDS as ROWS
+from tables import some_gold
 
 A, K = 7, 4
 FREE = {"penalty": 0, "residual_penalty": 0, "difficulty_penalty": 0}

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, random_table, shares_of
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import mistakes as module
 from dissensus.learning.mistakes import confusion_distance, mistake_distance, mistakes
+from tables import KINDS, random_table, shares_of
 
 
 def crowd(n=60, seed=0):

@@ -9,7 +9,7 @@ from dissensus import Annotations, recommend
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import LIA, LIAML, CrowdClassifier, DecisionFunction
 from dissensus.learning.encoders import MLP
-from dissensus.simulate import simulate
+from dissensus.table.simulate import simulate
 
 
 @pytest.fixture(scope="module")

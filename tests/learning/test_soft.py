@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.special import rel_entr
 
-from aggregation.tables import KINDS, some_gold
 from dissensus import methods
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.objectives import Soft
 from learning.tables import fitted, log_q, sparse_table
+from tables import KINDS, some_gold
 
 TABLE = sparse_table()
 VOTED = np.diff(TABLE.item_ptr) > 0

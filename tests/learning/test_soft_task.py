@@ -6,12 +6,12 @@ import torch
 from scipy.special import rel_entr
 from torch import nn
 
-from aggregation.tables import some_gold
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.losses import inverse_kl
 from dissensus.learning.objectives import Hard, SoftTask
 from learning.tables import fitted, log_q, sparse_table
+from tables import some_gold
 
 TABLE = sparse_table()
 VOTED = np.diff(TABLE.item_ptr) > 0

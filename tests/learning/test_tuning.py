@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from crowds import blobs
-from dissensus import Annotations, comparison
+from dissensus import Annotations
 from dissensus.exceptions import BadParameter
 from dissensus.learning import LIA
 from dissensus.learning.tuning import SHARE, SPLITS, tune
+from dissensus.questions import compare as comparison
 
 QUICK = {
     "steps": 120, "hidden": (16,), "dropout": 0.0, "learning_rate": 0.01, "head_learning_rate": 0.1, "penalty": 0.05,

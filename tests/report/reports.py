@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dissensus import Annotations, Report, methods
-from dissensus.simulate import Simulation, simulate
+from dissensus.table.simulate import Simulation, simulate
 
 FEW = ("majority-vote", "dawid-skene")  # methods to compare, where the comparison is not the point
 

@@ -10,13 +10,13 @@ import pytest
 from dissensus import Annotations
 from dissensus.evaluation import entropy
 from dissensus.exceptions import DataError, NotFitted
-from dissensus.io.jsonl import dumps
 from dissensus.report import charts, lia_charts
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.figures import plot_annotator_embeddings, plot_difficulty
 from dissensus.report.section import sections
 from dissensus.report.sections import competence as section
-from dissensus.simulate import simulate
+from dissensus.table.io.jsonl import dumps
+from dissensus.table.simulate import simulate
 from report.reports import Page, crowd, features, report, things, trained
 from report.test_sections import SMALL
 

@@ -8,12 +8,12 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.io.jsonl import dumps
 from dissensus.report import charts, latent_charts
 from dissensus.report.blocks import Chart, Numbers, Table, Text
 from dissensus.report.figures import plot_latent
 from dissensus.report.section import sections
 from dissensus.report.sections import latent as section
+from dissensus.table.io.jsonl import dumps
 from report.reports import Page, crowd, features, report, things, trained
 from report.test_sections import SMALL
 

@@ -10,11 +10,11 @@ import pytest
 
 from dissensus import Annotations, evaluation, methods
 from dissensus.exceptions import DataError, UnreadableFile
-from dissensus.io import write_frame
-from dissensus.io.jsonl import dumps
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.section import sections
 from dissensus.report.sections import model as section
+from dissensus.table.io import write_frame
+from dissensus.table.io.jsonl import dumps
 from report.reports import Page, crowd, features, report, things, trained
 from report.test_sections import SMALL
 

@@ -143,7 +143,7 @@ def test_a_missing_extra_is_one_sentence(monkeypatch):
 
 def test_a_million_annotations_stay_below_five_megabytes_by_what_is_left_out():
     """The parts that grow with the table are cut; here with the longest names and texts and the most classes."""
-    from dissensus.simulate import simulate
+    from dissensus.table.simulate import simulate
 
     crowded = simulate(4000, 1600, 12, redundancy=10, seed=1)
     table = dataclasses.replace(

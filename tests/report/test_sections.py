@@ -6,20 +6,20 @@ import json
 import numpy as np
 import pytest
 
-from aggregation.tables import KINDS, random_table
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, redundancy
-from dissensus.base import clusterings
 from dissensus.clustering import draw, select_clusters
-from dissensus.datasets import load_dataset
-from dissensus.diagnostics import UNKNOWN
 from dissensus.exceptions import UnknownName
-from dissensus.io.jsonl import dumps
+from dissensus.models.base import clusterings
+from dissensus.questions.diagnose import UNKNOWN
 from dissensus.report import Section, collect, contest
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
 from dissensus.report.sections.items import look_first
+from dissensus.table.datasets import load_dataset
+from dissensus.table.io.jsonl import dumps
 from report.reports import FEW, Page, crowd, people, report, things
+from tables import KINDS, random_table
 
 SMALL = {
     "one item": Annotations.from_arrays(["i"], ["a"], ["yes"]),

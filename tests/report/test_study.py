@@ -6,8 +6,8 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import DataError, MissingColumn, NotFitted
-from dissensus.io.jsonl import dumps
 from dissensus.report.study import aligned, distinct, plain, shares, shown, within
+from dissensus.table.io.jsonl import dumps
 from report.reports import crowd, report
 
 

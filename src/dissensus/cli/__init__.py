@@ -24,7 +24,6 @@ from dissensus.cli import (
     predict,
     recommend,
     report,
-    reproduce,
     train,
 )
 from dissensus.cli.errors import reported, say
@@ -41,7 +40,6 @@ COMMANDS = (
     predict.predict,
     methods.methods,
     datasets.datasets,
-    reproduce.reproduce,
 )
 
 app = typer.Typer(

@@ -17,9 +17,9 @@ from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter, UnknownClass
 
 if TYPE_CHECKING:
-    from dissensus._types import IntArray
-    from dissensus.annotations import Annotations
-    from dissensus.base import Aggregator
+    from dissensus.common.types import IntArray
+    from dissensus.models.base import Aggregator
+    from dissensus.table.annotations import Annotations
 
 DEFAULT = "dawid-skene"
 MANY = 2_000_000  # annotations beyond which looking for copiers takes longer than most methods
@@ -100,9 +100,9 @@ def aggregate(
 
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
-    import dissensus.aggregation  # noqa: F401 - registers the methods
-    from dissensus.engines import Disk, Spark
-    from dissensus.questions import Questions
+    import dissensus.models.methods  # noqa: F401 - registers the methods
+    from dissensus.compute.engines import Disk, Spark
+    from dissensus.table.questions import Questions
 
     if output is not None:
         folder.check(output)
@@ -191,7 +191,7 @@ def aggregate(
         summary |= answers[""].summary
 
     if output is not None and not isinstance(placed, Disk | Spark):
-        from dissensus.io import write_json
+        from dissensus.table.io import write_json
 
         with show.waiting(f"writing {output}"), folder.whole(output, results.earlier(output)) as part:
             for question, result in answers.items():
@@ -212,8 +212,8 @@ def aggregate(
 
 def new_model(method: str, settings: list[str], question: str | None = None) -> Aggregator:
     """A method by name, with KEY=VALUE settings; a wrong name or keyword is an error."""
-    import dissensus.aggregation  # noqa: F401 - registers the methods
-    from dissensus.base import methods
+    import dissensus.models.methods  # noqa: F401 - registers the methods
+    from dissensus.models.base import methods
 
     return methods[method](**keywords.parse(settings, methods[method], method))
 
@@ -222,7 +222,7 @@ def everything(model: Aggregator, table: Annotations) -> Annotations:
     """A table without rows that names the items of a model and of a table; golds are read by it."""
     import numpy as np
 
-    from dissensus.online import merge
+    from dissensus.models.incremental import merge
 
     items, _, _ = merge(model.items_, table.items, "items")
     nothing = np.empty(0, np.int32), np.empty(0, table.label.dtype), np.zeros(items.size + 1, np.int64)

@@ -14,8 +14,8 @@ from dissensus.cli.errors import about
 from dissensus.cli.source import Source, takes_table
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
     from dissensus.evaluation import Pairs
+    from dissensus.table.annotations import Annotations
 
 SHOWN = 5  # pairs at either end
 NAMES = {
@@ -56,7 +56,7 @@ def agreement(
 
     Example: dissensus agreement labels.csv --scale ordinal --classes low,middle,high --pairs
     """
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     def facts(table: Annotations, question: str | None = None) -> dict[str, Any]:
         what = f"question {question}" if question else str(source.file)

@@ -17,8 +17,8 @@ from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
     from dissensus.clustering import Clustering, Selection
+    from dissensus.table.annotations import Annotations
 
 DEFAULT = "pgm-bp"
 RESTARTS = 5  # of the fit that is written
@@ -85,7 +85,7 @@ def cluster(
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
     from dissensus.clustering import Clustering
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     grid = {"K": _numbers(item_clusters, "--item-clusters"), "L": _numbers(annotator_clusters, "--annotator-clusters")}
     if output is not None:
@@ -103,7 +103,7 @@ def cluster(
         search = _search(table, method, grid, held, criterion, output, seed, settings)
         model = search.estimator()
     else:
-        from dissensus.base import clusterings
+        from dissensus.models.base import clusterings
 
         counts = (
             {"n_clusters": grid["K"][0]} if one else {"item_clusters": grid["K"][0], "annotator_clusters": grid["L"][0]}
@@ -144,7 +144,7 @@ def _numbers(text: str, option: str) -> list[int]:
 def _settings(method: str, given: list[str]) -> dict[str, Any]:
     """Keywords of the method, checked before the file is read."""
     import dissensus.clustering  # noqa: F401 - registers them
-    from dissensus.base import clusterings
+    from dissensus.models.base import clusterings
 
     found = keywords.parse(given, clusterings[method], method)
     for keyword in ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed"):
@@ -160,7 +160,7 @@ def _dev(text: str, source: Source) -> Annotations | float:
         pass
     import dataclasses
 
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     found = dataclasses.replace(source, named=text).read()
     if isinstance(found, Questions):
@@ -245,8 +245,8 @@ def _summary(file: Path, method: str, model: Any, search: Selection | None, seco
 def _write(model: Any, search: Selection | None, summary: dict[str, Any], part: Path) -> None:
     import numpy as np
 
-    from dissensus.io import write_frame, write_json
-    from dissensus.persistence import save
+    from dissensus.models.saving import save
+    from dissensus.table.io import write_frame, write_json
 
     part.mkdir(exist_ok=True)
     own = {f"p_{name}": model.posterior_[:, p] for p, name in enumerate(model.classes_)}

@@ -15,9 +15,9 @@ from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
-    from dissensus.comparison import Comparison, Contestant
     from dissensus.evaluation import Estimate
+    from dissensus.questions.compare import Comparison, Contestant
+    from dissensus.table.annotations import Annotations
 
 
 @takes_table("--format")
@@ -52,13 +52,13 @@ def compare(
 
     Example: dissensus compare labels.csv --methods majority-vote,dawid-skene,glad
     """
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     names = _check(methods)
     tables = source.read()
 
     def contest(table: Annotations, title: str) -> Comparison:
-        from dissensus.comparison import compare
+        from dissensus.questions.compare import compare
 
         known = None if gold is None else golds.read(gold, table, gold_item, gold_label)
         with _live(title) as screen:
@@ -95,8 +95,8 @@ def _check(methods: list[str] | None) -> list[str] | None:
     """The names; a wrong one should not wait for the file."""
     if not methods:
         return None
-    import dissensus.aggregation  # noqa: F401 - registers the methods
-    from dissensus.base import methods as registry
+    import dissensus.models.methods  # noqa: F401 - registers the methods
+    from dissensus.models.base import methods as registry
 
     names = [name.strip() for given in methods for name in given.split(",") if name.strip()]
     for name in names:

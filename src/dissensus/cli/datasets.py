@@ -11,7 +11,7 @@ from dissensus.cli import folder, show
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus.datasets import Dataset
+    from dissensus.table.datasets import Dataset
 
 
 def datasets(
@@ -35,7 +35,7 @@ def datasets(
             raise BadParameter("-o and --features need the NAME of a set; `dissensus datasets` lists them.")
         _list(json)
         return
-    from dissensus.datasets import load_dataset
+    from dissensus.table.datasets import load_dataset
 
     if output is not None:
         folder.check(output)
@@ -61,8 +61,8 @@ def datasets(
 
 
 def _list(json: bool) -> None:
-    from dissensus.datasets import list_datasets
-    from dissensus.datasets.folder import VARIABLE, data_folder
+    from dissensus.table.datasets import list_datasets
+    from dissensus.table.datasets.folder import VARIABLE, data_folder
 
     found = list_datasets()
     if json:
@@ -81,7 +81,7 @@ def _list(json: bool) -> None:
 
 
 def _facts(data: Dataset) -> dict[str, Any]:
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     tables = data.annotations
     asked = isinstance(tables, Questions)

@@ -23,7 +23,7 @@ def describe(
 
     Example: dissensus describe labels.csv --item task --abstain "can't say"
     """
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     tables = source.read()
     if isinstance(tables, Questions):

@@ -19,10 +19,10 @@ from dissensus.cli import folder, keywords, results, show
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
-    from dissensus.base import Aggregator
     from dissensus.cli.source import Source
-    from dissensus.engines import Disk, Spark, Torch
+    from dissensus.compute.engines import Disk, Spark, Torch
+    from dissensus.models.base import Aggregator
+    from dissensus.table.annotations import Annotations
 
 ITEMS = "items.parquet"
 
@@ -48,8 +48,8 @@ Option = Annotated[
 
 def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk | Torch | Spark | None, list[str]]:
     """The engine with its options (None: local), and the settings that are not its own."""
-    from dissensus.base import methods
-    from dissensus.engines import Disk, Spark, Torch
+    from dissensus.compute.engines import Disk, Spark, Torch
+    from dissensus.models.base import methods
 
     own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
     others = [one for one in settings if not one.startswith("engine.")]
@@ -72,9 +72,9 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
 
 def bring(source: Source, options: Disk | Spark) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
-    from dissensus.engines import Disk, code, scatter
-    from dissensus.engines import beside as folder_beside
-    from dissensus.engines.coding import check_parquet
+    from dissensus.compute.engines import Disk, code, scatter
+    from dissensus.compute.engines import beside as folder_beside
+    from dissensus.compute.engines.coding import check_parquet
 
     for option, given in (("--abstain", source.abstain), ("--question", source.question)):
         if given:
@@ -101,7 +101,7 @@ def answer(
 
     With an `output` the files are written too, the items while they are counted.
     """
-    from dissensus.io import write_json
+    from dissensus.table.io import write_json
 
     parameters = model.get_params(deep=False)
     passes = parameters.get("max_iter")
@@ -127,8 +127,8 @@ def count(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None
     """What a summary says of the items, from their frame part by part."""
     import numpy as np
 
-    from dissensus import names as naming
-    from dissensus.io import gold_codes
+    from dissensus.table import names as naming
+    from dissensus.table.io import gold_codes
 
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
@@ -149,8 +149,8 @@ def _names_only(model: Aggregator, items: Any) -> Annotations:
     """A table without rows that names some items; golds are read by it."""
     import numpy as np
 
-    from dissensus.annotations import Annotations
-    from dissensus.names import smallest_int
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.names import smallest_int
 
     nothing = np.empty(0, np.int32), np.empty(0, smallest_int(model.classes_.size)), np.zeros(items.size + 1, np.int64)
     return Annotations(*nothing, items, model.annotators_, model.classes_)
@@ -179,6 +179,6 @@ def _spark_in_a_sentence() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        from dissensus.engines.scatter import cause
+        from dissensus.compute.engines.scatter import cause
 
         raise DataError(f"Spark gave up ({cause(error)}); its log says more.") from error

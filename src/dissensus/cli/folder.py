@@ -42,7 +42,7 @@ def check_files(folder: Path, files: Iterable[Path], inputs: Iterable[Path | Non
 
 def check_file(output: Path, what: str, inputs: Iterable[Path | None]) -> None:
     """An error, before any work is done, where one file of results cannot be written or is being read."""
-    from dissensus.io.formats import FORMATS, suffix_of
+    from dissensus.table.io.formats import FORMATS, suffix_of
 
     written = [suffix for one in FORMATS.values() if one.write for suffix in one.suffixes]
     if suffix_of(output) not in written:

@@ -13,8 +13,8 @@ from dissensus.cli import show
 from dissensus.exceptions import DissensusError
 
 if TYPE_CHECKING:
-    from dissensus._types import IntArray
-    from dissensus.annotations import Annotations
+    from dissensus.common.types import IntArray
+    from dissensus.table.annotations import Annotations
 
 GoldFile = Annotated[
     Path | None,
@@ -26,7 +26,7 @@ GoldLabel = Annotated[str | None, typer.Option("--gold-label", metavar="COLUMN",
 
 def read(path: Path, table: Annotations, item: str | None, label: str | None) -> IntArray:
     """(I,) class codes, −1 where unknown."""
-    from dissensus.io import read_gold
+    from dissensus.table.io import read_gold
 
     with _reading(path):
         return read_gold(path, table, item, label)
@@ -34,7 +34,7 @@ def read(path: Path, table: Annotations, item: str | None, label: str | None) ->
 
 def columns(path: Path, item: str | None, label: str | None) -> tuple[Any, Any]:
     """The columns of items and labels, for a table whose items are not all in one place."""
-    from dissensus.io import gold_columns
+    from dissensus.table.io import gold_columns
 
     with _reading(path):
         return gold_columns(path, item, label)

@@ -12,8 +12,8 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus._types import Names
-    from dissensus.annotations import Annotations
+    from dissensus.common.types import Names
+    from dissensus.table.annotations import Annotations
 
 TEXTS = ("text", "sentence", "question", "prompt")
 """Columns that are taken for the text where none is named."""
@@ -105,7 +105,7 @@ class Inputs:
         return names, X
 
     def _arrays(self, path: Path) -> tuple[Names, Any]:
-        from dissensus.datasets.folder import read_array
+        from dissensus.table.datasets.folder import read_array
 
         if self.kind not in ("features", "images"):
             raise BadParameter(f"{path} holds arrays; this model takes {self.kind}, from a table.")
@@ -115,9 +115,9 @@ class Inputs:
         return names, x
 
     def _table(self, path: Path, item: str | None) -> tuple[Names, Any]:
-        from dissensus import names as naming
-        from dissensus.frames import guess_column
-        from dissensus.io import read_frame
+        from dissensus.table import names as naming
+        from dissensus.table.frames import guess_column
+        from dissensus.table.io import read_frame
 
         if self.kind == "images":
             raise BadParameter(f"{path}: images are read from an .npz file with arrays `item` and `x`.")
@@ -149,9 +149,9 @@ def aligned(table: Annotations, names: Names, X: Any, labels: Path, file: Path) 
     """The table over all items that have inputs, labelled or not, and the inputs in its order."""
     import numpy as np
 
-    from dissensus import names as naming
-    from dissensus.annotations import Annotations
     from dissensus.learning import inputs
+    from dissensus.table import names as naming
+    from dissensus.table.annotations import Annotations
 
     names = like(names, table.items)
     at = naming.match(table.items, names, "items")
@@ -194,7 +194,7 @@ def _is_arrays(path: Path) -> bool:
 
 
 def _columns(path: Path) -> list[str]:
-    from dissensus.io import read_frame
+    from dissensus.table.io import read_frame
 
     with show.waiting(f"reading {path}"):
         return list(read_frame(path).column_names)
@@ -202,7 +202,7 @@ def _columns(path: Path) -> list[str]:
 
 def _numeric(path: Path) -> tuple[str, ...]:
     """The columns of a table besides the items' names."""
-    from dissensus.frames import guess_column
+    from dissensus.table.frames import guess_column
 
     columns = _columns(path)
     found = tuple(name for name in columns if name != guess_column("item", columns))

@@ -14,8 +14,8 @@ def methods(json: Annotated[bool, typer.Option("--json", help="Print one JSON ob
 
     Example: dissensus methods
     """
-    import dissensus.aggregation  # noqa: F401 - registers the methods
-    from dissensus.base import methods as registry
+    import dissensus.models.methods  # noqa: F401 - registers the methods
+    from dissensus.models.base import methods as registry
 
     entries = [registry.entry(name) for name in registry]
     if json:

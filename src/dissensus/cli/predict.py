@@ -14,7 +14,7 @@ from dissensus.cli.folder import check_file
 from dissensus.cli.inputs import Inputs
 
 if TYPE_CHECKING:
-    from dissensus._types import FloatArray, Names
+    from dissensus.common.types import FloatArray, Names
     from dissensus.learning import CrowdClassifier
 
 HEAD = 5  # items that are shown
@@ -64,7 +64,7 @@ def predict(
         proba = fitted.predict_proba(X) if people is None else fitted.predict_annotator_proba(X, people)
     columns = _columns(names, people, proba, fitted)
     if output is not None:
-        from dissensus.io import write_frame
+        from dissensus.table.io import write_frame
 
         with show.waiting(f"writing {output}"):
             write_frame(columns, output)
@@ -92,8 +92,8 @@ def predict(
 def _people(text: str, model: CrowdClassifier) -> Names:
     import numpy as np
 
-    from dissensus import names as naming
     from dissensus.cli.inputs import like
+    from dissensus.table import names as naming
 
     people = like(np.array([part for name in text.split(",") if (part := name.strip())], object), model.annotators_)
     strange = (

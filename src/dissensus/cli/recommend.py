@@ -15,9 +15,9 @@ from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus._types import Names
-    from dissensus.annotations import Annotations
-    from dissensus.recommendation import Recommendation
+    from dissensus.common.types import Names
+    from dissensus.questions.recommend import Recommendation
+    from dissensus.table.annotations import Annotations
 
 HEAD = 10  # labels that are shown
 BUSIEST = 5  # annotators that are shown
@@ -76,8 +76,8 @@ def recommend(
 
     Example: dissensus recommend labels.csv --budget 200 --model trained
     """
-    from dissensus.questions import Questions
-    from dissensus.recommendation import recommend as find
+    from dissensus.questions.recommend import recommend as find
+    from dissensus.table.questions import Questions
 
     prices = _file(cost)
     if output is not None:
@@ -105,7 +105,7 @@ def recommend(
             cost=float(cost) if prices is None else _prices(prices, table if people is None else people),
         )  # fmt: skip
     if output is not None:
-        from dissensus.io import write_frame
+        from dissensus.table.io import write_frame
 
         with show.waiting(f"writing {output}"):
             write_frame(found.to_arrow(), output)
@@ -161,11 +161,11 @@ def _people(text: str, table: Annotations) -> Names:
 
 def _prices(path: Path, who: Annotations | Names) -> dict[Any, float]:
     """Annotator → cost, from a file."""
-    from dissensus import names as naming
-    from dissensus.annotations import Annotations
     from dissensus.cli.inputs import like
-    from dissensus.frames import guess_column
-    from dissensus.io import read_frame
+    from dissensus.table import names as naming
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.frames import guess_column
+    from dissensus.table.io import read_frame
 
     with show.waiting(f"reading {path}"):
         frame = read_frame(path)

@@ -19,8 +19,8 @@ from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
     from dissensus.report import Contest
+    from dissensus.table.annotations import Annotations
 
 DEFAULT = Path("report.html")
 
@@ -102,7 +102,7 @@ def report(
 
     Example: dissensus report labels.csv --annotators people.csv --names
     """
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     if output.suffix.lower() not in (".html", ".htm"):
         raise BadParameter(f"-o {output}: a report is an HTML file; call it {output.with_suffix('.html').name}.")
@@ -187,7 +187,7 @@ def _extras() -> None:
 def _frame(path: Path | None) -> Any:
     if path is None:
         return None
-    from dissensus.io import read_frame
+    from dissensus.table.io import read_frame
 
     with show.waiting(f"reading {path}"):
         return read_frame(path)
@@ -195,9 +195,9 @@ def _frame(path: Path | None) -> Any:
 
 def _rows(model: Path, file: Path, table: Annotations) -> Any:
     """What the model takes of the table's items; None, and a warning, where the file has not all of them."""
-    from dissensus import names as naming
     from dissensus.cli.inputs import Inputs, like
     from dissensus.learning.inputs import take
+    from dissensus.table import names as naming
 
     names, X = Inputs.of(model).read(file)
     at = naming.match(table.items, like(names, table.items), "items")
@@ -213,8 +213,8 @@ def _clusters(folder: Path) -> dict[str, Any]:
     import json
 
     from dissensus.clustering import Clustering
-    from dissensus.io import read_frame
-    from dissensus.persistence import load
+    from dissensus.models.saving import load
+    from dissensus.table.io import read_frame
 
     model = load(folder)
     if not isinstance(model, Clustering):

@@ -18,10 +18,10 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus._types import BoolArray, FloatArray, IntArray
-    from dissensus.annotations import Annotations
-    from dissensus.base import Aggregator
-    from dissensus.diagnostics import Diagnosis
+    from dissensus.common.types import BoolArray, FloatArray, IntArray
+    from dissensus.models.base import Aggregator
+    from dissensus.questions.diagnose import Diagnosis
+    from dissensus.table.annotations import Annotations
 
 
 class Output(StrEnum):
@@ -65,7 +65,7 @@ def fit(
     summary = summarise(model, counted(model, gold), time.perf_counter() - began)
     if not flags:
         return Result(model, True, summary)
-    from dissensus.diagnostics import diagnose
+    from dissensus.questions.diagnose import diagnose
 
     with show.waiting("looking at the annotators"):
         found = diagnose(table, threads=parameters.get("threads"))
@@ -93,7 +93,7 @@ def scored(model: Aggregator, table: Annotations) -> Aggregator:
     """A fitted model that speaks of another table's items and annotators; reliability is NaN where it is not known."""
     import numpy as np
 
-    from dissensus import names as naming
+    from dissensus.table import names as naming
 
     known = naming.match(table.annotators, model.annotators_, "annotators")
     result = copy.copy(model)
@@ -108,7 +108,7 @@ def scored(model: Aggregator, table: Annotations) -> Aggregator:
 
 def load_model(folder: Path, question: str | None) -> Aggregator:
     """The model that an earlier run wrote, for one question where there were several."""
-    from dissensus.persistence import load
+    from dissensus.models.saving import load
 
     if question is None:
         return load(folder)
@@ -150,7 +150,7 @@ def safe_names(questions: Iterable[str]) -> dict[str, str]:
 
 def write(result: Result, folder: Path, suffix: str) -> None:
     """The tables of one answer, and its model where it was fitted here."""
-    from dissensus.io import write_frame
+    from dissensus.table.io import write_frame
 
     folder.mkdir(exist_ok=True)
     write_frame(result.model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
@@ -163,7 +163,7 @@ def write_annotators(result: Result, folder: Path, suffix: str) -> None:
     """The table of the annotators."""
     import pyarrow as pa
 
-    from dissensus.io import write_frame
+    from dissensus.table.io import write_frame
 
     annotators = result.model.to_frame("annotators", "pyarrow")
     for name in ("reliability", "low", "high"):
@@ -177,8 +177,8 @@ def write_annotators(result: Result, folder: Path, suffix: str) -> None:
 
 def write_model(model: Aggregator, folder: Path, suffix: str, *, items: bool = True) -> None:
     """The confusions, where the method models them, and the model, perhaps without its items."""
-    from dissensus.io import write_frame
-    from dissensus.persistence import save
+    from dissensus.models.saving import save
+    from dissensus.table.io import write_frame
 
     confusion = getattr(model, "confusion_", None)
     if confusion is not None and confusion.size <= TOO_MANY:
@@ -252,7 +252,7 @@ def _annotators(model: Aggregator) -> Any:
 
 def _flagged(found: Diagnosis) -> dict[str, Any]:
     """Flags for the summary; those of whom too little is known are only counted."""
-    from dissensus.diagnostics import UNKNOWN
+    from dissensus.questions.diagnose import UNKNOWN
 
     named = {
         str(name): {"flags": list(flags), "reasons": reasons}
@@ -313,7 +313,7 @@ def counted(model: Aggregator, gold: IntArray | None) -> Counted:
     """Of a model whose items are in memory; `gold` (I,), −1 where unknown."""
     import numpy as np
 
-    from dissensus import names as naming
+    from dissensus.table import names as naming
 
     predicted = model.predict()
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
@@ -328,8 +328,8 @@ def counted(model: Aggregator, gold: IntArray | None) -> Counted:
 
 def summarise(model: Aggregator, items: Counted, seconds: float) -> dict[str, Any]:
     """The summary of one answer."""
-    from dissensus.base import methods
-    from dissensus.engines.options import name_of
+    from dissensus.compute.engines.options import name_of
+    from dissensus.models.base import methods
 
     # where it ran, without the options: they name folders and devices of this machine
     engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.progress import clean as clean
-from dissensus.progress import console as console
-from dissensus.progress import waiting as waiting
+from dissensus.common.progress import clean as clean
+from dissensus.common.progress import console as console
+from dissensus.common.progress import waiting as waiting
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,6 +53,6 @@ def grid(title: str | None = None, *columns: str, numbers: tuple[str, ...] = ())
 
 def json(value: Any) -> None:
     """One JSON object on stdout, in UTF-8 whatever the terminal's encoding is."""
-    from dissensus.io.jsonl import dumps
+    from dissensus.table.io.jsonl import dumps
 
     typer.echo(dumps(value, indent=2).encode())

@@ -20,8 +20,8 @@ import typer
 from dissensus.cli import show
 
 if TYPE_CHECKING:
-    from dissensus.annotations import Annotations
-    from dissensus.questions import Questions
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.questions import Questions
 
 PANEL = "Reading FILE"
 
@@ -69,7 +69,7 @@ class Source:
 
     def read(self) -> Annotations | Questions:
         """The table, or one per question."""
-        from dissensus.io import read
+        from dissensus.table.io import read
 
         with show.waiting(f"reading {self.file}"):
             return read(

@@ -20,7 +20,7 @@ from dissensus.cli.source import Source, takes_table
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus._types import BoolArray, FloatArray, IntArray
+    from dissensus.common.types import BoolArray, FloatArray, IntArray
     from dissensus.learning import CrowdClassifier, OutOfFold
 
 ENCODERS = {
@@ -165,7 +165,7 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
-    from dissensus.questions import Questions
+    from dissensus.table.questions import Questions
 
     folder.check(output)
     folder.check_files(output, (*FILES, Path(MODEL)), [source.file, items, features, images, gold, known])
@@ -263,9 +263,9 @@ def _summary(
     import numpy as np
 
     from dissensus import __version__
-    from dissensus.base import arg_max
     from dissensus.learning.encoders import encoders
     from dissensus.learning.objectives import objectives
+    from dissensus.models.base import arg_max
 
     label = arg_max(model.posterior_, model.items_, model.classes_, model.tie_seed_)
     counts = np.bincount(label, minlength=model.classes_.size)
@@ -332,7 +332,7 @@ def _scores(gold: IntArray, proba: FloatArray, rows: BoolArray) -> dict[str, Any
 
 
 def _write(model: CrowdClassifier, apart: OutOfFold | None, summary: dict[str, Any], part: Path, suffix: str) -> None:
-    from dissensus.io import write_frame, write_json
+    from dissensus.table.io import write_frame, write_json
 
     for kind in ("items", "annotators", "history"):
         write_frame(model.to_frame(kind), part / f"{kind}.{suffix}")

@@ -27,17 +27,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
-from dissensus.annotations import Annotations
-from dissensus.base import clusterings
 from dissensus.clustering import model
 from dissensus.clustering.base import Clustering, Run, Snap, check_whole, stopped
 from dissensus.clustering.belief_propagation import check_clusters, joint_votes
 from dissensus.clustering.model import Edges, Params, Priors
 from dissensus.clustering.start import StartKind, Votes, start
-from dissensus.engines.local import Threads
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.engines.local import Threads
+from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
-from dissensus.kernels import clustering as kernels
+from dissensus.models.base import clusterings
+from dissensus.table.annotations import Annotations
 
 Proposal = Literal["conditional", "prior"]
 Schedule = Literal["plateau", "inverse"] | Sequence[float]

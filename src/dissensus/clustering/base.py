@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dissensus import names as naming
-from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Params, Priors
-from dissensus.engines.local import Threads, even, thread_count
+from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.compute.engines.local import Threads, even, thread_count
+from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
-from dissensus.kernels import clustering as kernels
+from dissensus.models.base import Aggregator
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 CHUNK = 2**14  # rows of `predict_annotations` at a time
 

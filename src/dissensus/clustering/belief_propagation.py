@@ -22,16 +22,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import FloatArray, OnStep
-from dissensus.annotations import Annotations
-from dissensus.base import clusterings
 from dissensus.clustering import model
 from dissensus.clustering.base import Clustering, Run, Snap, check_enough, check_whole, stopped
 from dissensus.clustering.model import Counts, Edges, Params, Priors
 from dissensus.clustering.start import StartKind, Votes, start
-from dissensus.engines.local import Threads
+from dissensus.common.types import FloatArray, OnStep
+from dissensus.compute.engines.local import Threads
+from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
-from dissensus.kernels import clustering as kernels
+from dissensus.models.base import clusterings
+from dissensus.table.annotations import Annotations
 
 MStep = Literal["pairwise", "product"]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, OnStep
-from dissensus.annotations import Annotations
-from dissensus.base import clusterings
 from dissensus.clustering.base import Clustering, Run, Snap, check_enough, check_whole
 from dissensus.clustering.model import Edges, Params, Priors
 from dissensus.clustering.start import StartKind, Votes
-from dissensus.em import Accelerate, climb
-from dissensus.engines.local import Threads
+from dissensus.common.types import FloatArray, OnStep
+from dissensus.compute.engines.local import Threads
 from dissensus.exceptions import BadParameter
+from dissensus.models.base import clusterings
+from dissensus.models.em import Accelerate, climb
+from dissensus.table.annotations import Annotations
 
 
 @clusterings.register(

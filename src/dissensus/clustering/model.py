@@ -28,13 +28,13 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.annotations import Annotations
-from dissensus.engines.base import hard_rows
-from dissensus.engines.local import Threads, balanced, even
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.engines.local import Threads, balanced, even
+from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
-from dissensus.kernels import clustering as kernels
-from dissensus.kernels import table as table_kernels
+from dissensus.table import kernels as table_kernels
+from dissensus.table.annotations import Annotations
 
 T = TypeVar("T")
 

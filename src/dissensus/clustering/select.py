@@ -22,15 +22,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import FloatArray
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, clusterings
 from dissensus.clustering.base import Clustering, check_whole
-from dissensus.engines.local import thread_count
+from dissensus.common.json_lines import Store, key_of
+from dissensus.common.types import FloatArray
+from dissensus.compute.engines.local import thread_count
 from dissensus.evaluation.ceiling import hide_annotators
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
-from dissensus.stores import Store, key_of
+from dissensus.models.base import Aggregator, clusterings
+from dissensus.table.annotations import Annotations
 
 Criterion = Literal["kl", "likelihood"]
 OnPoint = Callable[["Point", int, int], None]

@@ -13,15 +13,15 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy import sparse
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, Names
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, clusterings
 from dissensus.clustering import model
 from dissensus.clustering.base import Clustering, Snap
 from dissensus.clustering.model import Params
+from dissensus.common.parameters import Parameters
+from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import BadParameter, DataError, NotFitted
-from dissensus.parameters import Parameters
+from dissensus.models.base import Aggregator, clusterings
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 ROUNDING = 1e-6  # how far a distribution's sum may be from 1
 

@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Params, Priors
-from dissensus.em import climb
-from dissensus.engines.local import Threads
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.engines.local import Threads
+from dissensus.models.em import climb
 
 WARM = 20  # passes of the mixture that a start takes
 HARD = 5  # hard steps of the annotators' clusters

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter, DataError
 
 ROUNDING = 1e-4  # by how much a distribution's sum may differ from one

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import BoolArray, FloatArray, IntArray
-from dissensus.annotations import ANONYMOUS, Annotations
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute.kernels import ratings as kernels
 from dissensus.evaluation._check import numbers
 from dissensus.exceptions import BadParameter, DataError, DataWarning
-from dissensus.kernels import ratings as kernels
+from dissensus.table.annotations import ANONYMOUS, Annotations
 
 Scale = Literal["nominal", "ordinal", "interval"]
 SCALES: tuple[Scale, ...] = ("nominal", "interval", "ordinal")  # 0, 1, 2 in the kernel

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.kernels.ratings import FIXED
 from dissensus.evaluation._ratings import Ratings, Scale, places, statistics
 from dissensus.evaluation.intervals import Estimate, Statistic, Sums, sparse_sums
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.kernels.ratings import FIXED
+from dissensus.table.annotations import Annotations
 
 RATED, PAIRED, AGREE, PAIRS, SHARE, APART = range(FIXED)  # columns of the statistics
 

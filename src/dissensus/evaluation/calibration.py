@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import distributions, integers, known_codes, pair, whole
 from dissensus.evaluation.hard import hits, tied
 from dissensus.exceptions import BadParameter, DataError

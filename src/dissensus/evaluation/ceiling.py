@@ -24,12 +24,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dissensus._types import FloatArray
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray
 from dissensus.evaluation import soft
 from dissensus.evaluation._check import whole
 from dissensus.evaluation.hard import tied
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.table.annotations import Annotations
 
 
 @dataclass(frozen=True)

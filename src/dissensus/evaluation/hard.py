@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import distributions, integers, known_codes
 from dissensus.exceptions import DataError
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, OnStep
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
 from dissensus.evaluation._check import whole
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.kernels.resample import BLOCK, LANES, add_sums
 
 Statistic = Callable[[FloatArray], FloatArray]
 """From sums over items (B, S) to one number per row (B,)."""

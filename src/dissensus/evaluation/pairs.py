@@ -11,15 +11,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names, OnStep
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.compute.kernels import ratings as kernels
 from dissensus.evaluation._check import whole
 from dissensus.evaluation._ratings import Ratings, places
 from dissensus.evaluation.intervals import Estimate, sparse_sums
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.kernels import ratings as kernels
-from dissensus.kernels import table as indexing
+from dissensus.table import kernels as indexing
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 Weights = Literal["none", "linear", "quadratic"]
 Z = 1.959963984540054  # 97.5 % of a standard normal distribution lie below

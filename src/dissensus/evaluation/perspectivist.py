@@ -26,11 +26,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import distributions, integers, numbers
 from dissensus.evaluation.hard import tied
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.table.annotations import Annotations
 
 By = Literal["item", "annotator"]
 

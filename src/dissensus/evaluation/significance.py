@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus._types import OnStep
+from dissensus.common.types import OnStep
 from dissensus.evaluation._check import numbers, whole
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums, percentile_interval
 from dissensus.exceptions import BadParameter, DataError

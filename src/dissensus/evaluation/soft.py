@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray
+from dissensus.common.types import FloatArray
 from dissensus.evaluation._check import distributions, numbers, pair
 from dissensus.exceptions import BadParameter, DataError
 

@@ -21,9 +21,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dissensus._types import BoolArray, FloatArray, IntArray, Names
+from dissensus.common.atomic import atomic
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, DataWarning
-from dissensus.io.atomic import atomic
 
 VARIABLE = "DISSENSUS_CACHE"
 """The environment variable that names the cache folder."""

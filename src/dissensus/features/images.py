@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of

@@ -16,12 +16,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dissensus._types import FloatArray
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
 from dissensus.features.extra import device_of, need
-from dissensus.names import shown
+from dissensus.table.names import shown
 
 Pooling: TypeAlias = Literal["mean", "cls"]
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray, Names
-from dissensus.annotations import Annotations
-from dissensus.base import check_gold
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Test, mann_whitney
 from dissensus.exceptions import DataError, DataWarning
+from dissensus.models.base import check_gold
+from dissensus.table.annotations import Annotations
 
 EVEN = 1e-12  # variance of a soft label below which no class stands out
 DIGITS = 9  # of a kurtosis: labels that are alike but for the order of classes must be tied in a test of ranks

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus import names as naming
-from dissensus._types import BoolArray, FloatArray, IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter, DataError, MissingExtra
 from dissensus.learning.competence import coordinates
 from dissensus.learning.mistakes import CLUSTERS, LEAST, Mistakes, mistakes
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 MOST = 1500  # annotators on a map, those with the most labels
 NEIGHBOURS = 15  # UMAP's own default: of fewer annotators everyone is everyone's neighbour

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus._types import FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter, DataError
 
 Batch = dict[str, Tensor]

@@ -17,14 +17,14 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
 from dissensus.learning.trainer import AT_ONCE
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier

@@ -20,11 +20,10 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.annotations import ANONYMOUS, Annotations
-from dissensus.base import arg_max, reliability
+from dissensus.common.parameters import Parameters, is_number, is_whole
+from dissensus.common.progress import waiting
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted
-from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.batches import Columns
@@ -41,8 +40,9 @@ from dissensus.learning.saving import loaded_part, stored_part
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import AT_ONCE, Trainer
 from dissensus.learning.validation import one_hot
-from dissensus.parameters import Parameters, is_number, is_whole
-from dissensus.progress import waiting
+from dissensus.models.base import arg_max, reliability
+from dissensus.table import kernels
+from dissensus.table.annotations import ANONYMOUS, Annotations
 
 FILE = "model.safetensors"
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus._types import FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.objectives.lia import LIAObjective
 from dissensus.learning.objectives.lia_head import LIAHead

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dissensus._types import FloatArray, IntArray, Names, OnStep
-from dissensus.annotations import Annotations
+from dissensus.common.parameters import Parameters, is_number, is_whole
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
@@ -40,7 +40,7 @@ from dissensus.learning.rows import RowEmbedding
 from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Trainer
-from dissensus.parameters import Parameters, is_number, is_whole
+from dissensus.table.annotations import Annotations
 
 SPREAD = 0.1  # standard deviation of annotators' vectors at the start
 AT_ONCE = 2**18  # pairs that are looked at together

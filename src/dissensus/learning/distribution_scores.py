@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray
 from dissensus.evaluation.ceiling import same_winner
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.unknown_annotators import leaking_proba
+from dissensus.table.annotations import Annotations
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names, OnStep
-from dissensus.annotations import Annotations
-from dissensus.base import arg_max, check_gold
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.frames import to_arrow
-from dissensus.io import read_frame
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
+from dissensus.models.base import arg_max, check_gold
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.frames import to_arrow
+from dissensus.table.io import read_frame
 
 STEM = "out_of_fold"  # of the file in a trained model's folder
 

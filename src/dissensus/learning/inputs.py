@@ -17,12 +17,12 @@ import torch
 from scipy import sparse
 from torch.nn.functional import interpolate
 
-from dissensus import names as naming
-from dissensus._types import ByteArray, FloatArray, IntArray, Names
-from dissensus.annotations import Annotations
+from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import BLOCK_ROWS
-from dissensus.names import shown
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.names import shown
 
 CHANNELS = 4  # at most: colours and transparency; more of them are rows that stand where channels should
 SLACK = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind

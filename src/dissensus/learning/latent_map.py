@@ -22,15 +22,15 @@ from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names
-from dissensus.annotations import Annotations
-from dissensus.base import arg_max
+from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_map import project
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.parameters import is_number, is_whole
+from dissensus.models.base import arg_max
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 MOST = 1500  # items on a map, drawn by their names
 LEAST = 10  # different vectors from which t-SNE has something to work with

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus._types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.annotations import Annotations
-from dissensus.base import arg_max, check_gold
+from dissensus.common.parameters import Parameters, is_whole
+from dissensus.common.progress import waiting
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
@@ -41,8 +41,8 @@ from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.seeds import fit_together
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.tuning import SPLITS, Tuned, tune
-from dissensus.parameters import Parameters, is_whole
-from dissensus.progress import waiting
+from dissensus.models.base import arg_max, check_gold
+from dissensus.table.annotations import Annotations
 
 LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
 FILE, KIND = "lia.safetensors", "LIA"

@@ -24,12 +24,10 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names, OnStep
-from dissensus.annotations import ANONYMOUS, Annotations
-from dissensus.base import arg_max
+from dissensus.common.parameters import Parameters, is_number, is_whole
+from dissensus.common.progress import waiting
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
-from dissensus.kernels import table as kernels
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
@@ -45,8 +43,10 @@ from dissensus.learning.run import Run
 from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Trainer
-from dissensus.parameters import Parameters, is_number, is_whole
-from dissensus.progress import waiting
+from dissensus.models.base import arg_max
+from dissensus.table import kernels
+from dissensus.table import names as naming
+from dissensus.table.annotations import ANONYMOUS, Annotations
 
 AT_ONCE = 4096  # items that are looked at together
 FILE, KIND = "lia-ml.safetensors", "LIAML"

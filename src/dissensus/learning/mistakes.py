@@ -22,10 +22,10 @@ from typing import Literal
 
 import numpy as np
 
-from dissensus._types import BoolArray, FloatArray, IntArray
-from dissensus.aggregation.dawid_skene import soft_counts
-from dissensus.annotations import Annotations
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.methods.dawid_skene import soft_counts
+from dissensus.table.annotations import Annotations
 
 LEAST = 10  # labels from which an annotator has rates, and is in a cluster
 SHARED = 10  # items that two annotators must both have labelled, for their mistakes to be compared item by item

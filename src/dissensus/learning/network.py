@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus._types import FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective

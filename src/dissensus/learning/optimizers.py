@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from dissensus.common.parameters import is_number, is_whole
 from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import Joint, RowAdam
-from dissensus.parameters import is_number, is_whole
 
 Wanted = str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer]
 """A name, a name with keywords, or a function of parameter groups."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.aggregation.dawid_skene import Confusions, DawidSkene, crowd_pseudo, soft_counts, start_counts
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.models.methods.dawid_skene import Confusions, DawidSkene, crowd_pseudo, soft_counts, start_counts
+from dissensus.table.annotations import Annotations
 
 PASSES = 50
 TOL = 1e-6  # largest change of a probability that ends the passes

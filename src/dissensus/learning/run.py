@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from dissensus._types import BoolArray, IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import check_gold
+from dissensus.common.registry import Registry
+from dissensus.common.types import BoolArray, IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
@@ -25,7 +24,8 @@ from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.saving import run_key
 from dissensus.learning.trainer import AT_ONCE, Trainer
 from dissensus.learning.validation import Validation, hold_out
-from dissensus.registry import Registry
+from dissensus.models.base import check_gold
+from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier

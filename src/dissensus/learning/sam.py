@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
+from dissensus.common.parameters import is_number
 from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import touched_rows
-from dissensus.parameters import is_number
 
 
 def check_sam(sam: float | Mapping[str, Any]) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dissensus import names as naming
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, methods
+from dissensus.common.registry import Registry
+from dissensus.common.types import IntArray
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.encoders import Encoder
 from dissensus.learning.objectives import Objective
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.validation import Validation
-from dissensus.registry import Registry
+from dissensus.models.base import Aggregator, methods
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 
 def run_key(

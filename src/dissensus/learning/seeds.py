@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import IntArray, OnStep
-from dissensus.annotations import Annotations
+from dissensus.common.progress import waiting
+from dissensus.common.types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.objectives import Objective
 from dissensus.learning.run import Run, begin
 from dissensus.learning.stack import Stack
-from dissensus.progress import waiting
+from dissensus.table.annotations import Annotations
 
 __all__ = ["Stack", "fit_together", "stacked"]
 

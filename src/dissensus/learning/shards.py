@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus._types import IntArray
+from dissensus.common.types import IntArray
 
 RESIDENT = 0.5  # share of a device's free memory that the data may take
 

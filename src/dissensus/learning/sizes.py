@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dissensus import names as naming
-from dissensus._types import FloatArray
-from dissensus.annotations import Annotations
+from dissensus.common.json_lines import Store, key_of
+from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.types import FloatArray
 from dissensus.evaluation.soft import EPSILON
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
@@ -30,8 +30,8 @@ from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.seeds import stacked
 from dissensus.learning.trainer import Trainer
-from dissensus.parameters import is_number, is_whole
-from dissensus.stores import Store, key_of
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 AT_ONCE = {"cpu": 32, "cuda": 1080}
 """Trainings in one stack: on a CPU a larger one is no faster, on a GPU memory is the limit, some 5 MB each."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from dissensus._types import FloatArray, OnStep
+from dissensus.common.types import FloatArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Batch, Columns, StackedColumns
 from dissensus.learning.checkpoint import Trace

@@ -19,8 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from dissensus.common.atomic import atomic
 from dissensus.exceptions import UnreadableFile, UnwritableFile
-from dissensus.io.atomic import atomic
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
 DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)

@@ -28,7 +28,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from dissensus._types import IntArray, OnStep
+from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, State, Trace
@@ -36,7 +37,6 @@ from dissensus.learning.devices import PRECISIONS, gpus, make_fabric, place
 from dissensus.learning.rows import clip_gradients, drop_zero_rows
 from dissensus.learning.sam import SAM, check_sam, sam_options
 from dissensus.learning.shards import Data, Shard
-from dissensus.parameters import is_number, is_whole
 
 HIGHER_IS_BETTER = {"accuracy": True, "macro-f1": True, "cross-entropy": False}
 """The metrics that a run may be stopped by."""

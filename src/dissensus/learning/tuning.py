@@ -2,7 +2,7 @@
 
     score = mean over hidden rows of log P(label | item, annotator; the other rows)
 
-as in `dissensus.comparison`, the same rows for all. One keyword at a time: its other values are tried with what was
+as in `questions.compare`, the same rows for all. One keyword at a time: its other values are tried with what was
 chosen so far, and the best stays. So the fits are as many as there are values, not as their product. What is hidden is
 annotations of items that keep others, not items: it is what LIA says of the items it was fitted to that is judged.
 """
@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.annotations import Annotations
-from dissensus.comparison import flat, hide, log_likelihood
+from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
+from dissensus.questions.compare import flat, hide, log_likelihood
+from dissensus.table.annotations import Annotations
 
 SHARE, SPLITS = 0.2, 2  # of the annotations that is hidden, and how often
 Choices = Mapping[str, Sequence[Any]]

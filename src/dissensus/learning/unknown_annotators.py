@@ -22,14 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names
+from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.losses import kl, log_softmax
 from dissensus.learning.objectives.ldl_nm import LDLNMHead
-from dissensus.parameters import is_number, is_whole
+from dissensus.table import names as naming
 
 STEPS, RATE = 100, 0.3
 """K and β, which the paper does not give. With them KL falls at once and has nearly stopped on the jobs sets."""

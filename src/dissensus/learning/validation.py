@@ -10,16 +10,16 @@ import torch
 from scipy.special import softmax
 from torch import nn
 
-from dissensus import names as naming
-from dissensus._types import BoolArray, FloatArray, IntArray, Names
-from dissensus.annotations import Annotations
+from dissensus.common.parameters import is_number
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import BadParameter, DataError, UnknownClass
 from dissensus.learning import inputs as given
 from dissensus.learning.batches import Columns
 from dissensus.learning.network import Network
 from dissensus.learning.objectives.labels import vote_weight
-from dissensus.parameters import is_number
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 
 @dataclass(frozen=True)

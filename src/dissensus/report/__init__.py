@@ -9,18 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator
 from dissensus.clustering import Clustering, Selection
+from dissensus.common.atomic import atomic
+from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
-from dissensus.io import write_frame, write_json
-from dissensus.io.atomic import atomic
+from dissensus.models.base import Aggregator
 from dissensus.report import sections as _sections  # noqa: F401 - registers them
 from dissensus.report.choice import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
 from dissensus.report.study import Study, plain, shown
+from dissensus.table.annotations import Annotations
+from dissensus.table.io import write_frame, write_json
 
 __all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.formatting import percent
 from dissensus.evaluation import reliability_curve
 from dissensus.evaluation.pairs import wilson
 from dissensus.report import charts
 from dissensus.report.blocks import Chart
 from dissensus.report.study import plain
-from dissensus.words import percent
 
 BINS = 10
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, arg_max, check_gold, methods
-from dissensus.comparison import MAJORITY, Comparison, compare
+from dissensus.common.types import IntArray
 from dissensus.exceptions import ConvergenceWarning
+from dissensus.models.base import Aggregator, arg_max, check_gold, methods
+from dissensus.questions.compare import MAJORITY, Comparison, compare
+from dissensus.table.annotations import Annotations
 
 CHOICE = (MAJORITY, "wawa", "one-coin", "glad", "mace", "dawid-skene", "hierarchical-dawid-skene")
 ENOUGH = 40_000  # annotations to compare by; of larger tables a part is taken, whole items at a time
@@ -38,7 +38,7 @@ def contest(
     on_step: Callable[[str], None] = lambda what: None,
 ) -> Contest:
     """Compare methods; left out, a few of different kinds."""
-    import dissensus.aggregation  # noqa: F401 - registers the methods
+    import dissensus.models.methods  # noqa: F401 - registers the methods
 
     wanted = list(dict.fromkeys(names or CHOICE))
     fitting = [n for n in wanted if not (methods.entry(n).facts.get("binary") and table.n_classes > 2)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import check_gold
+from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
-from dissensus.io import atomic
+from dissensus.models.base import check_gold
 from dissensus.report import charts, latent_charts, lia_charts
 from dissensus.report.extra import need
 from dissensus.report.study import distinct
+from dissensus.table.annotations import Annotations
+from dissensus.table.io import atomic
 
 WIDTH, HEIGHT = 480, 300  # pixels
 LARGE = 640, 480  # of a map

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import entropy
 from dissensus.report import charts
 from dissensus.report.study import COLORS, plain
+from dissensus.table.annotations import Annotations
 
 DOTS = 2000  # items in a picture
 FEW, NONE = "(too few labels)", "(none)"  # in brackets: no names of classes

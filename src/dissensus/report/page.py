@@ -13,10 +13,10 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from dissensus.io.jsonl import dumps
 from dissensus.report.blocks import Block, Chart, Table
 from dissensus.report.extra import need
 from dissensus.report.section import sections
+from dissensus.table.io.jsonl import dumps
 
 BESIDE = 3  # charts
 VEGA = "window.drawChart = vegaEmbed;"

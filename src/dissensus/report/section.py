@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dissensus.registry import Entry, Registry
+from dissensus.common.registry import Entry, Registry
 from dissensus.report.blocks import Block
 from dissensus.report.study import Study
 
@@ -67,4 +67,4 @@ class Sections(Registry[type[Section]]):
         return sorted(self.entries(), key=lambda pair: (pair[1].facts["place"], pair[0]))
 
 
-sections = Sections("section", "report --help")
+sections = Sections("section", "report --help", "dissensus.report.sections")

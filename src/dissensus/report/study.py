@@ -18,19 +18,19 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from dissensus import names as naming
-from dissensus._types import FloatArray, IntArray, Names
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, arg_max, check_gold, clusterings, methods
 from dissensus.clustering import Clustering
-from dissensus.diagnostics import Diagnosis, diagnose
-from dissensus.disagreement import Explanation, explain
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
-from dissensus.frames import guess_column, to_arrow
-from dissensus.io.jsonl import dumps
+from dissensus.models.base import Aggregator, arg_max, check_gold, clusterings, methods
+from dissensus.questions.diagnose import Diagnosis, diagnose
+from dissensus.questions.explain import Explanation, explain
 from dissensus.report.choice import CHOICE, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.frames import guess_column, to_arrow
+from dissensus.table.io.jsonl import dumps
 
 LONGEST = 600  # characters of a text that is shown
 BRIEF = 200  # where it is not the point

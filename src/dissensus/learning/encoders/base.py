@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Self
 
 from torch import nn
 
+from dissensus.common.parameters import Parameters
+from dissensus.common.registry import Registry
 from dissensus.learning.batches import Columns
-from dissensus.parameters import Parameters
-from dissensus.registry import Registry
 
 
 class Encoder(Parameters, ABC):
@@ -47,5 +47,5 @@ class Encoder(Parameters, ABC):
         """Columns of the vectors after a branch; known after `fit`."""
 
 
-encoders: Registry[type[Encoder]] = Registry("encoder", "train --help")
+encoders: Registry[type[Encoder]] = Registry("encoder", "train --help", "dissensus.learning.encoders")
 """Name → encoder."""

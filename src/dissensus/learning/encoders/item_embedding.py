@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus import names as naming
-from dissensus._types import Names
+from dissensus.common.types import Names
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.rows import RowEmbedding
+from dissensus.table import names as naming
 
 
 @encoders.register("item-embedding", summary="a learnt vector per item: for items without features", cite="")

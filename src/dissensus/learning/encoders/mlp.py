@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from dissensus._types import FloatArray
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Columns, Mapped
 from dissensus.learning.encoders.base import Encoder, encoders

@@ -28,7 +28,7 @@ from dissensus.learning.encoders.attention import blocks
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.words import FIRST, PADDING, encode, vocabulary
 from dissensus.learning.inputs import pairs
-from dissensus.names import shown
+from dissensus.table.names import shown
 
 
 class CharacterConvolutions(nn.Module):

@@ -34,7 +34,7 @@ from dissensus.learning.encoders.words import (
     vocabulary,
 )
 from dissensus.learning.inputs import pairs, tokens
-from dissensus.names import shown
+from dissensus.table.names import shown
 
 
 class TaggerModule(nn.Module):

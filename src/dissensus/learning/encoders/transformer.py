@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus._types import FloatArray
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from dissensus._types import ByteArray, FloatArray
+from dissensus.common.types import ByteArray, FloatArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.base import Encoder, encoders

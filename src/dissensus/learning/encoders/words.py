@@ -30,12 +30,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from dissensus._types import FloatArray
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataWarning, UnreadableFile
-from dissensus.io.files import open_bytes, reading
 from dissensus.learning.batches import Padded
 from dissensus.learning.encoders.base import Encoder
-from dissensus.names import shown
+from dissensus.table.io.files import open_bytes, reading
+from dissensus.table.names import shown
 
 PADDING, UNKNOWN, FIRST = 0, 1, 2  # codes; FIRST is the vocabulary's first entry
 

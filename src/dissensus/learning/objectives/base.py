@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus._types import BoolArray, FloatArray, IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.parameters import Parameters
+from dissensus.common.registry import Registry
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.parameters import Parameters
-from dissensus.registry import Registry
+from dissensus.table.annotations import Annotations
 
 Branch = Callable[[], nn.Module]
 Walk = Callable[[], Iterator[tuple[Tensor, Batch]]]
@@ -133,7 +133,7 @@ class Objective(Parameters, ABC):
         return out
 
 
-objectives: Registry[type[Objective]] = Registry("objective", "train --help")
+objectives: Registry[type[Objective]] = Registry("objective", "train --help", "dissensus.learning.objectives")
 """Name → objective."""
 
 

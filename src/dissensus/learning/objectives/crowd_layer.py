@@ -29,14 +29,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows, vote_weight
 from dissensus.learning.rows import touched_rows
+from dissensus.table.annotations import Annotations
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
 Link = Literal["softmax", "normalize", "softmax-twice"]

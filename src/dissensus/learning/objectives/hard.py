@@ -13,13 +13,13 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator
+from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import hard_loss
 from dissensus.learning.objectives.base import Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import check_teaches, hard_labels
+from dissensus.models.base import Aggregator
+from dissensus.table.annotations import Annotations
 
 
 @objectives.register("hard", summary="one label per item: gold, or that of any aggregation method", cite="—")

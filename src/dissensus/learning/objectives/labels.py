@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from dissensus._types import BoolArray, FloatArray, IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator, arg_max, methods
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag
 from dissensus.learning.objectives.base import as_tensor
-from dissensus.names import shown
+from dissensus.models.base import Aggregator, arg_max, methods
+from dissensus.table.annotations import Annotations
+from dissensus.table.names import shown
 
 GOLD = "gold"
 KINDS = ("normalized", "softmax", "smoothed")

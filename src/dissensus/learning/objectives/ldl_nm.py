@@ -40,15 +40,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, softsign
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import cross_entropy, kl, log_softmax
 from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows, vote_weight
 from dissensus.learning.rows import RowEmbedding
-from dissensus.parameters import is_number, is_whole
+from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
 Average = Literal["mean", "mode"]

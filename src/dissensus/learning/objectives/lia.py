@@ -51,15 +51,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
+from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import Branch, Objective, Walk, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows, vote_weight
 from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
-from dissensus.parameters import is_number, is_whole
+from dissensus.table.annotations import Annotations
 
 TUNINGS = ("joint", "per-annotation", None)
 COUNTS = ("items", "annotations")

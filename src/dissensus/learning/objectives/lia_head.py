@@ -15,10 +15,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from dissensus.aggregation.mmce import expected_effect
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.rows import RowEmbedding
+from dissensus.models.methods.mmce import expected_effect
 
 SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all of them are nearly alike
 

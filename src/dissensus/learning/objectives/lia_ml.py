@@ -33,10 +33,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus import names as naming
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import check_gold
+from dissensus.common.parameters import is_whole
+from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.objectives.base import Branch, Walk, as_tensor
@@ -44,7 +42,9 @@ from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.objectives.lia import LIAObjective
 from dissensus.learning.objectives.lia_head import Competence, LIAHead
 from dissensus.learning.objectives.lia_ml_head import Labels, LIAMLHead
-from dissensus.parameters import is_whole
+from dissensus.models.base import check_gold
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
 
 
 class LIAMLObjective(LIAObjective):

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus._types import IntArray
-from dissensus.aggregation.mmce import expected_effect
+from dissensus.common.types import IntArray
 from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
 from dissensus.learning.rows import RowEmbedding
+from dissensus.models.methods.mmce import expected_effect
 
 ABSENT = -1e4  # logit of a class that the question does not have: e to it is 0, and 0 times it is 0
 

@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus._types import IntArray
-from dissensus.annotations import Annotations
-from dissensus.base import Aggregator
+from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import divergence_named, hard_loss
 from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import check_positive, check_teaches, hard_labels, soft_labels, vote_weight
+from dissensus.models.base import Aggregator
+from dissensus.table.annotations import Annotations
 
 
 class TwoTasks(nn.Module):

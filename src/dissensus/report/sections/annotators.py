@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.diagnostics import UNKNOWN
+from dissensus.common.formatting import percent
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
+from dissensus.questions.diagnose import UNKNOWN
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import Study, plain, quietly, shown, within
-from dissensus.words import percent
 
 MOST = 1_500  # annotators in the table and the chart
 SIZE = 700_000  # characters of them

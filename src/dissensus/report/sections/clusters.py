@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from dissensus.clustering.model import of_clusters
+from dissensus.common.formatting import percent
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import BRIEF, Study, plain, shares
-from dissensus.words import percent
 
 EXAMPLES = 5  # items of each cluster
 MEMBERS = 50  # annotators of each cluster that are listed

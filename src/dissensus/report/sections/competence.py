@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dissensus import names as naming
-from dissensus._types import FloatArray
+from dissensus.common.formatting import percent
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.report import charts, lia_charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import BRIEF, Study, plain, shares, within
-from dissensus.words import percent
+from dissensus.table import names as naming
 
 MOST = 100  # items in the table, the hardest
 SIZE = 300_000  # characters of them

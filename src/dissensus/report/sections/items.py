@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import FloatArray, IntArray
-from dissensus.disagreement import KINDS, SURE, Explanation
+from dissensus.common.formatting import percent
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.questions.explain import KINDS, SURE, Explanation
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import ASIDE, LONGEST, Study, plain, shares, shown, within
-from dissensus.words import percent
 
 FIRST = 10  # items to look at first
 MOST = 1_500  # items in the table

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.formatting import percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
 from dissensus.report import charts
@@ -13,7 +14,6 @@ from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import Study, plain, spread
-from dissensus.words import percent
 
 SETTLED = 0.9  # confidence from which a label is settled
 UNSURE = 0.7  # below which it is unsure

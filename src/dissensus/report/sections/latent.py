@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dissensus import names as naming
-from dissensus._types import BoolArray
+from dissensus.common.formatting import percent
+from dissensus.common.types import BoolArray
 from dissensus.exceptions import DataError
 from dissensus.report import charts, latent_charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import Study, plain
-from dissensus.words import percent
+from dissensus.table import names as naming
 
 WORDS = 100  # characters of a text beside a dot
 ENOUGH = 20  # items from which a share is said

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import IntArray
-from dissensus.comparison import MAJORITY
+from dissensus.common.formatting import percent
+from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
+from dissensus.questions.compare import MAJORITY
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.choice import Contest
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import BRIEF, Study, plain, spread
-from dissensus.words import percent
 
 MOST = 200  # items on which methods disagree, in the table
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dissensus import names as naming
-from dissensus._types import BoolArray, FloatArray, IntArray
+from dissensus.common.formatting import percent
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.report import charts
@@ -20,7 +20,7 @@ from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import BRIEF, Study, plain, shares, spread, within
-from dissensus.words import percent
+from dissensus.table import names as naming
 
 ENOUGH = 20  # items that the model has not seen, from which it is judged by them alone
 MOST = 300  # items in the table

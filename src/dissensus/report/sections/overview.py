@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dissensus._types import IntArray
+from dissensus.common.formatting import percent
+from dissensus.common.types import IntArray
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import Study, plain, spread
-from dissensus.words import percent
 
 MOST = 15  # classes with a bar of their own
 BINS = 20

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.comparison import fresh
-from dissensus.redundancy import redundancy
+from dissensus.common.formatting import percent
+from dissensus.questions.compare import fresh
+from dissensus.questions.redundancy import redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.choice import brief
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import BRIEF, Study, plain, spread
-from dissensus.words import percent
 
 BEST = 100  # items worth another label, in the table
 ENOUGH = 0.02  # share of the labels that one label each changes, below which more are hardly worth it

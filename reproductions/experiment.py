@@ -1,0 +1,209 @@
+"""What there is to run: a paper's tables as they are written in its TOML file.
+
+    title, cite, note                         of the paper
+    protocol                                  a list of texts: what is alike and what is not
+    [TABLE]  title, note, seeds, block        seeds of the full run; those that one call trains (0: all of them)
+    [TABLE]  made_from                        another table: nothing is run for this one, `derived` makes it of that
+    [TABLE.data.NAME]                         keywords, to every condition on that data
+    [TABLE.conditions.NAME]                   keywords
+    [TABLE.only.DATA]  conditions, seeds      where that data set has not all of them
+    [TABLE.metrics.NAME]  label, digits, scale, p            p: the value that is shown as stars behind this one
+    [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error], or [value, "stars"]
+    [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
+    [[TABLE.without]]  data, condition, why   cells that are not run; data or condition: one, a list, left out any
+    [[TABLE.differs]]  data, condition, why   where the protocol had to differ
+    [[TABLE.figures]]  file, text             pictures below it; the module's draw(path, device) makes them
+
+A cell is one data set, one condition and some seeds. Its key is a hash of everything that it is told, so that a line of
+a store counts for it as long as nothing about it has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import BadParameter
+
+HERE = Path(__file__).parent
+PARTS = ("note", "seeds", "block", "made_from", "only", "published", "quick")
+Values = dict[str, list[float]]
+"""Metric → one value per seed."""
+Kept = dict[str, Any]
+"""What a line keeps besides, for `derived`: texts and lists, small."""
+Run = Callable[["Cell", str], Values | tuple[Values, Kept]]
+"""A cell and a device → its values, and what is to be kept besides."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Some seeds of one condition on one data set."""
+
+    paper: str
+    table: str
+    data: str
+    condition: str
+    keywords: dict[str, Any]
+    seeds: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        """A hash of all that it is told."""
+        told = [self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How a figure is shown."""
+
+    name: str
+    label: str
+    digits: int = 3
+    scale: float = 1.0
+    p: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of a paper."""
+
+    paper: str
+    name: str
+    title: str
+    metrics: tuple[Metric, ...]
+    data: dict[str, dict[str, Any]]
+    conditions: dict[str, dict[str, Any]]
+    seeds: int
+    block: int = 1
+    made_from: str = ""
+    note: str = ""
+    only: dict[str, dict[str, Any]] = field(default_factory=dict)
+    published: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    quick: dict[str, Any] = field(default_factory=dict)
+    without: tuple[dict[str, Any], ...] = ()
+    differs: tuple[dict[str, Any], ...] = ()
+    figures: tuple[dict[str, str], ...] = ()
+
+    def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
+        """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
+        less = self.quick if quick else {}
+        n = less.get("seeds", self.seeds) if seeds is None else seeds
+        block = self.block or n
+        for begin in range(0, n, block):
+            for where in less.get("data", self.data):
+                most = n if seeds is not None else min(n, self.only.get(where, {}).get("seeds", n))
+                drawn = tuple(range(begin, min(begin + block, most)))
+                for condition in less.get("conditions", self.conditions) if drawn else ():
+                    if (cell := self.cell(where, condition, drawn, quick=quick)) is not None:
+                        yield cell
+
+    def cell(self, data: str, condition: str, seeds: tuple[int, ...], *, quick: bool = False) -> Cell | None:
+        """The cell of these names, whatever its seeds; None where nothing is to be run."""
+        less = dict(self.quick) if quick else {}
+        less.pop("seeds", None)
+        there = data in less.pop("data", self.data) and condition in less.pop("conditions", self.conditions)
+        if self.made_from or not there or condition not in self.conditions_of(data):
+            return None
+        if self.why_not(data, condition) is not None:
+            return None
+        return Cell(self.paper, self.name, data, condition, self.data[data] | self.conditions[condition] | less, seeds)
+
+    def conditions_of(self, data: str) -> list[str]:
+        """Those that there are on that data set."""
+        found: list[str] = self.only.get(data, {}).get("conditions", list(self.conditions))
+        return found
+
+    def why_not(self, data: str, condition: str) -> str | None:
+        """Why a cell is not run, where it is not."""
+        return _why(self.without, data, condition)
+
+    def why_differs(self, data: str, condition: str) -> str | None:
+        """Where the protocol had to be another one: how."""
+        return _why(self.differs, data, condition)
+
+    def told(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
+        """What was published, and its standard error where that was."""
+        value = self.published.get(data, {}).get(condition, {}).get(metric)
+        if value is None:
+            return None
+        first, error = value if isinstance(value, list) else (value, None)
+        return float(first), None if error is None or isinstance(error, str) else float(error)
+
+    def told_stars(self, data: str, condition: str, metric: str) -> str:
+        """The stars behind it."""
+        value = self.published.get(data, {}).get(condition, {}).get(metric)
+        return value[1] if isinstance(value, list) and isinstance(value[1], str) else ""
+
+
+def _why(rules: Sequence[dict[str, Any]], data: str, condition: str) -> str | None:
+    def about(named: str | list[str], one: str) -> bool:
+        return one in named if isinstance(named, list) else named == one
+
+    for rule in rules:
+        if about(rule.get("data", data), data) and about(rule.get("condition", condition), condition):
+            why: str = rule["why"]
+            return why
+    return None
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper: what its file says, and the module beside it."""
+
+    name: str
+    title: str
+    cite: str
+    note: str
+    tables: dict[str, Table]
+    protocol: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> Any:
+        """Imported when it is needed: it may need torch."""
+        return importlib.import_module(f"reproductions.{self.name}")
+
+    def run(self, table: str) -> Run:
+        """The function of a table."""
+        found: Run = getattr(self.module, table)
+        return found
+
+    def only(self, names: Sequence[str]) -> list[Table]:
+        """Tables by name, with those that they are made from; all where none is named."""
+        for name in names:
+            if name not in self.tables:
+                raise BadParameter(f"{self.name} has no '{name}'; it has {', '.join(self.tables)}.")
+        wanted = {*names, *(self.tables[name].made_from for name in names)} or set(self.tables)
+        return [table for name, table in self.tables.items() if name in wanted]
+
+
+def paper_names() -> list[str]:
+    """All that there are."""
+    return sorted(path.stem for path in HERE.glob("*.toml"))
+
+
+def load_paper(name: str) -> Paper:
+    """A paper by its name, such as "platanios2020"."""
+    path = HERE / f"{name}.toml"
+    if not path.exists():
+        raise BadParameter(f"there is no paper '{name}'; there are {', '.join(paper_names())}.")
+    return parse(name, tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def parse(name: str, told: dict[str, Any]) -> Paper:
+    """What a file says."""
+    tables = {}
+    for key, one in told.items():
+        if not isinstance(one, dict):
+            continue
+        metrics = tuple(Metric(metric, **how) for metric, how in one["metrics"].items())
+        rest = {part: one[part] for part in PARTS if part in one}
+        lists = {part: tuple(one[part]) for part in ("without", "differs", "figures") if part in one}
+        tables[key] = Table(name, key, one["title"], metrics, one["data"], one["conditions"], **rest | lists)
+    return Paper(name, told["title"], told["cite"], told.get("note", ""), tables, tuple(told.get("protocol", ())))

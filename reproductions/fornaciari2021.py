@@ -1,0 +1,320 @@
+"""Tables 1 to 3 of Fornaciari et al. 2021: soft labels as a second task, for part-of-speech tags and for stems.
+
+A cell of Tables 1 and 2 is one seed of one condition with all its folds, which are those of the released code: for
+tags, five over tokens, stratified by gold, or the first 13,000 tokens to train on and `plank_pos` to test on; for
+stems, the data's `fold10`, with the next fold for development. A line keeps the predictions (of every item by how many
+classes it is off, packed), so that stars and Table 3 are made of lines when the page is written.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import dissensus as dz
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.evaluation import macro_f1, paired_bootstrap
+from dissensus.exceptions import DataWarning
+from reproductions.experiment import Cell, Kept, Values
+from reproductions.pooled import pack, twice_the_difference, unpack
+from reproductions.prepared import prepared_words
+from reproductions.verdict import Claim, Difference, Get, ahead, judge, paired
+from reproductions.watch import silent
+
+TASKS = {"pos": ("gimpel_pos", ("text", "position")), "stemming": ("stemming", ("text", "text_pair"))}
+PAPERS = ("POS, 5 folds", "POS, separate test", "stemming, 10 folds")
+STL, INVERSE = "STL", "MTL, inverse KL"
+LOSSES = ("MTL, KL", INVERSE, "MTL, cross entropy")
+JUDGED = ("MTL, KL", INVERSE)
+"""Cross entropy has KL's gradients, and ends in the same network: one result is not counted twice."""
+KEYWORDS: dict[str, Any] = {
+    "epochs": 10, "batch_size": 1024, "learning_rate": 1e-3, "monitor": "macro-f1", "precision": "32-true",
+}  # fmt: skip
+FOLDS, DIMENSIONS = 5, 300
+SAMPLES = {"pos": 1_000, "stemming": 10_000}
+"""What the released runs have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Places of the items to train on and to choose the epoch by; what is tested, and its votes where it has any."""
+
+    train: IntArray
+    dev: IntArray
+    X: list[Any]
+    truth: IntArray
+    votes: FloatArray
+
+
+@cache
+def load(task: str) -> tuple[Any, list[Any]]:
+    """A data set with all its items, and X."""
+    name, columns = TASKS[task]
+    data: Any = dz.load_dataset(name).whole
+    return data, list(zip(*(data.items[column].to_pylist() for column in columns), strict=True))
+
+
+def folds(how: dict[str, Any], seed: int) -> Iterator[Fold]:
+    """All folds of a cell; with `items` and `folds`, a part of them."""
+    data, X = load(how["task"])
+    if how["split"] == "separate":
+        parts = [separate(data)]
+    else:
+        votes = data.annotations.votes()
+        parts = [
+            Fold(train, dev, [X[i] for i in test], data.gold[test], votes[test])
+            for train, dev, test in places(how, seed)
+        ]
+    n = how.get("items")
+    for one in parts[: how.get("folds")]:
+        few = slice(n and n // 2)
+        yield Fold(np.sort(one.train)[:n], np.sort(one.dev)[few], one.X[few], one.truth[few], one.votes[few])
+
+
+def separate(data: Any) -> Fold:
+    """To be tested on other tweets, which have no votes."""
+    train, dev = (_where(data, "split_naacl21", name) for name in ("train", "dev"))
+    other: Any = dz.load_dataset("plank_pos").whole
+    test = _where(other, "split", "test")
+    X = list(zip(*(other.items[column].to_pylist() for column in TASKS["pos"][1]), strict=True))
+    code = {name: k for k, name in enumerate(data.annotations.classes)}
+    truth = np.array([code[other.annotations.classes[k]] for k in other.gold[test]])
+    return Fold(train, dev, [X[i] for i in test], truth, np.zeros((test.size, len(code))))
+
+
+def places(how: dict[str, Any], seed: int) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+    """Of the items to train on, to choose the epoch by, to test on."""
+    data, X = load(how["task"])
+    if how["split"] == "given":
+        yield tuple(_where(data, "split", name) for name in ("train", "dev", "test"))  # type: ignore[misc]  # three
+    elif how["task"] == "stemming":
+        number = np.array(data.items["fold10"].to_pylist()).astype(int)
+        for fold in range(10):
+            test, dev = number == fold, number == (fold + 1) % 10
+            yield np.flatnonzero(~test & ~dev), np.flatnonzero(dev), np.flatnonzero(test)
+    else:
+        from sklearn.model_selection import StratifiedKFold
+
+        held_out = len(X) // FOLDS
+        for rest, tested in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(data.gold, data.gold):
+            rest = np.random.default_rng(seed).permutation(rest)
+            yield rest[:-held_out], rest[-held_out:], tested
+
+
+def _where(data: Any, column: str, name: str) -> IntArray:
+    return np.flatnonzero(np.array(data.items[column].to_pylist()) == name)
+
+
+def silver(task: str, seed: int) -> IntArray:
+    """(I,) the majority of the votes; gold where there are none (`@USER`, `URL`: NOUN to all in the paper's data)."""
+    data, _ = load(task)
+    method: Any = dz.methods["majority-vote"]
+    code = {name: k for k, name in enumerate(data.annotations.classes)}
+    voted = np.array([code[name] for name in method(seed=seed).fit(data.annotations).predict()])
+    return np.where(data.annotations.votes().sum(axis=1) > 0, voted, data.gold)
+
+
+def words() -> str:
+    """A file of word vectors: MiniLM's input embeddings in 300 dimensions, where the paper has GloVe's."""
+
+    def known() -> list[str]:
+        from dissensus.learning.encoders.words import vocabulary
+
+        sets: list[Any] = [dz.load_dataset(name).whole for name in ("gimpel_pos", "plank_pos")]
+        return vocabulary(text.split() for data in sets for text in data.items["text"].to_pylist())
+
+    return prepared_words("gimpel-words.txt", known, DIMENSIONS, 3)
+
+
+def prepare() -> None:
+    """What needs MiniLM."""
+    words()
+
+
+# Tables 1 and 2 -------------------------------------------------------------------------------------------------------
+
+
+def table1(cell: Cell, device: str) -> tuple[Values, Kept]:
+    """Trained on gold."""
+    return tested(cell, device, load(cell.keywords["task"])[0].gold)
+
+
+def table2(cell: Cell, device: str) -> tuple[Values, Kept]:
+    """Trained on silver."""
+    return tested(cell, device, silver(cell.keywords["task"], cell.seeds[0]))
+
+
+def beyond(cell: Cell, device: str) -> tuple[Values, Kept]:
+    """Other networks and splits, on gold or silver."""
+    return (table2 if cell.keywords.get("silver") else table1)(cell, device)
+
+
+def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, Kept]:
+    """Train on all folds and test, with one seed; the first cell keeps what is true of the items for all."""
+    (seed,), how = cell.seeds, cell.keywords
+    parts = list(folds(how, seed))
+    predicted = np.concatenate([train(how, fold, labels, seed, device) for fold in parts])
+    truth, votes = np.concatenate([f.truth for f in parts]), np.concatenate([f.votes for f in parts])
+    K = votes.shape[1]
+    kept: Kept = {"off": pack((predicted - truth) % K)}
+    if cell.condition == STL and seed == 0:
+        patterns, which = np.unique(-np.sort(-votes, axis=1).astype(int), axis=0, return_inverse=True)
+        kept |= {"truth": pack(truth), "votes": patterns.tolist(), "pattern": pack(which.ravel(), np.uint16)}
+    return {
+        "accuracy": [round(float((predicted == truth).mean()), 6)],
+        "f1": [round(macro_f1(truth, predicted), 6)],
+    }, kept
+
+
+def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: str) -> IntArray:
+    """One network; the classes that it predicts."""
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.encoders import Stemmer, Tagger
+    from dissensus.learning.objectives import Hard, SoftTask
+
+    data, X = load(how["task"])
+    variant, divergence = how.get("variant"), how.get("divergence")
+    chosen = np.zeros(len(X), bool)
+    chosen[fold.train] = True
+    encoder: Any
+    if how["task"] == "pos":
+        vectors = None if variant == "learnt vectors" else words()
+        encoder = Tagger(vectors=vectors, dimensions=DIMENSIONS, hidden=how.get("lstm", 256))
+    else:
+        encoder = Stemmer(hidden=256 if variant == "hidden layer" else None)
+    model = CrowdClassifier(
+        encoder=encoder,
+        objective=Hard(labels="gold") if divergence is None else SoftTask(labels="gold", divergence=divergence),
+        device=device, seed=seed, **KEYWORDS | {name: how[name] for name in KEYWORDS.keys() & how.keys()},
+    )  # fmt: skip
+    model.fit(
+        data.annotations.select(items=chosen), [X[i] for i in np.flatnonzero(chosen)], gold=labels[chosen],
+        validation=([X[i] for i in fold.dev], labels[fold.dev]), on_step=silent,
+    )  # fmt: skip
+    return np.asarray(model.predict_proba(fold.X).argmax(axis=1))
+
+
+# What is made of the lines: stars and Table 3 -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Of one data set in one table: what is true of the items, and what was predicted, by condition and seed."""
+
+    truth: IntArray  # (I,)
+    soft: FloatArray  # (I, K) soft labels, their entries sorted
+    predicted: dict[str, dict[int, IntArray]]
+
+    def pairs(self, condition: str) -> dict[int, tuple[IntArray, IntArray]]:
+        """Seed → STL's and the condition's predictions, where both are there."""
+        stl, mtl = (self.predicted.get(name, {}) for name in (STL, condition))
+        return {seed: (stl[seed], mtl[seed]) for seed in sorted(stl.keys() & mtl.keys())}
+
+
+def outcome(lines: list[dict[str, Any]]) -> Outcome | None:
+    """Of the lines of a data set in a table; None without the one that has the truth."""
+    whole = next((line["kept"] for line in lines if "truth" in line["kept"]), None)
+    if whole is None:
+        return None
+    truth, votes = unpack(whole["truth"]), np.array(whole["votes"], float)
+    shares = np.exp(votes - votes.max(axis=1, keepdims=True))
+    soft = (shares / shares.sum(axis=1, keepdims=True))[unpack(whole["pattern"], np.uint16)]
+    predicted: dict[str, dict[int, IntArray]] = {}
+    for line in lines:
+        off = unpack(line["kept"]["off"])
+        if off.size == truth.size:
+            predicted.setdefault(line["condition"], {})[line["seeds"][0]] = (truth + off) % votes.shape[1]
+    return Outcome(truth, soft, predicted)
+
+
+def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tests of Tables 1 and 2, and Table 3."""
+    found: list[dict[str, Any]] = []
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in results.values():
+        groups.setdefault((line["table"], line["data"]), []).append(line)
+
+    def add(table: str, data: str, condition: str, seed: int, **values: float) -> None:
+        given = {name: [value] for name, value in values.items() if np.isfinite(value)}
+        where = {"paper": "fornaciari2021", "table": table, "data": data, "condition": condition}
+        found.append(where | {"seeds": [seed], "values": given})
+
+    for (table, data), lines in groups.items():
+        if (one := outcome(lines)) is None:
+            continue
+        for condition in LOSSES:
+            if not (pairs := one.pairs(condition)):
+                continue
+            truth = np.tile(one.truth, len(pairs))
+            stl, mtl = (np.concatenate([pair[which] for pair in pairs.values()]) for which in (0, 1))
+            samples = SAMPLES[lines[0]["keywords"]["task"]]
+            p_accuracy, p_f1 = twice_the_difference(truth, stl, mtl, one.soft.shape[1], samples)
+            right = [(given == truth).reshape(len(pairs), -1).mean(axis=0) for given in (mtl, stl)]
+            p_items = paired_bootstrap(*right).p_value
+            add(table, data, condition, 0, p_accuracy=p_accuracy, p_f1=p_f1, p_items=p_items)
+            if table == "table1" and data in PAPERS and np.ptp(one.soft) > 0:
+                for seed, (first, second) in pairs.items():
+                    add("table3", data, condition, seed, **kurtoses(first, second, one.truth, one.soft))
+                pooled = kurtoses(stl, mtl, truth, np.tile(one.soft, (len(pairs), 1)))
+                add("table3", data, condition, 0, p=pooled["test"])
+    return found
+
+
+def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) -> dict[str, float]:
+    """Mean kurtosis of the soft labels where both, one or none is right; p of the two mixed cells as `test`."""
+    from dissensus.learning.analysis import error_cells
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # two classes: the page says so
+        cells = error_cells(stl, mtl, truth, soft)
+    (both, only_stl), (only_mtl, neither) = cells.kurtosis
+    return {
+        "both": both, "only_stl": only_stl, "only_mtl": only_mtl, "neither": neither,
+        "test": float("nan") if cells.test is None else cells.test.p_value,
+    }  # fmt: skip
+
+
+# Claims ---------------------------------------------------------------------------------------------------------------
+
+
+def claims(get: Get) -> list[Claim]:
+    """What the paper's abstract, conclusion and error analysis say."""
+
+    def points(table: str, better: str, than: str, metrics: tuple[str, ...] = ("accuracy", "f1"),
+               data: tuple[str, ...] = PAPERS) -> dict[str, Difference]:  # fmt: skip
+        """Differences in points, of whatever was run."""
+        return {
+            f"{where}, {metric}, {better.removeprefix('MTL, ')}": one
+            for where in data for metric in metrics
+            for one in ahead(get, table, [where], better, than, metric, scale=100).values()
+        }  # fmt: skip
+
+    def any_loss(table: str, **which: Any) -> dict[str, Difference]:
+        """Of every loss over STL, but for cross entropy."""
+        return {name: one for loss in JUDGED for name, one in points(table, loss, STL, **which).items()}
+
+    best = {
+        f"{table}, {name} − KL": one
+        for table in ("table1", "table2") for name, one in points(table, INVERSE, "MTL, KL", ("accuracy",)).items()
+    }  # fmt: skip
+    sharper, hidden = {}, "stemming, 10 folds, hidden layer"
+    for condition in JUDGED:
+        mine, theirs = (get("table3", "POS, 5 folds", condition, name) for name in ("only_mtl", "only_stl"))
+        if mine and theirs:
+            sharper[f"POS, {condition.removeprefix('MTL, ')}"] = paired(mine, theirs)
+    return [
+        judge("Soft-label multi-task beats single-task, trained on gold (points)", any_loss("table1")),
+        judge("… trained on silver", any_loss("table2")),
+        judge("… where the stemmer can compare word and stem (not in the paper)",
+              any_loss("beyond", data=(hidden, f"{hidden}, silver"))),
+        judge("… with word vectors that start at random (not in the paper)",
+              any_loss("beyond", data=("POS, 5 folds, learnt vectors",))),
+        judge("Inverse KL is the best of the losses, gold and silver (points)", best),
+        judge("Annotators agree more (kurtosis) where only multi-task is right than where only single-task is",
+              sharper),
+    ]  # fmt: skip

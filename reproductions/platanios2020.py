@@ -1,0 +1,298 @@
+"""Tables 2 and 3 and Figure 2 of Platanios et al. 2020: LIA at every redundancy, and what it knows of annotators.
+
+Seed s draws at most r annotations of each item and the first weights. All seeds of a cell are trained as one
+(`dissensus.learning.seeds`); aggregation methods run one after the other. What is judged is the posterior of the
+annotated items, of two stages h.
+
+WordSim has its responses (0 to 10) as probabilistic annotations, as the authors' program has them; table `votes` has
+them cut at 5. Medical sets are scored by the experts' labels (`accuracy`) and by the gold of the paper (`paper_gold`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.stats import spearmanr
+
+import dissensus as dz
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.evaluation import entropy
+from dissensus.models.base import methods
+from dissensus.table.annotations import Annotations
+from reproductions.experiment import Cell, Values
+from reproductions.prepared import prepared
+from reproductions.verdict import Claim, Difference, Get, ahead, judge, paired
+from reproductions.watch import silent
+
+TEXTS = ("rte", "medical_causes", "medical_treats")
+MEDICAL = {"medical_causes": "CAUSES", "medical_treats": "TREATS"}
+REDUNDANCY = {"bluebirds": (2, 5, 10, 20, 39)} | dict.fromkeys(("wordsim", *TEXTS), (2, 5, 10))
+CELLS = [f"{name}, {most}" for name, each in REDUNDANCY.items() for most in each]
+Winners = IntArray
+"""(S, I) the class of every item, by every seed."""
+
+
+# Data -----------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def load(name: str, items: int | None = None) -> tuple[Annotations, dict[str, IntArray]]:
+    """The annotations and, by metric, what is taken for gold; of so many items only, where that is asked for."""
+    data: Any = dz.load_dataset(name.removesuffix("-votes"))
+    table = responses(data) if name == "wordsim" else data.annotations
+    golds = {"accuracy": data.gold}
+    if name in MEDICAL:
+        paper: Any = dz.load_dataset(name, gold="paper")
+        assert np.array_equal(paper.annotations.items, table.items)
+        golds["paper_gold"] = paper.gold
+    some = chosen(table.n_items, items)
+    return table.select(items=some), {metric: gold[some] for metric, gold in golds.items()}
+
+
+def chosen(n_items: int, items: int | None) -> BoolArray:
+    """(I,) so many of the items, evenly spaced; all of them for None."""
+    some = np.ones(n_items, np.bool_)
+    if items is not None and items < n_items:
+        some[:] = False
+        some[np.arange(items) * n_items // items] = True
+    return some
+
+
+def responses(data: Any) -> Annotations:
+    """WordSim's answers 0 to 10, as probabilities."""
+    rows = data.responses
+    share = np.array(rows["response"].to_pylist(), float) / 10
+    return Annotations.from_arrays(
+        rows["item"].to_pylist(), rows["annotator"].to_pylist(), proba=np.stack([1 - share, share], axis=1),
+        classes=data.annotations.classes.tolist(), items=data.annotations.items,
+    )  # fmt: skip
+
+
+@cache
+def features(name: str, items: int | None = None) -> FloatArray:
+    """(I, D): VGG, GloVe, or MiniLM's of the sentence (of two sentences both, their difference and product)."""
+    data: Any = dz.load_dataset(name.removesuffix("-votes"))
+    some = chosen(data.annotations.n_items, items)
+    if data.features is not None:
+        return np.asarray(data.features)[some]
+    if items is not None:  # few: their vectors cost seconds, all of them minutes
+        return embedded(data, some)
+    return prepared(f"{name}-minilm", lambda: embedded(data, some))
+
+
+def embedded(data: Any, some: BoolArray) -> FloatArray:
+    """By MiniLM."""
+    from dissensus.features import embed_pairs, embed_texts
+
+    columns = [column for column in ("text", "text_pair") if column in data.items.column_names]
+    texts = [[text for text, is_in in zip(data.items[c].to_pylist(), some, strict=True) if is_in] for c in columns]
+    return embed_texts(texts[0]) if len(texts) == 1 else embed_pairs(texts[0], texts[1])
+
+
+def prepare() -> None:
+    """What needs MiniLM."""
+    for name in TEXTS:
+        features(name)
+
+
+# Tables 2 and 3 -------------------------------------------------------------------------------------------------------
+
+
+def table2(cell: Cell, device: str) -> Values:
+    """One method at one redundancy, all seeds."""
+    how, items = cell.keywords, cell.keywords.get("items")
+    name, redundancy = how["set"], how["redundancy"]
+    golds = load(name, items)[1]
+    if how["kind"] == "aggregate":
+        return scores(winners(name, redundancy, how["method"], cell.seeds, items), golds)
+    if how["kind"] == "many questions":
+        return scores(many_questions(redundancy, cell.seeds, how.get("steps"), items, device)[name], golds)
+    return scores(network(name, redundancy, cell.seeds, how, device), golds)
+
+
+table3 = votes = table2
+
+
+def scores(winners: Winners, golds: dict[str, IntArray]) -> Values:
+    """Metric → accuracy in % of every seed, over the items that have gold."""
+    return {
+        metric: [round(100 * float((row == gold)[gold >= 0].mean()), 3) for row in winners]
+        for metric, gold in golds.items()
+    }
+
+
+@cache  # two stages begin with them
+def winners(name: str, redundancy: int, method: str, seeds: tuple[int, ...], items: int | None) -> Winners:
+    """By an aggregation method."""
+    table, kind, found = load(name, items)[0], cast(Any, methods[method]), []
+    order = np.argsort(table.classes)
+    for seed in seeds:
+        names = kind(seed=seed).fit(table.subsample(redundancy, seed=seed)).predict()
+        found.append(order[np.searchsorted(table.classes[order], names)])
+    return np.array(found, np.int32)
+
+
+def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, Any], device: str) -> Winners:
+    """By the posterior of LIA or, in two stages, by an h that is taught what an aggregation method found."""
+    from dissensus.learning import LIA
+    from dissensus.learning.objectives import Hard
+    from dissensus.learning.seeds import stacked
+
+    items, known = how.get("items"), None
+    table = load(name, items)[0]
+    tables = [table.subsample(redundancy, seed=seed) for seed in seeds]
+    own: dict[str, Any] = {"hidden": (how["width"],) * 4, "dropout": 0.0} if how["paper_network"] else {}
+    options: dict[str, Any] = {key: None if value == "none" else value for key, value in how.get("options", {}).items()}
+    plain = LIA(device=device, steps=how["steps"], **own, **options)
+    models = [plain.classifier(tables[0], features=how["features"]) for _ in seeds]
+    for seed, model in zip(seeds, models, strict=True):
+        model.seed = seed
+    if how["kind"] == "two stages":
+        known = list(winners(name, redundancy, how["method"], seeds, items))
+        for model in models:
+            model.objective = Hard(labels="gold")
+    stack = stacked(models, tables, features(name, items) if how["features"] else table.items, gold=known)
+    stack.train()
+    found = stack.posterior() if known is None else stack.proba()
+    return np.asarray(found.argmax(axis=2))
+
+
+@cache  # it answers for two sets
+def many_questions(
+    redundancy: int, seeds: tuple[int, ...], steps: int | None, items: int | None, device: str
+) -> dict[str, Winners]:
+    """LIA-ML of all 14 relations → of the two that have gold. A seed draws the same judgements for all of them."""
+    from dissensus.learning import LIAML
+    from dissensus.learning.seeds import Stack
+
+    whole: Any = dz.load_dataset("medical_relations")
+    some = chosen(next(iter(whole.annotations.values())).n_items, items)
+    questions = {name: table.select(items=some) for name, table in whole.annotations.items()}
+    told: dict[str, Any] = {} if steps is None else {"steps": steps}
+    runs = []
+    for seed in seeds:
+        less = {name: table.subsample(redundancy, seed) for name, table in questions.items()}
+        runs.append(LIAML(seed=seed, device=device, **told).run(less, features("medical_causes", items)))
+    stack = Stack(runs)
+    stack.train()
+    objective: Any = runs[0].objective
+    posterior = stack.posterior().reshape(len(seeds), -1, len(objective.questions_), objective.n_classes_)
+    for name, relation in MEDICAL.items():
+        assert np.array_equal(load(name, items)[0].items, questions[relation].items)
+    return {
+        name: posterior[:, :, objective.questions_.index(relation)].argmax(axis=2)
+        for name, relation in MEDICAL.items()
+    }  # fmt: skip
+
+
+# Figure 2 -------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def fitted(name: str, seed: int, steps: int, device: str) -> Any:
+    """LIA with the set's features."""
+    from dissensus.learning import LIA
+
+    data: Any = dz.load_dataset(name)
+    return LIA(seed=seed, steps=steps, device=device).fit(data.annotations, data.features, on_step=silent)
+
+
+def figure2(cell: Cell, device: str) -> Values:
+    """Whether embeddings know how annotators err. Gold judges; the fit does not see it."""
+    from dissensus.learning.annotator_map import project
+    from dissensus.learning.competence import coordinates
+    from dissensus.learning.mistakes import mistakes
+
+    data: Any = dz.load_dataset(cell.data)
+    table, truth = data.annotations, np.eye(2)[data.gold]
+    by_gold, found = mistakes(table, truth), Values()
+    shares = table.soft_labels()
+    for seed in cell.seeds:
+        model = fitted(cell.data, seed, cell.keywords["steps"], device)
+        rows = coordinates(model.models_[0])
+        place = project(rows, how="pca")[0]
+        near, chance = neighbours(rows, by_gold.cluster)
+        one = {
+            "right": (model.posterior_.argmax(axis=1) == data.gold).mean(), "neighbour": near, "chance": chance,
+            "fpr": r2(by_gold.false_positive[:, 1], place), "fnr": r2(by_gold.false_negative[:, 1], place),
+            "competence": spearmanr(model.competence_[:, 0], 1 - by_gold.error).statistic,
+            "entropy": spearmanr(model.difficulty_, entropy(shares)).statistic,
+            "wrong_votes": spearmanr(model.difficulty_, 1 - (shares * truth).sum(axis=1)).statistic,
+        }  # fmt: skip
+        for metric, value in one.items():
+            found.setdefault(metric, []).append(round(float(value), 6))
+    return found
+
+
+def neighbours(rows: FloatArray, cluster: IntArray) -> tuple[float, float]:
+    """The share of rows whose nearest one is of their cluster, and the share of all others who are."""
+    apart = cdist(rows, rows) + np.diag(np.full(len(rows), np.inf))
+    same = cluster[:, None] == cluster
+    nearest = same[np.arange(len(rows)), apart.argmin(axis=1)].mean()
+    return float(nearest), float((same.sum() - len(rows)) / (len(rows) * (len(rows) - 1)))
+
+
+def r2(y: FloatArray, X: FloatArray) -> float:
+    """Of a linear fit with an intercept."""
+    full = np.column_stack([np.ones(len(X)), X])
+    left = y - full @ np.linalg.lstsq(full, y, rcond=None)[0]
+    return float(1 - (left**2).sum() / ((y - y.mean()) ** 2).sum())
+
+
+def draw(path: Path, device: str) -> None:
+    """platanios2020-SET-annotators.svg or platanios2020-SET-difficulty.svg, of seed 0."""
+    from dissensus.learning import LIA
+    from dissensus.report.figures import plot_annotator_embeddings, plot_difficulty
+
+    _, name, what = path.stem.split("-")
+    data: Any = dz.load_dataset(name)
+    model = fitted(name, 0, LIA().steps, device)
+    if what == "annotators":
+        plot_annotator_embeddings(model, data.annotations, path)
+    else:
+        plot_difficulty(model, data.annotations, path, data.gold)
+
+
+# Claims ---------------------------------------------------------------------------------------------------------------
+
+
+def claims(get: Get) -> list[Claim]:
+    """LIA against others, over the same draws, in points of accuracy."""
+
+    def less(better: str, worse: str, metric: str = "accuracy", of: str = "table2") -> dict[str, Difference]:
+        """By how much `better`, of Table 2, is ahead in every cell that both have."""
+        return ahead(get, "table2", CELLS, better, worse, metric, of=of)
+
+    def many(better: str, *worse: str) -> dict[str, Difference]:
+        return {f"{name}: {where}": d for name in worse for where, d in less(better, name).items()}
+
+    def map_of(metric: str, than: str) -> dict[str, Difference]:
+        each = {name: [get("figure2", name, "LIA()", m) for m in (metric, than)] for name in ("bluebirds", "wordsim")}
+        return {name: paired(mine, theirs) for name, (mine, theirs) in each.items() if mine and theirs}
+
+    gold = "by the paper's gold"
+    return [
+        judge("LIA beats majority vote at every redundancy", less("LIA", "MAJ")),
+        judge(f"… {gold}", less("LIA", "MAJ", "paper_gold")),
+        judge("… and so do LIA-E and the library's own LIA()",
+              {f"{name}: {where}": d for name in ("LIA-E", "LIA()") for where, d in less(name, "MAJ").items()}),
+        judge("LIA beats MMCE at every redundancy", less("LIA", "MMCE")),
+        judge(f"… {gold}", less("LIA", "MMCE", "paper_gold")),
+        judge("LIA beats Snorkel and MeTaL at every redundancy", many("LIA", "Snorkel", "MeTaL")),
+        judge("LIA beats Dawid-Skene (not in the paper)", less("LIA", "Dawid-Skene")),
+        judge("Fine-tuning helps", less("LIA", "LIA, no fine-tuning", of="table3")),
+        judge(f"… {gold}", less("LIA", "LIA, no fine-tuning", "paper_gold", of="table3")),
+        judge("Features help LIA (against LIA-E)", less("LIA", "LIA-E")),
+        judge(f"… {gold}", less("LIA", "LIA-E", "paper_gold")),
+        judge("Learning at once beats two stages (MAJ*, MMCE*)", many("LIA", "MAJ*", "MMCE*")),
+        judge("Two stages do worse than the labels that they are taught (MAJ against MAJ*, MMCE against MMCE*)",
+              many("MAJ", "MAJ*") | many("MMCE", "MMCE*")),
+        judge("Many questions at once help (LIA-ML against LIA)", less("LIA-ML", "LIA")),
+        judge(f"… {gold}", less("LIA-ML", "LIA", "paper_gold")),
+        judge("Figure 2: annotators who err alike stand together (nearest neighbour in the same cluster of mistakes, "
+              "less chance)", map_of("neighbour", "chance")),
+    ]  # fmt: skip

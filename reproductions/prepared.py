@@ -1,0 +1,58 @@
+"""Vectors that cells begin with, kept in files: a machine that has no MiniLM needs only the folder.
+
+`DISSENSUS_PREPARED` names the folder; else it is `papers` in the folder of the features' cache. `dissensus reproduce
+--prepare` makes all that a paper needs, without running anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.atomic import atomic
+from dissensus.common.types import FloatArray
+from dissensus.features.cache import cache_folder
+
+VARIABLE = "DISSENSUS_PREPARED"
+
+
+def prepared_folder() -> Path:
+    """Where the files are."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    cache = cache_folder()
+    assert cache is not None
+    return cache / "papers"
+
+
+def prepared(name: str, make: Callable[[], Any]) -> FloatArray:
+    """The array of that name, made and kept where it is not there yet."""
+    path = prepared_folder() / f"{name}.npy"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as file:
+            np.save(file, np.asarray(make()))
+    return np.asarray(np.load(path))
+
+
+def prepared_words(name: str, known: Callable[[], Sequence[str]], dimensions: int, digits: int) -> str:
+    """The path of a file of word vectors: MiniLM's input embeddings of these words, their principal components."""
+    path = prepared_folder() / name
+    if not path.exists():
+        from dissensus.learning.encoders.words import from_transformer
+
+        seen = known()
+        found, _ = from_transformer(seen, 0)
+        found = found - found.mean(axis=0)
+        few = found @ np.linalg.svd(found, full_matrices=False)[2][:dimensions].T
+        few /= few.std()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as file:
+            for word, row in zip(seen, few.tolist(), strict=True):
+                file.write((" ".join([word, *(f"{x:.{digits}f}" for x in row)]) + "\n").encode("utf-8"))
+    return str(path)

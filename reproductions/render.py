@@ -1,0 +1,300 @@
+"""Pages: published beside ours, the difference and its interval, and a sentence where a cell is not what was asked."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reproductions.experiment import Metric, Paper, Table
+from reproductions.forest import draw_claims
+from reproductions.runner import Failure, Results
+from reproductions.verdict import BySeed, Claim, mean_of
+
+MISSING = "not run yet."
+STARS = ((0.01, "**"), (0.05, "*"))
+QUICK = ("A quick run", ": few seeds, short trainings. The figures show that everything runs, no more.")
+INTERVALS = (
+    "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set. "
+    "A claim holds where all of its intervals are above 0; where only some are, those count that Holm's correction "
+    "leaves (p ≤ 0.05 over all differences of the claim)."
+)
+DRAWN = "Claims: every difference with its interval; right of the line is as the paper says"
+
+
+def of_today(paper: Paper, results: Results, *, quick: bool = False) -> Results:
+    """The lines whose key is that of a cell as the tables have it now, with whatever number of seeds."""
+
+    def counts(line: dict[str, Any]) -> bool:
+        table = paper.tables.get(line.get("table", ""))
+        if table is None:
+            return False
+        cell = table.cell(line["data"], line["condition"], tuple(line["seeds"]), quick=quick)
+        return cell is not None and cell.key == line["key"]
+
+    return {key: line for key, line in results.items() if counts(line)}
+
+
+def values_of(table: Table, results: Results, data: str, condition: str, metric: str) -> dict[int, float]:
+    """Seed → value, in the order of the seeds. A seed that is in two lines (--seeds) counts once, by the longer one."""
+    names, found = (table.paper, table.name, data, condition), dict[int, float]()
+    for line in sorted(results.values(), key=lambda line: len(line["seeds"])):
+        if (line["paper"], line["table"], line["data"], line["condition"]) == names and metric in line["values"]:
+            found.update(zip(line["seeds"], line["values"][metric], strict=True))
+    return dict(sorted(found.items()))
+
+
+def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: str) -> list[list[str]]:
+    """One row per condition: for each metric ours, published, the difference."""
+    failed: dict[str, list[str]] = {}
+    for one in failures:
+        if (one.cell.table, one.cell.data) == (table.name, data):
+            failed.setdefault(one.cell.condition, []).append(one.error)
+    rows, metrics = [], metrics_of(table, results, data)
+    for condition in table.conditions_of(data):
+        row, notes = [condition], []
+        why = table.why_not(data, condition)
+        for metric in metrics:
+            mine = values_of(table, results, data, condition, metric.name)
+            told = table.told(data, condition, metric.name)
+            p = values_of(table, results, data, condition, metric.p) if metric.p else {}
+            row.append(_ours(mine, metric) + (stars_of(next(iter(p.values()))) if mine and p else ""))
+            if is_published(table, data, metric):
+                stars = table.told_stars(data, condition, metric.name)
+                row += [_told(told, metric) + stars, _difference(mine, told, metric)]
+        seeds = max((len(values_of(table, results, data, condition, m.name)) for m in table.metrics), default=0)
+        errors = failed.get(condition, [])
+        if why is not None:
+            notes.append(f"not run: {why}")
+        elif not seeds:
+            notes.append(errors[0] if errors else MISSING)
+        elif errors:
+            notes.append(f"{len(errors)} more failed: {errors[0]}")
+        if why is None and (differs := table.why_differs(data, condition)) is not None:
+            notes.append(differs)
+        rows.append([*row, str(seeds or ""), " ".join(notes)])
+    return rows
+
+
+def head_of(table: Table, results: Results, data: str) -> list[str]:
+    """Of `rows_of`."""
+    head = [data]
+    for metric in metrics_of(table, results, data):
+        head += [metric.label, *(["published", "difference"] if is_published(table, data, metric) else [])]
+    return [*head, "seeds", ""]
+
+
+def metrics_of(table: Table, results: Results, data: str) -> list[Metric]:
+    """Those that this data has, here or published; all of them where it has none yet."""
+    has = [
+        metric
+        for metric in table.metrics
+        if is_published(table, data, metric)
+        or any(values_of(table, results, data, condition, metric.name) for condition in table.conditions)
+    ]
+    return has or list(table.metrics)
+
+
+def is_published(table: Table, data: str, metric: Metric) -> bool:
+    """Whether the paper has any figure of it."""
+    return any(metric.name in one for one in table.published.get(data, {}).values())
+
+
+def stars_of(p: float) -> str:
+    """As papers write it: ** where p ≤ 0.01, * where p ≤ 0.05."""
+    return next((stars for most, stars in STARS if p <= most), "")
+
+
+def _ours(values: dict[int, float], metric: Metric) -> str:
+    if not values:
+        return ""
+    scaled = metric.scale * np.array(list(values.values()))
+    error = f" ± {scaled.std(ddof=1) / math.sqrt(scaled.size):.{metric.digits}f}" if scaled.size > 1 else ""
+    least = 10.0**-metric.digits
+    if not error and 0 < scaled[0] < least / 2:  # a p-value, as it is: 0.000 would be a claim
+        return f"< {least:.{metric.digits}f}"
+    return f"{scaled.mean():.{metric.digits}f}{error}"
+
+
+def _told(told: tuple[float, float | None] | None, metric: Metric) -> str:
+    if told is None:
+        return ""
+    error = "" if told[1] is None else f" ± {told[1]:.{metric.digits}f}"
+    return f"{told[0]:.{metric.digits}f}{error}"
+
+
+def _difference(values: dict[int, float], told: tuple[float, float | None] | None, metric: Metric) -> str:
+    """Ours less theirs, with an interval over our seeds (and their error, where it is known)."""
+    if not values or told is None:
+        return ""
+    found = mean_of([metric.scale * value - told[0] for value in values.values()])
+    if found.n < 2:
+        return f"{found.mean:+.{metric.digits}f}"
+    half = math.hypot(found.high - found.mean, 1.96 * (told[1] or 0))
+    mean, low, high = (f"{x:+.{metric.digits}f}" for x in (found.mean, found.mean - half, found.mean + half))
+    return f"{mean} ({low} to {high})"
+
+
+def and_derived(paper: Paper, results: Results) -> Results:
+    """With the lines that the paper's module makes of these: tables made from others, tests over all seeds."""
+    derive = getattr(paper.module, "derived", None)
+    if derive is None or not results:
+        return results
+    return results | {f"derived {n}": line for n, line in enumerate(derive(results))}
+
+
+def claims_of(paper: Paper, results: Results) -> list[Claim]:
+    """What the paper's module says of its claims."""
+    judge = getattr(paper.module, "claims", None)
+    if judge is None:
+        return []
+
+    def get(table: str, data: str, condition: str, metric: str) -> BySeed:
+        return values_of(paper.tables[table], results, data, condition, metric)
+
+    found: list[Claim] = judge(get)
+    return found
+
+
+@dataclass(frozen=True)
+class Page:
+    """What both kinds of pages show; made once, as tests over all seeds take their time."""
+
+    paper: Paper
+    tables: Sequence[Table]
+    shown: Results  # lines of the store, and what is made of them
+    claims: list[Claim]
+    made: str
+    failures: Sequence[Failure] = ()
+    quick: bool = False
+
+    @property
+    def claims_file(self) -> str:
+        """The picture of the claims, beside the page."""
+        return f"{self.paper.name}{'-quick' if self.quick else ''}-claims.svg"
+
+
+def make_page(
+    paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
+) -> Page:
+    """Of all lines of a store."""
+    current = of_today(paper, results, quick=quick)
+    shown, made = and_derived(paper, current), made_of(current.values(), stale=len(results) - len(current))
+    return Page(paper, tables, shown, claims_of(paper, shown), made, failures, quick)
+
+
+def render_markdown(page: Page) -> str:
+    """A page of Markdown."""
+    paper, parts = page.paper, [f"# {page.paper.title}", page.paper.cite]
+    if page.quick:
+        parts.append(f"**{QUICK[0]}**{QUICK[1]}")
+    parts += [paper.note] if paper.note else []
+    if page.claims:
+        parts.append(f"## What held\n\n{INTERVALS}\n\n![{DRAWN}]({page.claims_file})")
+        rows = [[c.text, c.verdict, "<br>".join(figures_of(c))] for c in page.claims]
+        parts.append(markdown_table(["claim", "verdict", "figures"], rows))
+    for table in page.tables:
+        parts.append(f"## {table.name}: {table.title}")
+        parts += [table.note] if table.note else []
+        for data in table.data:
+            rows = rows_of(table, page.shown, page.failures, data)
+            parts.append(markdown_table(head_of(table, page.shown, data), rows))
+        parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
+    if paper.protocol:
+        parts.append("## What is alike and what is not\n\n" + "\n".join(f"- {text}" for text in paper.protocol))
+    parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if page.quick else ''}")
+    parts.append(page.made)
+    return "\n\n".join(parts) + "\n"
+
+
+def render_html(page: Page) -> str:
+    """The same as a page that stands alone."""
+    paper = page.paper
+    body = [f"<h1>{html.escape(paper.title)}</h1><p>{html.escape(paper.cite)}</p>"]
+    if page.quick:
+        body.append(f"<p><strong>{QUICK[0]}</strong>{QUICK[1]}</p>")
+    if paper.note:
+        body += [f"<p>{html.escape(part)}</p>" for part in paper.note.split("\n\n")]
+    if page.claims:
+        body.append(f"<h2>What held</h2><p>{INTERVALS}</p><figure>{draw_claims(page.claims)}</figure>")
+        rows = [[c.text, c.verdict, "\n".join(figures_of(c))] for c in page.claims]
+        figures = html_table(["claim", "verdict", "figures"], rows)
+        body.append(f"<details><summary>All figures</summary>{figures}</details>")
+    for table in page.tables:
+        body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
+        body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
+        for data in table.data:
+            rows = rows_of(table, page.shown, page.failures, data)
+            body.append(html_table(head_of(table, page.shown, data), rows))
+        for figure in table.figures:
+            text, file = html.escape(figure["text"]), html.escape(figure["file"])
+            body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
+    if paper.protocol:
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in paper.protocol)
+        body.append(f"<h2>What is alike and what is not</h2><ul>{items}</ul>")
+    body.append(f"<h2>How it was made</h2><p>{html.escape(page.made)}</p>")
+    return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
+
+
+def figures_of(claim: Claim) -> list[str]:
+    """One text per difference."""
+    nothing = ["nothing was run that it is about."]
+    return [f"{name} {difference}" for name, difference in claim.differences.items()] or nothing
+
+
+def made_of(lines: Iterable[dict[str, Any]], *, stale: int = 0) -> str:
+    """Where the lines were made: days, commits, devices, versions, hours; and how many are not shown."""
+    lines = list(lines)
+    of = f"{stale:,} of {len(lines) + stale:,} lines of the store"
+    hidden = f" Not shown: {of}, made with other settings than the tables have now." if stale else ""
+    if not lines:
+        return f"Nothing has been run.{hidden}"
+    made = [line["made"] for line in lines]
+
+    def distinct(key: str) -> str:
+        return ", ".join(sorted({str(one.get(key)) for one in made if one.get(key)}))
+
+    versions = sorted({f"{name} {number}" for one in made for name, number in one.get("versions", {}).items()})
+    without = sum(not one.get("versions") for one in made)
+    unknown = f" (those of {without:,} cells were not kept)" if without else ""
+    hours = sum(line["seconds"] for line in lines) / 3600
+    return (
+        f"{len(lines):,} cells, {hours:.1f} hours of computing; {distinct('date')}; commit {distinct('commit')}; "
+        f"{distinct('device')}; {', '.join(versions)}{unknown}.{hidden}"
+    )
+
+
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    """With bars in texts kept from ending a cell."""
+
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
+
+
+def html_table(head: list[str], rows: list[list[str]]) -> str:
+    """Escaped."""
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<div class='wide'><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }}
+.wide {{ overflow-x: auto; margin: 1rem 0; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+figure {{ margin: 1rem 0; }} img {{ max-width: 100%; }}
+td {{ white-space: pre-line; }}
+th, td {{ text-align: left; padding: .25rem .7rem; border-bottom: 1px solid #8884; vertical-align: top; }}
+</style></head><body>
+{body}
+</body></html>
+"""

@@ -1,0 +1,293 @@
+"""Table 3 of UoR at SemEval-2021: majority labels, SAM and crowd layers on LabelMe, Gimpel-POS and CIFAR-10H.
+
+LabelMe: 512 VGG features and the paper's MLP. Gimpel-POS: `[CLS] tweet [SEP] token [SEP]`, MiniLM fine-tuned;
+Le-Wi-Di's split (tweets 0-599 teach, 800-999 are the test). CIFAR-10H: a wide residual network; what is known are
+counts of votes, so few votes are drawn from them, and crowd layers have annotators that are simulated from them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import dissensus as dz
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.evaluation import cross_entropy, macro_f1
+from dissensus.exceptions import ConvergenceWarning
+from dissensus.table.annotations import Annotations
+from reproductions.experiment import Cell, Values
+from reproductions.prepared import prepared_folder
+from reproductions.verdict import Claim, Difference, Get, ahead, judge
+from reproductions.watch import silent
+
+TENTHS = 10
+TRAIN = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
+ERRORS = (1.19, 23.1)
+"""Beta prior of an annotator's rate of errors on CIFAR-10H, fitted to the 500 images whose annotators are known."""
+CLOSE = 0.02  # of F1: so near are two "the same"
+KEYWORDS = ("labels", "kind", "link", "start")  # those of a condition that are its objective's
+How = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one training is about."""
+
+    table: Annotations
+    X: Any
+    gold: IntArray  # of what teaches, −1 where unknown
+    asked: Any  # inputs that are predicted
+    truth: IntArray  # their classes, −1 where unknown
+    shares: FloatArray  # (n, K) of their votes, zero where there are none
+    encoder: Any
+    validation: Any = None
+
+
+def table3(cell: Cell, device: str) -> Values:
+    """One way to learn from one set."""
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.objectives import objectives
+
+    found: Values = {}
+    for seed in cell.seeds:
+        how = dict(cell.keywords)
+        task = TASKS[how["set"]](seed, how)
+        kind: Any = objectives[how["objective"]]
+        model = CrowdClassifier(
+            encoder=task.encoder, objective=kind(**{name: how[name] for name in KEYWORDS if name in how}),
+            sam=how.get("sam"), mixup=how.get("mixup"), epochs=how["epochs"], device=device, seed=seed, **training(how),
+        )  # fmt: skip
+        gold = task.gold if how.get("labels") == "gold" else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of Dawid-Skene's labels
+            model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=silent)
+        scores = measured(task.truth, task.shares, model.predict_proba(task.asked), how.get("least", 0.0))
+        known = task.gold >= 0
+        scores["posterior"] = float((model.posterior_.argmax(axis=1) == task.gold)[known].mean())
+        scores["epochs"] = float(model.best_epoch_ or model.n_iter_)
+        for name, value in scores.items():
+            found.setdefault(name, []).append(round(value, 6))
+    return found
+
+
+def training(how: How) -> How:
+    """Keywords of the classifier: a crowd layer has its own where the file names some. Epochs in TOML are texts."""
+    told = dict(how["crowd"] if how["objective"] == "crowd-layer" and "crowd" in how else how["train"])
+    if isinstance(told.get("schedule"), dict):
+        told["schedule"] = {int(epoch): factor for epoch, factor in told["schedule"].items()}
+    return told
+
+
+def measured(truth: IntArray, shares: FloatArray, proba: FloatArray, least: float) -> dict[str, float]:
+    """Scores by gold where it is known, and by votes where there are any.
+
+    A network that is certain and wrong has an infinite cross entropy: no probability counts as less than `least`.
+    """
+    known, voted = truth >= 0, shares.sum(axis=1) > 0
+    best = proba.argmax(axis=1)
+    sure = np.maximum(proba[voted], least)
+    return {
+        "f1": macro_f1(truth[known], best[known]),
+        "cross_entropy": float(cross_entropy(shares[voted], sure / sure.sum(axis=1, keepdims=True)).mean()),
+        "accuracy": float((best == truth)[known].mean()),
+    }
+
+
+# Sets -----------------------------------------------------------------------------------------------------------------
+
+
+def labelme(seed: int, how: How) -> Task:
+    """Seed s leaves out the s-th tenth of the annotated images, for their votes; gold is that of the test images."""
+    parts = split("labelme")
+    train, test = few(parts["train"], how), few(parts["test"], how)
+    held = np.random.default_rng(0).permutation(train.item_names.size) % TENTHS == seed % TENTHS
+    votes: Annotations = train.annotations.select(items=held)
+    nothing = np.zeros((test.gold.size, votes.n_classes))
+    return Task(
+        table=train.annotations.select(items=~held), X=train.features[~held], gold=train.gold[~held],
+        asked=np.concatenate([test.features, train.features[held]]),
+        truth=np.concatenate([test.gold, np.full(held.sum(), -1)]),
+        shares=np.concatenate([nothing, votes.soft_labels()]), encoder="mlp",
+        validation=(train.features[held], votes) if "patience" in how["train"] else None,
+    )  # fmt: skip
+
+
+def gimpel_pos(seed: int, how: How) -> Task:
+    """Tokens of tweets, each with its tweet (MiniLM) or with its place in it (tagger)."""
+    from dissensus.learning.encoders import Tagger, Transformer
+
+    parts, pairs = split("gimpel_pos"), how["encoder"] == "transformer"
+    train, test = few(parts["train"], how), few(parts["test"], how)
+
+    def inputs(part: Any) -> list[Any]:
+        other = part.items["token" if pairs else "position"].to_pylist()
+        return list(zip(part.items["text"].to_pylist(), other if pairs else map(int, other), strict=True))
+
+    return Task(
+        table=train.annotations, X=inputs(train), gold=train.gold,
+        asked=inputs(test), truth=test.gold, shares=shares_of(test.annotations),
+        encoder=Transformer(minilm(), max_length=96) if pairs else Tagger(),
+    )  # fmt: skip
+
+
+def cifar10h(seed: int, how: How) -> Task:
+    """7,000 images teach, drawn once; the others are the test."""
+    from dissensus.learning.encoders import WideResNet
+
+    whole = cifar_images()
+    order = np.random.default_rng(0).permutation(whole.item_names.size)
+    n = how.get("items", order.size)
+    train, test = (whole.only(np.isin(np.arange(order.size), part[:n])) for part in (order[:TRAIN], order[TRAIN:]))
+    table: Annotations = train.annotations
+    if "votes" in how:
+        table = drawn(table, how["votes"], seed)
+    if how["objective"] == "crowd-layer":
+        known: Any = dz.load_dataset("cifar10h", votes="annotations")
+        table = dealt_out(table, known.annotations, seed)
+    return Task(
+        table=table, X=train.images, gold=train.gold, asked=test.images, truth=test.gold,
+        shares=shares_of(test.annotations), encoder=WideResNet(depth=how["depth"], widen=how["widen"]),
+    )  # fmt: skip
+
+
+TASKS: dict[str, Callable[[int, How], Task]] = {"labelme": labelme, "gimpel_pos": gimpel_pos, "cifar10h": cifar10h}
+
+
+@cache
+def split(name: str) -> Any:
+    """Split → its part of the set."""
+    return dz.load_dataset(name).splits
+
+
+@cache
+def cifar_images() -> Any:
+    """CIFAR-10H by counts of votes, those with pixels."""
+    whole = dz.load_dataset("cifar10h", votes="counts")
+    return whole.only(whole.has_image)
+
+
+def few(part: Any, how: How) -> Any:
+    """The first items only, where the file says so."""
+    return part.only(np.arange(part.item_names.size) < how["items"]) if "items" in how else part
+
+
+def shares_of(table: Annotations) -> FloatArray:
+    """(I, K) of an item's votes; zero where it has none."""
+    voted: BoolArray = np.diff(table.item_ptr) > 0
+    return np.asarray(np.where(voted[:, None], table.soft_labels(), 0.0))
+
+
+def drawn(table: Annotations, votes: int, seed: int) -> Annotations:
+    """So many votes of each item, drawn without putting them back."""
+    key = np.random.default_rng((seed, votes)).random(table.n_annotations)
+    order = np.lexsort((key, table.item))  # rows of an item stay together
+    place = np.arange(order.size) - table.item_ptr[table.item[order]]
+    return table.select(rows=order[place < votes])
+
+
+def dealt_out(table: Annotations, known: Annotations, seed: int) -> Annotations:
+    """Votes by nobody → the same votes by annotators of `known`, drawn anew for every seed.
+
+    An item's votes go to as many different annotators. Which of them gave the labels that are not the item's most
+    frequent: those are drawn one after another, by rates of errors. An annotator's rate is drawn from what can be known
+    of it by `known`.
+    """
+    draw = np.random.default_rng((seed, known.n_annotators))
+    wrong_known = known.label != known.soft_labels().argmax(axis=1)[known.item]
+    errors = np.bincount(known.annotator, wrong_known, known.n_annotators)
+    given = np.bincount(known.annotator, minlength=known.n_annotators)
+    rate = draw.beta(ERRORS[0] + errors, ERRORS[1] + given - errors)  # (A,)
+    annotator = different(table.item, known.n_annotators, draw)  # (N,)
+    # the least of Exponential / rate come first: drawn by rate, without putting back (Efraimidis & Spirakis 2006)
+    erring = annotator[np.lexsort((draw.exponential(size=annotator.size) / rate[annotator], table.item))]
+    right = table.label == table.soft_labels().argmax(axis=1)[table.item]
+    label = table.label[np.lexsort((draw.random(annotator.size), right, table.item))]  # wrong ones first
+    return Annotations.from_codes(table.item, erring, label, table.items, known.annotators, table.classes)
+
+
+def different(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
+    """(N,) an annotator of n for every row, nobody twice for an item: who is there already is drawn again."""
+    who = draw.integers(n, size=item.size)
+    while True:
+        order = np.lexsort((who, item))
+        again = order[1:][(np.diff(who[order]) == 0) & (np.diff(item[order]) == 0)]
+        if not again.size:
+            return who
+        who[again] = draw.integers(n, size=again.size)
+
+
+# MiniLM ---------------------------------------------------------------------------------------------------------------
+
+
+def minilm() -> str | None:
+    """The folder that `prepare` made, where it is there; else None, the bundled one."""
+    folder = prepared_folder() / "minilm"
+    return str(folder) if (folder / "config.json").exists() else None
+
+
+def prepare() -> None:
+    """MiniLM for a machine without: its files, weights in half precision (43 MiB)."""
+    from safetensors.torch import load_file, save_file
+
+    from dissensus.features.hub import folder_of
+
+    source, folder = folder_of(None), prepared_folder() / "minilm"
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.half() for name, value in load_file(source / "model.safetensors").items()}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    for file in sorted(source.iterdir(), key=lambda path: path.name == "config.json"):  # last: then all is there
+        if file.suffix in (".json", ".txt"):
+            shutil.copy(file, folder / file.name)
+
+
+# Claims ---------------------------------------------------------------------------------------------------------------
+
+CROWD, NORMALIZED = "crowd layer, matrix, softmax", "crowd layer, matrix, normalize"
+LABELME, STOPPED = "LabelMe", "LabelMe, stopped early"
+ONE_EPOCH, ENOUGH = "Gimpel-POS, MiniLM, 1 epoch", "Gimpel-POS, MiniLM, 8 epochs"
+ALL, FEW = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H, 1 vote")
+
+
+def claims(get: Get) -> list[Claim]:
+    """What the paper says of crowd layers and SAM."""
+
+    def more(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, Difference]:
+        """By how much `better` is better; cross entropy is better where it is lower."""
+        return ahead(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
+
+    return [
+        judge("A crowd layer beats majority labels on LabelMe, F1", more(CROWD, "majority", LABELME, STOPPED)),
+        judge("… and by cross entropy", more(CROWD, "majority", LABELME, STOPPED, metric="cross_entropy")),
+        judge("… also with the other link (normalize), F1", more(NORMALIZED, "majority", LABELME, STOPPED)),
+        alike("BERT with a crowd layer is as good as with majority labels on Gimpel-POS, after one epoch",
+              more(CROWD, "majority", ONE_EPOCH)),
+        alike("… after enough of them", more(CROWD, "majority", ENOUGH)),
+        alike("… with the other link (normalize)", more(NORMALIZED, "majority", ONE_EPOCH, ENOUGH)),
+        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW)),
+        judge("… by cross entropy", more("majority + SAM", "majority", *FEW, metric="cross_entropy")),
+        judge("… on clean ones, too (the majority of all votes; gold)",
+              more("majority + SAM", "majority", ALL)
+              | {f"{ALL}, gold": d for d in more("gold (no crowd) + SAM", "gold (no crowd)", ALL).values()}),
+        judge("… on LabelMe, where the majority is 77 % right", more("majority + SAM", "majority", LABELME, STOPPED)),
+        judge("… by cross entropy", more("majority + SAM", "majority", LABELME, STOPPED, metric="cross_entropy")),
+        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL)),
+        judge("A crowd layer has a better cross entropy than majority labels on CIFAR-10H",
+              more(CROWD, "majority", ALL, metric="cross_entropy")),
+    ]  # fmt: skip
+
+
+def alike(text: str, differences: dict[str, Difference]) -> Claim:
+    """A claim that says that every one of these differences is next to nothing."""
+    if differences and all(d.low > -CLOSE and d.high < CLOSE for d in differences.values()):
+        verdict = f"holds (within {CLOSE})"
+    elif any(d.low > CLOSE or d.high < -CLOSE for d in differences.values()):
+        verdict = f"does not hold (within {CLOSE})"
+    else:
+        verdict = f"cannot be told (within {CLOSE})"
+    return Claim(text, verdict, differences)

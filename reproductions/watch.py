@@ -1,0 +1,103 @@
+"""How far a run is: one row per table with what is done, what failed and the time that is left, redrawn in place."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from types import TracebackType
+from typing import Any, Self
+
+from dissensus.common.progress import clean, console
+from reproductions.experiment import Cell
+
+
+class Watch:
+    """On a terminal a live table; elsewhere a line per cell."""
+
+    def __init__(self, jobs: int = 1):
+        self.jobs, self.screen = jobs, console(stderr=True)
+        self.total: dict[str, int] = defaultdict(int)
+        self.done: dict[str, int] = defaultdict(int)
+        self.failed: dict[str, int] = defaultdict(int)
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.live: Any = None
+        self.last = ""
+        self.began = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self.screen.is_interactive:
+            from rich.live import Live
+
+            self.live = Live(self.table(), console=self.screen, refresh_per_second=2, transient=True)
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def begin(self, cells: list[Cell], there: list[Cell]) -> None:
+        """What there is to do, and what is done already."""
+        for cell in cells:
+            self.total[_name(cell)] += 1
+        for cell in there:
+            self.done[_name(cell)] += 1
+        self._show()
+
+    def finished(self, cell: Cell, line: dict[str, Any] | None, error: str) -> None:
+        """One more."""
+        name = _name(cell)
+        seeds = f"seed {cell.seeds[0]}" if len(cell.seeds) == 1 else f"{len(cell.seeds)} seeds"
+        if line is None:
+            self.failed[name] += 1
+            self.last = f"{name}, {cell.data}, {cell.condition}, {seeds}: {error}"
+            self.screen.print(clean(f"failed: {self.last}"))
+        else:
+            self.done[name] += 1
+            self.seconds[name].append(line["seconds"])
+            values = ", ".join(f"{key} {sum(each) / len(each):.4g}" for key, each in line["values"].items())
+            self.last = f"{cell.data}, {cell.condition}, {seeds}: {values}"
+            if self.live is None:
+                done, total = sum(self.done.values()), sum(self.total.values())
+                self.screen.print(clean(f"{done} of {total}: {name}, {self.last} ({line['seconds']:.0f} s)"))
+        self._show()
+
+    def left(self, name: str) -> float | None:
+        """Seconds that a table still needs, by what its cells took on average."""
+        rest = self.total[name] - self.done[name] - self.failed[name]
+        if rest == 0:
+            return 0.0
+        if not self.seconds[name]:
+            return None
+        return rest * sum(self.seconds[name]) / len(self.seconds[name]) / self.jobs
+
+    def table(self) -> Any:
+        """The rows as they are now."""
+        from rich.table import Table
+
+        table = Table("table", "done", "of", "failed", "s each", "time left", caption=clean(self.last))
+        for name, total in self.total.items():
+            spent = self.seconds[name]
+            each = f"{sum(spent) / len(spent):.1f}" if spent else ""
+            failed = str(self.failed[name] or "")
+            table.add_row(name, str(self.done[name]), str(total), failed, each, _time(self.left(name)))
+        return table
+
+    def _show(self) -> None:
+        if self.live is not None:
+            self.live.update(self.table())
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.paper} {cell.table}"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def silent(step: int, loss: float) -> None:
+    """For a training inside a cell: no bar, the cells have a table."""

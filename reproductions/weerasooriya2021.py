@@ -1,0 +1,284 @@
+"""Tables 2 and 3 of Weerasooriya et al. 2021: clusters of items and annotators, and the distribution of labels.
+
+Table 2 is the clustering itself, Table 3 what predicts the labels of test items. Predictions are by texts alone;
+conditions whose name has "own votes" read the votes that they are then compared with, which explains the published
+accuracies near 0.9.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import dissensus as dz
+from dissensus.common.types import FloatArray
+from dissensus.evaluation import inverse_kl_divergence, kl_divergence, split_half
+from dissensus.exceptions import ConvergenceWarning
+from dissensus.table.annotations import Annotations
+from reproductions.experiment import Cell, Values
+from reproductions.prepared import prepared, prepared_words
+from reproductions.verdict import Claim, Difference, Get, ahead, judge
+from reproductions.watch import silent
+
+SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
+METHODS = {"FMM": "fmm", "PGM-SA": "pgm-annealing", "PGM-BP": "pgm-bp"}
+LEAKS = "LDL-NM, Algorithm 4 by own votes"
+EPOCHS, PATIENCE = 300, 10
+CNN = {"learning_rate": 1e-3, "dropout": 0.2}
+LINEAR = {"learning_rate": 1e-3}
+"""Of two kinds of word vectors, two rates, two of dropout; and of scaling or not, two rates, three weight decays: the
+least KL to the votes of the development items, over the three sets, one seed."""
+HALVES = {
+    "kl": "kl_divergence", "inverse_kl": "inverse_kl_divergence", "accuracy": "accuracy", "manhattan": "manhattan",
+}  # fmt: skip
+Predict = Callable[["Part"], FloatArray]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Items of a split."""
+
+    table: Annotations
+    X: Any  # (I, 384) MiniLM
+    texts: list[str]
+
+    @property
+    def votes(self) -> FloatArray:
+        """(I, K) shares."""
+        return self.table.soft_labels()
+
+
+@cache
+def parts(name: str) -> dict[str, Part]:
+    """Split → its items. The tweets are the same in the three sets."""
+    first: Any = dz.load_dataset(SETS[0])
+    whole: Any = dz.load_dataset(name)
+    place, X = {item: at for at, item in enumerate(first.annotations.items)}, vectors()
+    return {
+        split: Part(part.annotations, X[[place[i] for i in part.annotations.items]], part.items["text"].to_pylist())
+        for split, part in whole.splits.items()
+    }
+
+
+def vectors() -> FloatArray:
+    """(2,000, 384) of the tweets, by MiniLM."""
+
+    def make() -> FloatArray:
+        from dissensus.features import embed_texts
+
+        return embed_texts(dz.load_dataset(SETS[0]).items["text"].to_pylist())
+
+    return prepared("jobs-minilm", make)
+
+
+def words() -> str:
+    """A file of word vectors: MiniLM's input embeddings in 100 dimensions, where the paper has GloVe of tweets."""
+
+    def known() -> list[str]:
+        from dissensus.learning.encoders.text_cnn import WORD
+        from dissensus.learning.encoders.words import vocabulary
+
+        return vocabulary(WORD.findall(text.lower()) for text in dz.load_dataset(SETS[0]).items["text"].to_pylist())
+
+    return prepared_words("jobs-words.txt", known, 100, 5)
+
+
+def prepare() -> None:
+    """What needs MiniLM."""
+    vectors()
+    words()
+
+
+# Table 2 --------------------------------------------------------------------------------------------------------------
+
+
+def table2(cell: Cell, device: str) -> Values:
+    """Search over numbers of clusters on the development items, then the test items placed by their own votes."""
+    split, found = parts_without_texts(cell.data), Collector()
+    method, most, step = (cell.keywords[name] for name in ("method", "most", "step"))
+    for seed in cell.seeds:
+        numbers: dict[str, Any] = {"K": range(3, most + 1, step), "L": range(3, most + 1, step)}
+        chosen = dz.select_clusters(split["train"], method, dev=split["dev"], jobs=1, seed=seed, **numbers)
+        model: Any = chosen.estimator()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.set_params(restarts=5, threads=1).fit(split["train"])
+        votes, snapped = split["test"].soft_labels(), model.predict_proba(split["test"])
+        found.add(
+            kl=kl_divergence(votes, snapped).mean(), inverse_kl=inverse_kl_divergence(votes, snapped).mean(),
+            K=chosen.best.K, L=chosen.best.L,
+        )  # fmt: skip
+    return found.values
+
+
+def parts_without_texts(name: str) -> dict[str, Annotations]:
+    """Split → its annotations."""
+    whole: Any = dz.load_dataset(name)
+    return {split: part.annotations for split, part in whole.splits.items()}
+
+
+# Table 3 --------------------------------------------------------------------------------------------------------------
+
+
+def table3(cell: Cell, device: str) -> Values:
+    """One way to predict the votes of the test items."""
+    from dissensus.learning.distribution_scores import compare_distributions
+
+    split, found, how = parts(cell.data), Collector(), dict(cell.keywords)
+    kind = how.pop("kind")
+    for seed in cell.seeds:
+        if kind == "halves":
+            half = split_half(split["test"].table, seed=seed).mean
+            found.add(**{name: half[score] for name, score in HALVES.items()})
+            continue
+        predict = KINDS[kind](split, seed, device, how)
+        score = compare_distributions(split["test"].votes, predict(split["test"]))
+        found.add(kl=score.kl, inverse_kl=score.inverse_kl, accuracy=score.accuracy, manhattan=score.manhattan)
+    return found.values
+
+
+class Collector:
+    """Values of seed after seed."""
+
+    def __init__(self) -> None:
+        self.values: Values = {}
+
+    def add(self, **metrics: Any) -> None:
+        """One more seed."""
+        for name, value in metrics.items():
+            self.values.setdefault(name, []).append(round(float(value), 6))
+
+
+def mean_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
+    """The same for every item."""
+    mean = split["train"].votes.mean(axis=0)
+    return lambda part: np.tile(mean, (len(part.texts), 1))
+
+
+def network(encoder: str, device: str, seed: int, epochs: int) -> Any:
+    """The text CNN, or a linear layer on MiniLM's vectors, not fitted."""
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.encoders import Identity, TextCNN
+
+    own = CNN if encoder == "cnn" else LINEAR
+    made: Any = TextCNN(vectors=words(), dropout=own["dropout"]) if encoder == "cnn" else Identity(scale=False)
+    return CrowdClassifier(
+        encoder=made, objective="soft", learning_rate=own["learning_rate"], head_learning_rate=own["learning_rate"],
+        epochs=epochs, patience=PATIENCE, device=device, precision="32-true", seed=seed,
+    )  # fmt: skip
+
+
+def seen(encoder: str, part: Part) -> Any:
+    """What that network reads."""
+    return part.texts if encoder == "cnn" else part.X
+
+
+def votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
+    """Trained on the votes with KL: PD, where it is the CNN."""
+    encoder = how["encoder"]
+    model = network(encoder, device, seed, how.get("epochs", EPOCHS))
+    watched = (seen(encoder, split["dev"]), split["dev"].table)
+    model.fit(split["train"].table, seen(encoder, split["train"]), validation=watched, on_step=silent)
+    return lambda part: model.predict_proba(seen(encoder, part))
+
+
+def clustered(split: dict[str, Part], seed: int, how: dict[str, Any]) -> Any:
+    """A clustering of the training items, with the numbers of clusters that the file names."""
+    method, (K, L) = METHODS[how["clusters"]], how["numbers"][how["clusters"]]
+    sizes = {"n_clusters": K} if method == "fmm" else {"item_clusters": K, "annotator_clusters": L}
+    kind: Any = dz.clusterings[method]
+    model = kind(**sizes, restarts=5, threads=1, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(split["train"].table)
+
+
+def pipeline(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
+    """Clusters → network → project, as a Pipeline."""
+    from sklearn.pipeline import Pipeline
+
+    from dissensus.clustering import Distributions, Projector, snap
+
+    model, encoder, project = clustered(split, seed, how), how["encoder"], how["project"]
+    steps: list[tuple[str, Any]] = [("learn", Distributions(network(encoder, device, seed, how.get("epochs", EPOCHS))))]
+    if project != "none":
+        steps.append(("project", Projector(model, how=project)))
+    made = Pipeline(steps)
+    watched = (seen(encoder, split["dev"]), split["dev"].votes)
+    made.fit(seen(encoder, split["train"]), snap(model), learn__validation=watched, learn__on_step=silent)
+    return lambda part: np.asarray(made.transform(seen(encoder, part)))
+
+
+def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
+    """LEAKS: items are placed in clusters by the votes that they are compared with."""
+    model = clustered(split, seed, how)
+    return lambda part: model.predict_proba(part.table)
+
+
+def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
+    """LDL-NM; with `leaks`, by Algorithm 4 from the votes that it is compared with."""
+    from dissensus.learning import ldl_nm as model_of
+    from dissensus.learning.objectives import LDLNMObjective
+    from dissensus.learning.unknown_annotators import leaking_proba
+
+    item, annotator, epochs = how["sizes"][how["after"]]
+    objective = LDLNMObjective(item_size=item, annotator_size=annotator)
+    model = model_of(objective=objective, epochs=min(epochs, how.get("epochs", epochs)), seed=100 + seed, device=device)
+    model.fit(split["train"].table, split["train"].X, on_step=silent)
+    if how["leaks"]:
+        return lambda part: leaking_proba(model, part.X, part.votes)
+    return lambda part: model.predict_proba(part.X)
+
+
+KINDS: dict[str, Callable[[dict[str, Part], int, str, dict[str, Any]], Predict]] = {
+    "mean": mean_votes, "votes": votes, "pipeline": pipeline, "own votes": own_votes, "ldl-nm": ldl_nm,
+}  # fmt: skip
+
+
+# Claims ---------------------------------------------------------------------------------------------------------------
+
+
+def claims(get: Get) -> list[Claim]:
+    """RQ1 to RQ3."""
+
+    def less(better: str, worse: str, metric: str) -> dict[str, Difference]:
+        """By how much `better` is better, on every set; KL, either way, is better where it is lower."""
+        return ahead(get, "table3", SETS, better, worse, metric, lower=metric != "accuracy")
+
+    def both(better: str, worse: str) -> dict[str, Difference]:
+        return {
+            f"{name}, {metric}": difference
+            for metric in ("kl", "accuracy") for name, difference in less(better, worse, metric).items()
+        }  # fmt: skip
+
+    def each(better: tuple[str, ...], worse: str, metric: str) -> dict[str, Difference]:
+        return {f"{name}, {where}": d for name in better for where, d in less(name, worse, metric).items()}
+
+    graphical, own = ("FMM → CNN", "PGM-SA → CNN", "PGM-BP → CNN"), tuple(f"{name} by own votes" for name in METHODS)
+    joint = graphical[1:]
+    papers = "… by the paper's KL(predicted ‖ votes)"
+    return [
+        judge("RQ1: clusters of items and annotators (PGM) help more than of items alone (FMM), CNN, KL",
+              each(joint, "FMM → CNN", "kl")),
+        judge(papers, each(joint, "FMM → CNN", "inverse_kl")),
+        judge("All clusterings beat the CNN without (PD), KL",
+              each(graphical, "PD", "kl")),
+        judge(papers, each(graphical, "PD", "inverse_kl")),
+        judge("RQ2, RQ3: LDL-NM beats the graphical models, by texts alone",
+              {f"{name}, {where}": d for name in graphical for where, d in both("LDL-NM", name).items()}),
+        judge(papers,
+              {f"{name}, {where}": d for name in graphical for where, d in less("LDL-NM", name, "inverse_kl").items()}),
+        judge("… also where those have the same vectors (MiniLM, a linear layer)",
+              {f"FMM, {where}": d for where, d in both("LDL-NM", "FMM → MiniLM, linear").items()}),
+        judge(papers, less("LDL-NM", "FMM → MiniLM, linear", "inverse_kl")),
+        judge("LDL-NM beats a linear layer on the same vectors", both("LDL-NM", "MiniLM, linear")),
+        judge(papers, less("LDL-NM", "MiniLM, linear", "inverse_kl")),
+        judge("With the leak (own votes) LDL-NM beats a linear layer, which has none", both(LEAKS, "MiniLM, linear")),
+        judge("With the leak (own votes) LDL-NM beats the clusterings that have it, too",
+              {f"{name}, {where}": d for name in own for where, d in both(LEAKS, name).items()}),
+    ]  # fmt: skip

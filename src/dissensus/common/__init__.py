@@ -1,0 +1,1 @@
+"""What every layer uses: types, declared parameters, registries, progress, files."""

@@ -1,0 +1,82 @@
+"""A file of JSON lines that a long search writes one by one, and goes on from when it was killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus.exceptions import UnwritableFile
+
+
+class Store:
+    """The finished parts of a search; without a path, none is kept.
+
+    `rows` are those that were there with this key, which says of what data and settings they are.
+    """
+
+    def __init__(self, path: str | Path | None, key: str):
+        self.path, self.key = None if path is None else Path(path), key
+        self.rows: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        if self.path is None:
+            return
+        for row in read_lines(self.path):
+            if row.pop("key", None) == key:
+                self.rows.append(row)
+
+    def add(self, *rows: dict[str, Any]) -> None:
+        """Append rows."""
+        if self.path is None:
+            return
+        with self._lock:
+            append_lines(self.path, *({"key": self.key} | row for row in rows))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines; one that was cut short is passed over, and its line ended."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        if text and not text.endswith("\n"):
+            with path.open("a", encoding="utf-8") as file:
+                file.write("\n")
+    except OSError as error:
+        raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
+    found = []
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            found.append(row)
+    return found
+
+
+def append_lines(path: Path, *rows: dict[str, Any]) -> None:
+    """Write them at the end, each on its line; in one piece, so that who reads meanwhile sees whole lines."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            rest = memoryview("".join(json.dumps(row) + "\n" for row in rows).encode())
+            while rest:  # once, but for a disk that is all but full
+                rest = rest[file.write(rest) :]
+    except OSError as error:
+        raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def key_of(settings: dict[str, Any], tables: Iterable[Any], arrays: Iterable[Any] = ()) -> str:
+    """A name for data and settings: a row in a store counts only where it is the same."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for table in tables:
+        for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):
+            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+        for names in (table.items, table.annotators, table.classes):
+            digest.update("\0".join(map(str, names.tolist())).encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,173 @@
+"""A pass, and what an engine is: see the package."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.table.annotations import Annotations
+
+if TYPE_CHECKING:
+    from dissensus.compute.engines.local import Threads
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Annotations as the kernels take them: hard labels, perhaps weighted."""
+
+    item_ptr: IntArray
+    annotator: IntArray
+    label: IntArray
+    weight: FloatArray | None
+
+
+def hard_rows(table: Annotations) -> Rows:
+    """The rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
+    if table.proba is None:
+        return Rows(table.item_ptr, table.annotator, table.label, table.weight)
+    row, label = np.nonzero(table.proba)
+    weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
+    ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
+    return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is, and of which kind: all that a pass may know before it sees a block."""
+
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    weighted: bool
+
+
+@dataclass(frozen=True)
+class Block:
+    """Items start … stop − 1 of these arrays; item 0 of the arrays is item `offset` of the whole table."""
+
+    start: int
+    stop: int
+    rows: Rows
+    gold: IntArray | None
+    offset: int = 0
+
+    def of(self, values: Any) -> Any:
+        """The part of an array over all items that these arrays are about."""
+        n = self.rows.item_ptr.size - 1
+        return values if self.offset == 0 and len(values) == n else values[self.offset : self.offset + n]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a pass adds up over items. Two parts of the table: `one + other`."""
+
+    by_annotator: ClassVar[tuple[str, ...]] = ()
+    """Fields with an entry per annotator; parameters have the same, so that a worker needs those of its own only."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+P = TypeVar("P", contravariant=True)
+S = TypeVar("S", bound=Sums, covariant=True)
+B = TypeVar("B")
+
+
+class Pass(ABC, Generic[P, S, B]):
+    """One walk over the items, as a model states it: parameters in, sums out, perhaps something written per item.
+
+    It holds settings and buffers, never annotations, so that it can be sent to where they are. A worker opens a buffer
+    with the parameters, walks any number of blocks with it and closes it; sums of several workers are added.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "cells"}  # settings travel, buffers do not
+
+    @property
+    def in_order(self) -> bool:
+        """Whether blocks must come one after the other, from the first item to the last (a walk that draws)."""
+        return False
+
+    @abstractmethod
+    def open(self, params: P, size: Size, workers: int, pool: Threads) -> list[B]:
+        """A buffer for each worker: what the kernel reads of the parameters and what it adds to, at zero."""
+
+    @abstractmethod
+    def walk(self, block: Block, buffer: B, out: Mapping[str, Any]) -> None:
+        """Run the kernel over one block; `out` holds arrays over the block's items, to be written."""
+
+    @abstractmethod
+    def close(self, buffers: list[B], pool: Threads) -> S:
+        """The sums that these buffers have taken up."""
+
+    @abstractmethod
+    def on_torch(self, params: P, data: Any, out: Mapping[str, Any]) -> S:
+        """The same pass by `kernels.on_torch` over `data`, a `kernels.on_torch.Data`."""
+
+
+class Checkpoint(Protocol):
+    """Where a driver leaves its state between passes, as named arrays."""
+
+    wanted: bool
+
+    def load(self) -> dict[str, Any] | None:
+        """The last state that was saved for this very fit; None where there is none."""
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the state, whole or not at all."""
+
+
+class NoCheckpoint:
+    """A fit in memory starts again."""
+
+    wanted = False
+
+    def load(self) -> dict[str, Any] | None:
+        """Nothing."""
+        return None
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Nothing is kept."""
+
+
+class Engine(ABC):
+    """A table, placed where passes over it run."""
+
+    size: Size
+    pool: Threads
+    per_annotator: IntArray  # (A,) annotations of each annotator
+    gold: IntArray | None
+    checkpoint: Checkpoint
+
+    def __init__(self) -> None:
+        self.checkpoint = NoCheckpoint()
+        self._known: dict[Any, Sums] = {}
+
+    @abstractmethod
+    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """One pass over all items at `params`; `out` names arrays over all items, from `per_item`, to be written."""
+
+    @abstractmethod
+    def labelled(self) -> BoolArray:
+        """(I,) which items have annotations."""
+
+    def once(self, walk: Pass[None, S, Any]) -> S:
+        """The sums of a pass without parameters, made when first asked for. Not to be written into."""
+        if walk not in self._known:
+            self._known[walk] = self.sweep(walk, None)
+        return self._known[walk]  # type: ignore[return-value]  # what this very pass gave
+
+    def per_item(self, name: str, *shape: int) -> Any:
+        """A result with one entry of this shape per item, to be written by a pass."""
+        return np.empty((self.size.n_items, *shape))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.__exit__()

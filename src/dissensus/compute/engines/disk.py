@@ -1,0 +1,140 @@
+"""Blocks of a table on a disk, mapped into memory one after the other; results and checkpoints in a folder of the fit.
+
+A block is a range of items with about `Disk.block_rows` rows. Its files are mapped when its turn comes and unmapped
+when the kernels have walked it, so the memory of a pass is that of one block for each thread, the parameters and the
+counts, however long the table is. What a pass writes per item goes to `<name>.npy`, block by block.
+
+Every fit has a folder of its own below that of the codes, named for the method, its keywords and the known classes.
+Between passes the driver's state is there, written whole or not at all: a fit that was killed goes on after the last
+pass that it finished. When the results are written, the state is removed; a later fit begins anew.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.atomic import atomic
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size
+from dissensus.compute.engines.coding import Coded
+from dissensus.compute.engines.local import Threads, even
+from dissensus.table.names import smallest_int
+
+STATE = "state.npz"
+
+
+class RunFolder:
+    """The folder of one fit, and the checkpoint in it."""
+
+    wanted = True
+
+    def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
+        keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
+        of = repr((sorted(keywords.items()), coded.meta, None if gold is None else zlib.crc32(gold.tobytes())))
+        self.path = coded.folder / f"{type(model).__name__}-{zlib.crc32(of.encode()):08x}"
+        self.path.mkdir(exist_ok=True)
+
+    def load(self) -> dict[str, Any] | None:
+        """The state after the last pass that was finished."""
+        damage = suppress(OSError, ValueError, zipfile.BadZipFile)
+        with damage, (self.path / STATE).open("rb") as file, np.load(file) as stored:
+            return {name: stored[name] for name in stored.files}
+        return None
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the state, whole or not at all."""
+        with atomic(self.path / STATE) as file:
+            np.savez(file, **state)
+
+    def done(self) -> None:
+        """The results are written: a later fit begins anew."""
+        (self.path / STATE).unlink(missing_ok=True)
+
+
+class PerItem:
+    """A file with one entry per item, in NumPy's format, written and read in ranges."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...]):
+        self.path, self.shape = path, shape
+        self._start = np.lib.format.open_memmap(path, "w+", np.float64, shape).offset
+        self._each = 8 * int(np.prod(shape[1:]))
+
+    def put(self, first: int, values: FloatArray) -> None:
+        """Write entries from `first` on."""
+        with self.path.open("r+b") as file:
+            os.pwrite(file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
+
+    def get(self, first: int, stop: int) -> FloatArray:
+        """Entries first … stop − 1, in memory."""
+        count = (stop - first) * self._each // 8
+        values = np.fromfile(self.path, np.float64, count, offset=self._start + first * self._each)
+        return values.reshape(-1, *self.shape[1:])
+
+    def open(self) -> FloatArray:
+        """All of it as a read-only array that is mapped into memory where it is looked into."""
+        return np.asarray(np.load(self.path, mmap_mode="r")) if self.shape[0] else np.empty(self.shape)
+
+
+class DiskEngine(Engine):
+    """A table in files."""
+
+    def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
+        super().__init__()
+        self.coded, self.pool, self.gold, self.run = coded, pool, gold, run
+        self.size = Size(coded.n_items, coded.n_annotators, coded.n_classes, coded.weighted)
+        self.per_annotator, self.checkpoint = coded.per_annotator, run
+        self.blocks = coded.ranges(block_rows)
+
+    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """Every thread walks its share of the blocks, one after the other."""
+        workers = 1 if walk.in_order else min(self.pool.threads, len(self.blocks))
+        buffers = walk.open(params, self.size, workers, self.pool)
+
+        def work(number: int, start: int, stop: int) -> None:
+            for first, end in self.blocks[start:stop]:
+                self._walk(walk, buffers[number], first, end, out or {})
+
+        self.pool.map(work, even(len(self.blocks), workers))
+        return walk.close(buffers, self.pool)
+
+    def _walk(self, walk: Pass[P, S, Any], buffer: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
+        gold = None if self.gold is None else self.gold[first:end]
+        arrays = {
+            name: np.empty((end - first, *to.shape[1:])) if isinstance(to, PerItem) else to[first:end]
+            for name, to in out.items()
+        }
+        walk.walk(Block(0, end - first, self._rows(first, end), gold, first), buffer, arrays)
+        for name, to in out.items():
+            if isinstance(to, PerItem):
+                to.put(first, arrays[name])
+
+    def _rows(self, first: int, end: int) -> Rows:
+        """The rows of items first … end − 1, their offsets counted from the first."""
+        ptr = np.array(self.coded.file("item_ptr.i64", np.int64, first, end + 1))
+        start, stop = int(ptr[0]), int(ptr[-1])
+        ptr -= start
+        ptr.flags.writeable = False  # as the arrays of a table in memory are, so that the same code is compiled
+        label = smallest_int(self.size.n_classes)
+        return Rows(
+            ptr,
+            self.coded.file("annotator.i32", np.int32, start, stop),
+            self.coded.file(f"label.i{8 * np.dtype(label).itemsize}", label, start, stop),
+            self.coded.file("weight.f64", np.float64, start, stop) if self.coded.weighted else None,
+        )
+
+    def labelled(self) -> BoolArray:
+        """(I,) which items have annotations."""
+        parts = [np.diff(self.coded.file("item_ptr.i64", np.int64, first, end + 1)) > 0 for first, end in self.blocks]
+        return np.concatenate(parts)
+
+    def per_item(self, name: str, *shape: int) -> Any:
+        """A file in the fit's folder."""
+        return PerItem(self.run.path / f"{name}.npy", (self.size.n_items, *shape))

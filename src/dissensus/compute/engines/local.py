@@ -1,0 +1,91 @@
+"""Ranges of items in threads of this process, over arrays in memory.
+
+The kernels release the GIL, so the threads run at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, IntArray
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size
+from dissensus.exceptions import BadParameter
+
+T = TypeVar("T")
+
+SMALL = 20_000  # rows below which handing work to a second thread costs more than it saves
+
+
+def thread_count(threads: int | None, rows: int) -> int:
+    """How many threads to use for this many rows; None: as many as this process may run on."""
+    if threads is None:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    elif threads < 1:
+        raise BadParameter(f"threads must be at least 1, got {threads}.")
+    return max(1, min(threads, rows // SMALL))
+
+
+def balanced(ptr: IntArray, parts: int) -> list[tuple[int, int]]:
+    """Ranges of items that hold about as many rows each."""
+    cuts = np.searchsorted(ptr, np.linspace(0, ptr[-1], parts + 1)[1:-1])
+    edges = [0, *(int(c) for c in cuts), ptr.size - 1]
+    return list(pairwise(edges))
+
+
+def even(n: int, parts: int) -> list[tuple[int, int]]:
+    """Ranges of about equal length."""
+    edges = [n * part // parts for part in range(parts + 1)]
+    return list(pairwise(edges))
+
+
+class Threads:
+    """A pool that lives as long as one fit."""
+
+    def __init__(self, threads: int):
+        self.threads = threads
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+
+    def map(self, work: Callable[[int, int, int], T], ranges: list[tuple[int, int]]) -> list[T]:
+        """`work(number, start, stop)` for every range, results in order; the caller's thread takes the first range."""
+        if self._pool is None or len(ranges) == 1:
+            return [work(number, *bounds) for number, bounds in enumerate(ranges)]
+        rest = [self._pool.submit(work, number, *bounds) for number, bounds in enumerate(ranges[1:], 1)]
+        return [work(0, *ranges[0]), *(future.result() for future in rest)]
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+class Local(Engine):
+    """Rows in memory, walked by the threads of a pool."""
+
+    def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
+        super().__init__()
+        self.size = Size(rows.item_ptr.size - 1, n_annotators, n_classes, rows.weight is not None)
+        self.rows, self.pool, self.gold = rows, pool, gold
+        self.per_annotator = np.bincount(rows.annotator, minlength=n_annotators)
+
+    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """Every thread walks one range of items."""
+        ranges = [(0, self.size.n_items)] if walk.in_order else balanced(self.rows.item_ptr, self.pool.threads)
+        buffers = walk.open(params, self.size, len(ranges), self.pool)
+
+        def work(number: int, start: int, stop: int) -> None:
+            walk.walk(Block(start, stop, self.rows, self.gold), buffers[number], out or {})
+
+        self.pool.map(work, ranges)
+        return walk.close(buffers, self.pool)
+
+    def labelled(self) -> BoolArray:
+        """(I,) which items have annotations."""
+        return np.diff(self.rows.item_ptr) > 0

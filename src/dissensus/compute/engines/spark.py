@@ -1,0 +1,266 @@
+"""Parts of a table in a Spark cluster, one walked by each task: parameters are broadcast, sums come back as a tree.
+
+A pass is one job over the parts that `scatter` left in the cluster. A task takes the parameters of its own annotators
+out of the broadcasts, opens a buffer, walks its part with the same kernels as `local` and closes the buffer; sums, over
+the task's own annotators, are added pair by pair in the cluster and the last few on the driver. They are values of
+tasks, never accumulators: a part whose task is run twice (speculation, a lost executor) counts once.
+
+What a pass writes per item stays in the cluster: a `scatter.Spread` remembers the pass and its parameters, and its
+parts are walked again when they are asked for, as any frame of Spark's is made. Arrays of the driver that a pass writes
+into (GLAD's easiness; all results of a table that was in memory) come back with the sums.
+
+A pass that draws goes from part to part, one job each, and takes its generator along: the draws of `local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute.engines.base import Block, Engine, P, Pass, S, Size, Sums
+from dissensus.compute.engines.local import Threads
+from dissensus.compute.engines.options import Spark
+from dissensus.compute.engines.scatter import Part, Scattered, Spread
+from dissensus.table import names as naming
+
+
+@dataclass(frozen=True)
+class Found:
+    """Sums over some annotators (a,), codes of the whole table, and what was written for the driver by first item."""
+
+    annotators: IntArray
+    sums: Sums
+    written: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+    def over(self, annotators: IntArray) -> Any:
+        """The sums over these annotators and more, none where there were none."""
+        if np.array_equal(annotators, self.annotators):
+            return self.sums
+        at = np.searchsorted(annotators, self.annotators)
+
+        def put(values: Any) -> Any:
+            wide = np.zeros((annotators.size, *values.shape[1:]), values.dtype)
+            wide[at] = values
+            return wide
+
+        return by_annotator(put, self.sums)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Parameters as broadcasts, each of so many annotators."""
+
+    broadcasts: list[Any]
+    each: int
+
+    def of(self, annotators: IntArray) -> Any:
+        """The parameters of these annotators (codes in order); None of a pass that has none."""
+        if not self.broadcasts:
+            return None
+        edges = np.searchsorted(annotators, self.each * np.arange(len(self.broadcasts) + 1))
+        pieces = [
+            by_annotator(partial(_take, at=annotators[start:stop] - number * self.each), self.broadcasts[number].value)
+            for number, (start, stop) in enumerate(pairwise(edges))
+            if stop > start or number == 0
+        ]
+        return pieces[0] if len(pieces) == 1 else by_annotator(lambda *parts: np.concatenate(parts), *pieces)
+
+    def destroy(self) -> None:
+        """Free them everywhere."""
+        for broadcast in self.broadcasts:
+            broadcast.destroy()
+
+
+@dataclass(frozen=True)
+class Task:
+    """All that a worker is sent to walk its part."""
+
+    walk: Pass[Any, Any, Any]
+    sent: Sent
+    size: Size
+    gold: Any  # a broadcast of (I,) codes; None where nothing is known
+    offsets: dict[int, int]
+    shapes: dict[str, tuple[int, ...]]  # of an item's entry, of all that is written
+
+    def __call__(self, partition: int, part: Part) -> tuple[Sums, dict[str, Any]]:
+        """Walk a part: its sums, over its own annotators, and what was written of its items."""
+        first, n, pool = self.offsets[partition], part.n_items, Threads(1)
+        gold = None if self.gold is None else self.gold.value[first : first + n]
+        written = {name: np.empty((n, *shape)) for name, shape in self.shapes.items()}
+        size = replace(self.size, n_annotators=part.annotators.size)
+        buffers = self.walk.open(self.sent.of(part.annotators), size, 1, pool)
+        self.walk.walk(Block(0, n, part.rows(), gold, first), buffers[0], written)
+        return self.walk.close(buffers, pool), written
+
+
+class SparkEngine(Engine):
+    """A table in a cluster."""
+
+    def __init__(self, table: Scattered, options: Spark, pool: Threads, gold: IntArray | None):
+        super().__init__()
+        self.table, self.pool, self.gold, self.each = table, pool, gold, options.broadcast_annotators
+        self.size = Size(table.n_items, table.n_annotators, table.n_classes, table.weighted)
+        self.per_annotator = table.per_annotator
+        self._gold = None if gold is None else table.parts.context.broadcast(gold)
+
+    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """One job over all parts, or where the pass draws one after the other."""
+        out, sent = out or {}, self._send(params)
+        shapes = {name: tuple(to.shape[1:]) for name, to in out.items()}
+        task = Task(walk, sent, self.size, self._gold, self.table.offsets(), shapes)
+        keep = [name for name, to in out.items() if not isinstance(to, Spread)]
+        if walk.in_order:
+            found = self._in_turn(task, keep)
+        else:
+            found = self.table.parts.mapPartitionsWithIndex(partial(_walk, task, keep)).treeReduce(_add)
+        for first, written in found.written:
+            for name in keep:
+                out[name][first : first + len(written[name])] = written[name]
+        spread = {name: to for name, to in out.items() if isinstance(to, Spread)}
+        for name, to in spread.items():
+            to.parts = self.table.parts.mapPartitionsWithIndex(partial(_write, task, name))
+        if not spread:
+            sent.destroy()
+        return found.over(np.arange(self.size.n_annotators, dtype=np.int32))  # type: ignore[no-any-return]
+
+    def _send(self, params: Any) -> Sent:
+        starts = range(0, 0 if params is None else max(self.size.n_annotators, 1), self.each)
+        pieces = (by_annotator(itemgetter(slice(start, start + self.each)), params) for start in starts)
+        return Sent([self.table.parts.context.broadcast(piece) for piece in pieces], self.each)
+
+    def _in_turn(self, task: Task, keep: list[str]) -> Found:
+        found: Found | None = None
+        for partition, _, _ in self.table.counts:
+            job = self.table.parts.mapPartitionsWithIndex(partial(_walk_on, task, keep))
+            ((part, walk),) = self.table.parts.context.runJob(job, list, [partition])
+            task, found = replace(task, walk=walk), part if found is None else _add(found, part)
+        assert found is not None
+        return found
+
+    def labelled(self) -> BoolArray:
+        """(I,) which items have annotations."""
+        return np.concatenate(self.table.parts.map(lambda part: np.diff(part.item_ptr) > 0).collect())
+
+    def per_item(self, name: str, *shape: int) -> Any:
+        """In the cluster, but of a table that is in memory too."""
+        if self.table.names is None:
+            return super().per_item(name, *shape)
+        return Spread((self.size.n_items, *shape), np.float64)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        if self.table.names is None:  # nobody else has these parts
+            self.table.release()
+            if self._gold is not None:
+                self._gold.destroy()
+
+
+def item_frame(
+    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
+) -> Any:
+    """The frame of all items as a DataFrame of PySpark; `columns` makes it of names, posterior and difficulty."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    parts, schema = _arrow_parts(table, posterior, difficulty, columns)
+    spark = SparkSession.builder.getOrCreate()
+    return spark.createDataFrame(parts, "part binary").mapInArrow(_from_arrow, from_arrow_schema(schema))
+
+
+def item_parts(
+    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
+) -> Iterator[Any]:
+    """The same as Arrow tables on the driver, one of the cluster's parts after the other."""
+    parts, _ = _arrow_parts(table, posterior, difficulty, columns)
+    for (part,) in parts.toLocalIterator():
+        yield pa.ipc.open_stream(part).read_all()
+
+
+def _arrow_parts(
+    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
+) -> tuple[Any, Any]:
+    """An RDD of the frame's parts, each as the bytes of an Arrow stream, and their schema."""
+    context = table.parts.context
+    hard = None if difficulty is None else context.broadcast(difficulty)
+    none = np.empty(0, table.items.dtype), np.empty((0, *posterior.shape[1:]))
+    empty = pa.table(_typed(columns(*none, None if difficulty is None else np.empty(0))))
+    parts = table.names.zip(posterior.parts).mapPartitionsWithIndex(
+        partial(_to_arrow, columns, table.offsets(), hard, empty.schema)
+    )
+    return parts, empty.schema
+
+
+def by_annotator(work: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """Parameters or sums with `work` done on each array that has an entry per annotator; `others` are of their kind."""
+    if isinstance(first, np.ndarray):
+        return work(first, *others)
+    done = {
+        name: by_annotator(work, *(getattr(each, name) for each in (first, *others))) for name in first.by_annotator
+    }
+    return first._replace(**done) if hasattr(first, "_replace") else replace(first, **done)
+
+
+# In the workers -------------------------------------------------------------------------------------------------------
+
+
+def _take(values: Any, at: IntArray) -> Any:
+    return values if at.size == len(values) else values[at]
+
+
+def _walk(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[Found]:
+    for part in parts:
+        sums, written = task(partition, part)
+        kept = {name: written[name] for name in keep}
+        yield Found(part.annotators, sums, [(task.offsets[partition], kept)] if keep else [])
+
+
+def _walk_on(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[tuple[Found, Any]]:
+    for found in _walk(task, keep, partition, parts):
+        yield found, task.walk
+
+
+def _write(task: Task, name: str, partition: int, parts: Iterator[Part]) -> Iterator[Any]:
+    for part in parts:
+        yield task(partition, part)[1][name]
+
+
+def _add(one: Found, other: Found) -> Found:
+    both = one.annotators
+    if not np.array_equal(both, other.annotators):
+        both = np.union1d(both, other.annotators)
+    return Found(both, one.over(both) + other.over(both), one.written + other.written)
+
+
+def _to_arrow(
+    columns: Any, offsets: dict[int, int], hard: Any, schema: Any, partition: int, parts: Iterator[Any]
+) -> Iterator[tuple[bytes]]:
+    for names, posterior in parts:
+        first = offsets[partition]
+        difficulty = None if hard is None else hard.value[first : first + len(names)]
+        frame = pa.table(columns(naming.to_names(names), posterior, difficulty), schema=schema)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as stream:
+            stream.write_table(frame, max_chunksize=100_000)
+        yield (sink.getvalue().to_pybytes(),)
+
+
+def _from_arrow(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        for part in batch.column(0):
+            yield from pa.ipc.open_stream(part.as_buffer())
+
+
+def _typed(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns without rows in the types that columns with rows have: Arrow cannot tell what an empty one holds."""
+    return {
+        name: pa.array([], pa.string()) if values.dtype.kind == "O" else pa.array(values)
+        for name, values in columns.items()
+    }

@@ -1,0 +1,71 @@
+"""Tensors on a GPU, or on the CPU; passes by `kernels.on_torch`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from dissensus.common.types import BoolArray, IntArray
+from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size
+from dissensus.compute.engines.local import Threads
+from dissensus.compute.engines.options import Torch
+from dissensus.compute.kernels.on_torch import Data
+from dissensus.exceptions import BadParameter
+
+PART_ROWS = {"cuda": 2**25, "cpu": 2**20}
+
+
+class TorchEngine(Engine):
+    """A table on a device."""
+
+    def __init__(self, data: Data, pool: Threads):
+        super().__init__()
+        ptr = data.item_ptr
+        self.size = Size(ptr.numel() - 1, data.n_annotators, data.n_classes, data.weight is not None)
+        self.data, self.pool = data, pool
+        self.gold = None if data.gold is None else data.gold.cpu().numpy()
+        self.per_annotator = torch.bincount(data.annotator, minlength=data.n_annotators).cpu().numpy()
+
+    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """All parts, one after the other, on the device."""
+        return walk.on_torch(params, self.data, out or {})
+
+    def labelled(self) -> BoolArray:
+        """(I,) which items have annotations."""
+        return np.asarray((self.data.item_ptr.diff() > 0).cpu().numpy())
+
+
+def on_device(
+    rows: Rows, n_annotators: int, n_classes: int, gold: IntArray | None, options: Torch, pool: Threads
+) -> TorchEngine:
+    """The rows on the device that the options name."""
+    try:
+        device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has one for each reason
+        raise BadParameter(f"this machine has no device {options.device!r}; leave it out, or take 'cpu'.") from error
+
+    def put(array: Any) -> torch.Tensor:
+        return torch.tensor(array, device=device)  # a copy: the table's arrays are read-only
+
+    data = Data(
+        put(rows.item_ptr.astype(np.int64)),
+        put(rows.annotator),
+        put(rows.label),
+        None if rows.weight is None else put(rows.weight),
+        None if gold is None else put(gold.astype(np.int64)),
+        n_annotators,
+        n_classes,
+        cuts(rows.item_ptr, options.part_rows or PART_ROWS.get(device.type, PART_ROWS["cpu"])),
+    )
+    return TorchEngine(data, pool)
+
+
+def cuts(item_ptr: IntArray, rows: int) -> list[int]:
+    """Items that parts begin with, each of about so many rows (one item at least), and the number of items."""
+    parts = max(1, int(-(-item_ptr[-1] // rows)))
+    inner = np.searchsorted(item_ptr, np.arange(1, parts) * rows)
+    return [int(item) for item in np.unique([0, *inner.tolist(), item_ptr.size - 1])]

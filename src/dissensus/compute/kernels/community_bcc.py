@@ -1,0 +1,107 @@
+"""What is believed of annotators who belong to communities, from their soft counts: in threads, nothing larger kept.
+
+For annotator a with counts n (K, K) and community m with concentrations α_m, γ_m = n + α_m:
+
+    log odds_m = log h_m + Σ_c log B(γ_m[:, c]) − log B(α_m[:, c])      ρ = softmax(log odds)
+    E log Θ = Σ_m ρ_m (ψ(γ_m) − ψ(Σ_l γ_m))
+
+B is the normaliser of a Dirichlet. The readable form is `beliefs` in `aggregation.community_bcc`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus.common.jit import compiled
+from dissensus.common.types import FloatArray
+
+LARGE = 8.0  # from here on the asymptotic series are exact to 1e-13
+
+
+@compiled
+def log_gamma_and_psi(x: float) -> tuple[float, float]:
+    """Log Γ and ψ, its derivative, at x > 0, which share their logarithm."""
+    product, slope = 1.0, 0.0  # of x (x + 1) … up to where the series hold: Γ(x) = Γ(x + n) / product
+    while x < LARGE:
+        slope = slope * x + product
+        product *= x
+        x += 1.0
+    log_x, r = np.log(x), 1.0 / x
+    s = r * r
+    series = r * (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * (1 / 1188 - s * 691 / 360360)))))
+    tail = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (691 / 32760 - s / 12))))))
+    log_gamma, psi = (x - 0.5) * log_x - x + 0.9189385332046727 + series, log_x - 0.5 * r - tail
+    if slope == 0.0:  # there was nothing to multiply
+        return log_gamma, psi
+    return log_gamma - np.log(product), psi - slope / product
+
+
+@compiled
+def believe(
+    start: int,
+    stop: int,
+    counts: FloatArray,
+    population: FloatArray,
+    log_share: FloatArray,
+    membership: FloatArray,
+    confusion: FloatArray,
+    sums: FloatArray,
+    wholes: FloatArray,
+) -> tuple[float, float]:
+    """Annotators start … stop − 1, by their `counts` (A, K, K) [annotator, given, true].
+
+    `population` α (M, K, K) [community, given, true], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and
+    exp(E log Θ) to `confusion` (A, K, K); adds Σ_a ρ_am E log Θ under γ_m to `sums` (M, K, K) and Σ_a ρ_am ψ(Σ_l γ_m)
+    to `wholes` (M, K). Returns Σ_a log Σ_m odds and Σ_a n · E log Θ.
+    """
+    M, K = population.shape[0], population.shape[1]
+    base = np.empty(M)  # log h − Σ log B(α)
+    for m in range(M):
+        base[m] = log_share[m]
+        for k in range(K):
+            whole = 0.0
+            for y in range(K):
+                whole += population[m, y, k]
+                base[m] -= log_gamma_and_psi(population[m, y, k])[0]
+            base[m] += log_gamma_and_psi(whole)[0]
+    odds, logs, whole_psi, mean = np.empty(M), np.empty((M, K, K)), np.empty((M, K)), np.empty((K, K))
+    evidence, spent = 0.0, 0.0
+    for a in range(start, stop):
+        top = -np.inf
+        for m in range(M):
+            odds[m] = base[m]
+            for k in range(K):
+                whole = 0.0
+                for y in range(K):
+                    gamma = counts[a, y, k] + population[m, y, k]
+                    whole += gamma
+                    log_gamma, logs[m, y, k] = log_gamma_and_psi(gamma)
+                    odds[m] += log_gamma
+                log_gamma, psi = log_gamma_and_psi(whole)
+                odds[m] -= log_gamma
+                whole_psi[m, k] = psi
+                for y in range(K):
+                    logs[m, y, k] -= psi
+            top = max(top, odds[m])
+        total = 0.0
+        for m in range(M):
+            odds[m] = np.exp(odds[m] - top)
+            total += odds[m]
+        evidence += top + np.log(total)
+        for y in range(K):
+            for k in range(K):
+                mean[y, k] = 0.0
+        for m in range(M):
+            rho = odds[m] / total
+            membership[a, m] = rho
+            for k in range(K):
+                wholes[m, k] += rho * whole_psi[m, k]
+            for y in range(K):
+                for k in range(K):
+                    mean[y, k] += rho * logs[m, y, k]
+                    sums[m, y, k] += rho * logs[m, y, k]
+        for y in range(K):
+            for k in range(K):
+                spent += counts[a, y, k] * mean[y, k]
+                confusion[a, y, k] = np.exp(mean[y, k])
+    return evidence, spent

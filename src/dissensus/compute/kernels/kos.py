@@ -1,0 +1,141 @@
+"""Messages between items and annotators: one pass, the final vote, and what calibrates it.
+
+An edge is an item and an annotator who labelled it, with the annotator's answer a: −1 or 1, or a signed weight. Edges
+stand in the order of items. Of the two messages of an edge only the item's, x, is kept. The annotator's, y, is made
+when it is read: of Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges and h is
+x/(1 + |x|), or x itself. So a pass is one walk over the edges.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.jit import compiled
+from dissensus.common.types import FloatArray, IntArray
+
+SURE = 0.99  # share from which an annotator is as good as perfect: right 199 times in 200
+SERIES = 0.03  # argument up to which four terms after the first are exact
+ROUNDING = 1e-12  # of what an annotator has heard: less than that from others is nothing
+
+
+@compiled
+def log_odds(share: float) -> float:
+    """Half the log odds of being right, (1 + share)/2; no surer than `SURE`."""
+    return float(np.arctanh(min(max(share, -SURE), SURE)))
+
+
+@compiled
+def whole_odds(heard: FloatArray, crowd: float, labels: float) -> FloatArray:
+    """(A, 2) the share of all that an annotator has heard, with the crowd's labels, and its log odds."""
+    out = np.empty((heard.shape[0], 2))
+    for j in range(heard.shape[0]):
+        out[j, 0] = crowd if heard[j, 1] <= 0 else (heard[j, 0] + labels * crowd) / (heard[j, 1] + labels)
+        out[j, 1] = log_odds(out[j, 0])
+    return out
+
+
+@compiled
+def _near_odds(share: float, near: float, odds: float) -> float:
+    """`log_odds` of a share, given those of one nearby: artanh x = artanh y + artanh((x − y)/(1 − x·y)).
+
+    One item of many moves a share a little, and a few terms of a series are then exact and cost no logarithm.
+    """
+    if abs(share) < SURE and abs(near) < SURE:
+        u = (share - near) / (1 - share * near)
+        if abs(u) < SERIES:
+            v = u * u
+            return odds + u * (1 + v * (1 / 3 + v * (1 / 5 + v * (1 / 7 + v / 9))))  # the next term is below 2e-16
+    return log_odds(share)
+
+
+@compiled
+def _heard(x: float, share: bool) -> float:
+    """What an annotator makes of an item's message: h."""
+    return x / (1 + abs(x)) if share else x
+
+
+@compiled
+def sweep(
+    start: int,
+    stop: int,
+    item_ptr: IntArray,
+    annotator: IntArray,
+    answer: Any,
+    message: FloatArray,
+    heard: FloatArray,
+    odds: FloatArray,
+    share: bool,
+    scale: float,
+    crowd: float,
+    labels: float,
+    sums: FloatArray,
+) -> None:
+    """New `message` (E,) x of items start … stop − 1; their Y and Q are added to `sums` (A, 2).
+
+    `heard` (A, 2) has Y and Q of the last pass, with items of known class, and `odds` (A, 2) what `whole_odds` makes of
+    them. An annotator says scale·(Y − a·h), or with `share` the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| +
+    labels).
+    """
+    for i in range(start, stop):
+        first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
+        total = 0.0
+        for e in range(first, end):
+            j, a = np.uintp(annotator[e]), float(answer[e])
+            own = a * _heard(message[e], share)
+            if share:
+                y, others = crowd, heard[j, 1] - abs(own)
+                if others > ROUNDING * heard[j, 1]:
+                    y = (heard[j, 0] - own + labels * crowd) / (others + labels)
+                y = _near_odds(y, odds[j, 0], odds[j, 1])
+            else:
+                y = scale * (heard[j, 0] - own)
+            message[e] = y
+            total += a * y
+        for e in range(first, end):
+            j, a = np.uintp(annotator[e]), float(answer[e])
+            x = total - a * message[e]
+            message[e] = x
+            own = a * _heard(x, share)
+            sums[j, 0] += own
+            sums[j, 1] += abs(own)
+
+
+@compiled
+def scores(item_ptr: IntArray, annotator: IntArray, answer: Any, weight: FloatArray) -> FloatArray:
+    """(I,) Σ a·w over the edges of each item; `weight` (A,)."""
+    out = np.zeros(item_ptr.size - 1)
+    for i in range(out.size):
+        for e in range(np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])):
+            out[i] += answer[e] * weight[np.uintp(annotator[e])]
+    return out
+
+
+@compiled
+def pair_agreement(item_ptr: IntArray, answer: Any) -> tuple[float, float]:
+    """Σ a·a' and Σ |a·a'| over all ordered pairs of edges of the same item."""
+    agree, pairs = 0.0, 0.0
+    for i in range(item_ptr.size - 1):
+        total, size, squares = 0.0, 0.0, 0.0
+        for e in range(item_ptr[i], item_ptr[i + 1]):
+            a = float(answer[e])
+            total += a
+            size += abs(a)
+            squares += a * a
+        agree += total * total - squares
+        pairs += size * size - squares
+    return agree, pairs
+
+
+@compiled
+def slope(start: int, stop: int, answer: Any, message: FloatArray, beta: float, kappa: float) -> float:
+    """Derivative by β of Σ |a| log(1 + κ·sign(a)·tanh(β x / 2)) over edges start … stop − 1."""
+    out = 0.0
+    for e in range(start, stop):
+        a, x = float(answer[e]), message[e]
+        if x != 0.0:
+            p = 1 / (1 + np.exp(-beta * x))  # tanh(β x / 2) = 2 p − 1, by one exponential
+            k = kappa if a > 0.0 else -kappa
+            out += abs(a) * k * x * 2 * p * (1 - p) / (1 + k * (2 * p - 1))
+    return out

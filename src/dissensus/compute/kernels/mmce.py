@@ -1,0 +1,367 @@
+"""One pass of minimax conditional entropy, fused: every item's own effect, its posterior, its part of the sums.
+
+A row of annotator a on item i has the label y with probability P_a[k, y] e^τ[k, y] / Z where the class is k,
+
+    P_a[k, :] = softmax(σ_a[k, :])        Z = Σ_l P_a[k, l] e^τ[k, l]
+
+so that the exponentials of an item serve all of its rows. Where an item is hardly of class k, its τ[k, :] stays at zero
+(see `FAINT`); Z is 1 then, and a row costs what it costs in Dawid-Skene.
+
+Both effects are climbed by the same step. Σ_r w_r log Σ_l p_rl e^d_l, over rows r, is at most n log Σ_l (m_l/n) e^d_l
+with n = Σ_r w_r, m_l = Σ_r w_r p_rl (Jensen), and the two touch at d = 0. So what is raised instead of the expected log
+likelihood, c·d − n log Σ_l (m_l/n) e^d_l − ½ penalty |x + d|², lies below it and needs no row again; its Newton
+direction has a closed form. With r the largest minus the smallest entry of that direction, log(1 + r)/r of it cannot
+be too far, because the third derivative of log Σ exp along any d is at most the range of d times the second: there is
+no line search.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.jit import compiled
+from dissensus.common.types import FloatArray, IntArray
+
+FAINT = 1e-11  # what could raise the objective of an item by no more than about this is not done
+NEAR = 1e-7  # a shorter step ends the climb of σ
+STEPS = 100  # of a climb at most; three to ten are usual
+SETTLED = 1e-8  # change of an item's posterior that ends its rounds
+
+
+@compiled
+def walk(
+    start: int,
+    stop: int,
+    item_ptr: IntArray,
+    annotator: IntArray,
+    label: IntArray,
+    weight: Any,
+    confusion: FloatArray,
+    log_confusion: FloatArray,
+    log_prior: FloatArray,
+    penalty: float,
+    gold: Any,
+    special: int,
+    rounds: int,
+    fresh: bool,
+    before: FloatArray,
+    posterior: FloatArray,
+    counts: FloatArray,
+    expected: FloatArray,
+    plain: FloatArray,
+) -> float:
+    """Walk items start … stop − 1; returns their log evidence minus the penalty of their effects.
+
+    `confusion` P (A, K, K) [annotator, true, given], `log_confusion` its logarithm [annotator, given, true]. An item's
+    τ is the best one for its class probabilities `before` (I, K), or, where it is `fresh`, for those at τ = 0; then
+    `posterior` (I, K) is the one of this τ, and so on for at most so many `rounds`. Items from number `special` on have
+    no τ. Adds the labels seen to `counts` (A, K, K) [annotator, true, given] and those expected to `expected` or, where
+    τ is zero, their number to `plain` (A, K).
+    """
+    K = log_prior.size
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, item_ptr[i + 1] - item_ptr[i])
+    inverse = np.empty((K, longest))  # weight / Z of the rows of one item
+    tau, power, lively = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.bool_)
+    log_votes, votes, q, new = np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    objective = 0.0
+    for i in range(start, stop):
+        first, end = np.uint64(item_ptr[i]), np.uint64(item_ptr[i + 1])
+        known = -1
+        if gold is not None:
+            known = gold[i]
+        total = 0.0
+        for k in range(K):
+            votes[k], log_votes[k] = 0.0, log_prior[k]
+            for y in range(K):
+                tau[k, y] = 0.0
+        for row in range(first, end):
+            a, given, w = np.uint64(annotator[row]), np.uint64(label[row]), 1.0
+            if weight is not None:
+                w = weight[row]
+            total += w
+            votes[given] += w
+            for k in range(K):
+                log_votes[k] += w * log_confusion[a, given, k]
+        if fresh:
+            settle(log_votes, known, new)
+        else:
+            for k in range(K):
+                new[k] = before[i, k]
+        height = 0.0
+        for _ in range(rounds):
+            height = 0.0
+            for k in range(K):
+                q[k], new[k] = new[k], log_votes[k]
+                lively[k] = i < special and (q[k] * total) ** 2 > FAINT * penalty
+                if lively[k]:
+                    climb(
+                        first, end, annotator, weight, confusion, k, q[k], votes, total, penalty, tau[k], power[k],
+                        inverse[k],
+                    )  # fmt: skip
+                    new[k] += log_inverse(first, end, weight, inverse[k])
+                    for y in range(K):
+                        new[k] += votes[y] * tau[k, y]
+                        height -= 0.5 * penalty * tau[k, y] * tau[k, y]
+                else:
+                    for y in range(K):
+                        tau[k, y] = 0.0
+            height += settle(new, known, new)
+            change = 0.0
+            for k in range(K):
+                change = max(change, abs(new[k] - q[k]))
+            if change < SETTLED:
+                break
+        objective += height
+        for k in range(K):
+            posterior[i, k] = new[k]
+        for row in range(first, end):
+            a, given, w = np.uint64(annotator[row]), np.uint64(label[row]), 1.0
+            if weight is not None:
+                w = weight[row]
+            for k in range(K):
+                counts[a, k, given] += w * new[k]
+                if not lively[k]:
+                    plain[a, k] += w * new[k]
+        for k in range(K):
+            if lively[k]:
+                for row in range(first, end):
+                    a, factor = np.uint64(annotator[row]), new[k] * inverse[k, row - first]
+                    for y in range(K):
+                        expected[a, k, y] += confusion[a, k, y] * power[k, y] * factor
+    return objective
+
+
+@compiled
+def climb(
+    first: Any,
+    end: Any,
+    annotator: IntArray,
+    weight: Any,
+    confusion: FloatArray,
+    k: int,
+    share: float,
+    votes: FloatArray,
+    total: float,
+    penalty: float,
+    tau: FloatArray,
+    power: FloatArray,
+    inverse: FloatArray,
+) -> None:
+    """From τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
+
+    `votes` (K,), in `total`, are its labels. Leaves e^τ in `power` (K,) and weight / Z of its rows in `inverse`.
+    """
+    K = tau.size
+    sums, step = np.empty(K), np.empty(K)
+    for _ in range(STEPS):
+        for y in range(K):
+            power[y] = np.exp(tau[y])
+            sums[y] = 0.0
+        for row in range(first, end):
+            a, w = np.uint64(annotator[row]), 1.0
+            if weight is not None:
+                w = weight[row]
+            z = 0.0
+            for y in range(K):
+                z += confusion[a, k, y] * power[y]
+            w /= z
+            inverse[row - first] = w
+            for y in range(K):
+                sums[y] += confusion[a, k, y] * w
+        for y in range(K):
+            sums[y] *= share * power[y]
+        if newton(share, votes, sums, penalty, tau, step) ** 2 * (penalty + share * total) < FAINT:
+            return
+        for y in range(K):
+            tau[y] += step[y]
+
+
+@compiled
+def newton(
+    share: float, seen: FloatArray, expected: FloatArray, penalty: float, x: FloatArray, step: FloatArray
+) -> float:
+    """The step of the module docstring from x, into `step` (K,); returns its longest entry.
+
+    c is `share`·`seen` and m is `expected`, which it spoils.
+    """
+    K = x.size
+    along, spare = 0.0, 0.0
+    for y in range(K):
+        m = expected[y]
+        inverse = 1.0 / (m + penalty)
+        step[y] = (share * seen[y] - m - penalty * x[y]) * inverse
+        along += m * step[y]
+        expected[y] = m * inverse
+        spare += expected[y]
+    if spare > 0.0:
+        along /= spare * penalty
+    low, high = np.inf, -np.inf
+    for y in range(K):
+        step[y] += along * expected[y]
+        if step[y] < low:
+            low = step[y]
+        if step[y] > high:
+            high = step[y]
+    spread = high - low
+    damp = np.log1p(spread) / spread if spread > 1e-4 else 1.0 - 0.5 * spread
+    for y in range(K):
+        step[y] *= damp
+    return damp * max(high, -low)
+
+
+@compiled
+def log_inverse(first: Any, end: Any, weight: Any, inverse: FloatArray) -> float:
+    """− Σ weight log Z over the rows of an item, of which `inverse` has weight / Z."""
+    total, product = 0.0, 1.0
+    for row in range(end - first):
+        if weight is not None:
+            w = weight[first + row]
+            if w > 0.0:
+                total += w * np.log(inverse[row] / w)
+        else:  # one logarithm for many rows
+            product *= inverse[row]
+            if not 1e-150 < product < 1e150:
+                total += np.log(product)
+                product = 1.0
+    return float(total + np.log(product))
+
+
+@compiled
+def settle(log_joint: FloatArray, known: int, q: FloatArray) -> float:
+    """The posterior of log joint probabilities (K,), all of it on class `known` if that is not −1; log evidence."""
+    K = log_joint.size
+    if known >= 0:
+        evidence = float(log_joint[known])  # before q, which may be the same array
+        for k in range(K):
+            q[k] = 1.0 if k == known else 0.0
+        return evidence
+    top = log_joint[0]
+    for k in range(1, K):
+        top = max(top, log_joint[k])
+    total = 0.0
+    for k in range(K):
+        q[k] = np.exp(log_joint[k] - top)
+        total += q[k]
+    for k in range(K):
+        q[k] /= total
+    return float(top + np.log(total))
+
+
+@compiled
+def maximise(
+    start: int,
+    stop: int,
+    effect: FloatArray,
+    confusion: FloatArray,
+    counts: FloatArray,
+    expected: FloatArray,
+    plain: FloatArray,
+    penalty: float,
+    centre: FloatArray,
+    after: FloatArray,
+) -> None:
+    """σ (A, K, K) [annotator, true, given] of the next pass into `after`, for annotators start … stop − 1.
+
+    `counts`, `expected` and `plain` are those of `walk` at σ = `effect`, with the threads in front. The penalty is on
+    the distance from `centre` (K, K).
+    """
+    threads, K = counts.shape[0], effect.shape[1]
+    seen, m, now, away, step = np.empty(K), np.empty(K), np.empty(K), np.empty(K), np.empty(K)
+    for a in range(start, stop):
+        for k in range(K):
+            total = 0.0
+            for y in range(K):
+                away[y] = effect[a, k, y] - centre[k, y]
+                seen[y], m[y] = 0.0, 0.0
+                for t in range(threads):
+                    seen[y] += counts[t, a, k, y]
+                    m[y] += expected[t, a, k, y] + plain[t, a, k] * confusion[a, k, y]
+                total += m[y]
+            if total > 0.0:
+                for _ in range(STEPS):
+                    norm = 0.0
+                    for y in range(K):
+                        now[y] = m[y] * np.exp(away[y] + centre[k, y] - effect[a, k, y])
+                        norm += now[y]
+                    for y in range(K):
+                        now[y] *= total / norm
+                    size = newton(1.0, seen, now, penalty, away, step)
+                    for y in range(K):
+                        away[y] += step[y]
+                    if size < NEAR:
+                        break
+            for y in range(K):
+                after[a, k, y] = centre[k, y] + (away[y] if total > 0.0 else 0.0)
+
+
+@compiled
+def effects(
+    cell: IntArray,
+    item_ptr: IntArray,
+    annotator: IntArray,
+    label: IntArray,
+    weight: Any,
+    confusion: FloatArray,
+    penalty: float,
+    posterior: FloatArray,
+    out: Any,
+) -> None:
+    """τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), into `out` (n, K)."""
+    K = posterior.shape[1]
+    longest = 0
+    for i in range(item_ptr.size - 1):
+        longest = max(longest, item_ptr[i + 1] - item_ptr[i])
+    votes, tau, power, inverse = np.empty(K), np.empty(K), np.empty(K), np.empty(longest)
+    for at in range(cell.size):
+        i, k = cell[at] // K, cell[at] % K
+        first, end = np.uint64(item_ptr[i]), np.uint64(item_ptr[i + 1])
+        total = 0.0
+        tau[:] = 0.0
+        votes[:] = 0.0
+        for row in range(first, end):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            votes[label[row]] += w
+            total += w
+        climb(
+            first, end, annotator, weight, confusion, k, posterior[i, k], votes, total, penalty, tau, power, inverse
+        )  # fmt: skip
+        out[at] = tau
+
+
+@compiled
+def expected_labels(
+    posterior: FloatArray,
+    item: IntArray,
+    annotator: IntArray,
+    confusion: FloatArray,
+    cell_ptr: IntArray,
+    cell: IntArray,
+    effect: FloatArray,
+) -> FloatArray:
+    """(n, K) P(label | item, annotator); the τ of item i are rows cell_ptr[i] … cell_ptr[i + 1] − 1 of `effect`.
+
+    `posterior` (n, K), `item` (n,), −1 for one without τ, `annotator` (n,) codes into `confusion` [annotator, true,
+    given].
+    """
+    n, K = posterior.shape
+    out, power = np.zeros((n, K)), np.empty(K)
+    for row in range(n):
+        i, a = item[row], annotator[row]
+        at = cell_ptr[i] if i >= 0 else 0
+        end = cell_ptr[i + 1] if i >= 0 else 0
+        for k in range(K):
+            z = 0.0
+            own = at < end and cell[at] == i * K + k
+            for y in range(K):
+                power[y] = confusion[a, k, y] * (np.exp(effect[at, y]) if own else 1.0)
+                z += power[y]
+            for y in range(K):
+                out[row, y] += posterior[row, k] * power[y] / z
+            at += own
+    return out

@@ -1,0 +1,312 @@
+"""The passes over annotations in torch, for a GPU: the twins of the numba kernels, with the same sums.
+
+Rows are sorted by item, so what an item's rows say is added up over a segment, and what goes to annotators is scattered
+with `index_add_`. A pass walks as many rows at a time as leave room for what is made of them: a few numbers per row and
+class. Everything but the codes is in double precision: annotators have up to millions of labels, and engines must agree
+to 1e-6 after hundreds of passes; a GPU waits for memory here, not for arithmetic.
+
+Arguments and results are NumPy arrays; `Data` holds what stays on the device. Codes are as small as the table has them
+(int32 annotators, int8 labels): 5 bytes per row and 8 per item are all that a pass must read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.kernels.glad import NEAR, STEPS
+
+Draw = Callable[[FloatArray, IntArray | None], FloatArray]
+"""Votes (i, K) and known classes (i,) of some items → a posterior for them."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """A table on a device."""
+
+    item_ptr: torch.Tensor  # (I+1,) int64
+    annotator: torch.Tensor  # (N,) int32
+    label: torch.Tensor  # (N,) the smallest integers
+    weight: torch.Tensor | None  # (N,) float64
+    gold: torch.Tensor | None  # (I,) int64, −1 where unknown
+    n_annotators: int
+    n_classes: int
+    cuts: list[int]  # (parts+1,) items that a part begins with
+
+    def parts(self) -> Iterator[Part]:
+        """The table in parts, from the first item to the last."""
+        for start, stop in zip(self.cuts[:-1], self.cuts[1:], strict=True):
+            yield Part(self, start, stop)
+
+    def zeros(self, *shape: int) -> torch.Tensor:
+        """Sums, in double precision."""
+        return torch.zeros(shape, dtype=torch.float64, device=self.annotator.device)
+
+    def put(self, values: Any) -> torch.Tensor:
+        """An array on the device."""
+        return torch.as_tensor(np.ascontiguousarray(values), device=self.annotator.device)
+
+
+class Part:
+    """Items start … stop − 1 and their rows."""
+
+    def __init__(self, data: Data, start: int, stop: int):
+        self.data, self.start, self.stop = data, start, stop
+        ptr = data.item_ptr[start : stop + 1]
+        rows = slice(int(ptr[0]), int(ptr[-1]))
+        self.ptr = ptr - ptr[0]
+        self.lengths = self.ptr.diff()
+        self.annotator, self.label = data.annotator[rows], data.label[rows]
+        small = max(data.n_annotators, self.n) * data.n_classes < 2**31  # half the bytes to write and read
+        self.codes = torch.int32 if small else torch.int64
+        self.cell = self.annotator.to(self.codes) * data.n_classes + self.label  # of (annotator, label)
+        self.weight = None if data.weight is None else data.weight[rows]
+        self.gold = None if data.gold is None else data.gold[start:stop]
+
+    @property
+    def n(self) -> int:
+        """Items."""
+        return self.stop - self.start
+
+    def item(self) -> torch.Tensor:
+        """(rows,) the item of each row, counted from the first here."""
+        items = torch.arange(self.n, device=self.ptr.device, dtype=self.codes)
+        return torch.repeat_interleave(items, self.lengths, output_size=self.cell.numel())
+
+    def of_label(self, item: torch.Tensor) -> torch.Tensor:
+        """(rows,) where an (items, K) array has the entry of a row's item and label."""
+        return item * self.data.n_classes + self.label
+
+    def weighed(self, values: torch.Tensor) -> torch.Tensor:
+        """Values (rows,) or (rows, K), times the weights of the rows."""
+        if self.weight is None:
+            return values
+        return values * (self.weight if values.ndim == 1 else self.weight[:, None])
+
+    def ones(self) -> torch.Tensor:
+        """(rows,) the weight of each row."""
+        return torch.ones_like(self.cell, dtype=torch.float64) if self.weight is None else self.weight
+
+    def by_item(self, values: torch.Tensor) -> torch.Tensor:
+        """(items, K) sums of values (rows, K)."""
+        return torch.segment_reduce(values, "sum", offsets=self.ptr, axis=0, initial=0.0)
+
+    def votes(self, values: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
+        """(items, K) sums of values (rows,), each to the entry of its own label."""
+        out = self.data.zeros(self.n * self.data.n_classes)
+        return out.index_add_(0, self.of_label(item), values).view(self.n, -1)
+
+    def known(self, q: torch.Tensor) -> torch.Tensor:
+        """The posterior (items, K) with the known classes in it."""
+        if self.gold is None:
+            return q
+        sure = torch.nn.functional.one_hot(self.gold.clamp(min=0), q.shape[1]).to(q.dtype)
+        return torch.where((self.gold >= 0)[:, None], sure, q)
+
+    def posterior(self, joint: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Q (items, K) and the summed log evidence, of log joint probabilities (items, K)."""
+        if self.gold is not None:
+            others = torch.arange(joint.shape[1], device=joint.device) != self.gold[:, None]
+            joint = joint.masked_fill((self.gold >= 0)[:, None] & others, -torch.inf)
+        evidence = torch.logsumexp(joint, dim=1, keepdim=True)
+        return torch.exp(joint - evidence), evidence.sum()
+
+    def write(self, out: Any, values: torch.Tensor) -> None:
+        """Put values of these items into an array over all items; None: nowhere."""
+        if out is not None:
+            out[self.start : self.stop] = values.cpu().numpy()
+
+
+def confusion(data: Data, theta: FloatArray, prior: FloatArray, posterior: Any) -> tuple[float, FloatArray, FloatArray]:
+    """`kernels.confusion.sweep`: log evidence, classes (K,), counts (A, K, K) as Θ is, [annotator, given, true]."""
+    K = data.n_classes
+    log_theta, log_prior = data.put(theta).log().view(-1, K), data.put(prior).log()
+    evidence, classes, counts = data.zeros(), data.zeros(K), torch.zeros_like(log_theta)
+    for part in data.parts():
+        votes = part.by_item(part.weighed(log_theta[part.cell]))
+        q, found = part.posterior(log_prior + votes)
+        evidence += found
+        classes += q.sum(dim=0)
+        counts.index_add_(0, part.cell, part.weighed(q[part.item()]))
+        part.write(posterior, q)
+    return float(evidence), classes.cpu().numpy(), counts.cpu().numpy().reshape(theta.shape)
+
+
+def own_class(
+    data: Data, log_ratio: FloatArray, prior: FloatArray, posterior: Any
+) -> tuple[float, FloatArray, FloatArray]:
+    """`kernels.mace.sweep`, and that of one coin: a row speaks for its own label only, by log ratio (A, K).
+
+    Log evidence less the common factor, classes (K,), hits (A, K) [annotator, given].
+    """
+    ratio, log_prior = data.put(log_ratio).view(-1), data.put(prior).log()
+    evidence, classes, hits = data.zeros(), data.zeros(data.n_classes), torch.zeros_like(ratio)
+    for part in data.parts():
+        item = part.item()
+        q, found = part.posterior(log_prior + part.votes(part.weighed(ratio[part.cell]), item))
+        evidence += found
+        classes += q.sum(dim=0)
+        hits.index_add_(0, part.cell, part.weighed(q.view(-1)[part.of_label(item)]))
+        part.write(posterior, q)
+    return float(evidence), classes.cpu().numpy(), hits.cpu().numpy().reshape(log_ratio.shape)
+
+
+def soft_counts(data: Data, draw: Draw | None) -> tuple[FloatArray, FloatArray]:
+    """`kernels.confusion.vote_counts`: classes (K,) and counts (A, K, K) by shares of the votes, or what is drawn."""
+    K = data.n_classes
+    classes, counts = data.zeros(K), data.zeros(data.n_annotators * K, K)
+    for part in data.parts():
+        item = part.item()
+        q = _vote_shares(part, item, draw, with_gold=True)
+        classes += q.sum(dim=0)
+        counts.index_add_(0, part.cell, part.weighed(q[item]))
+    return classes.cpu().numpy(), counts.cpu().numpy().reshape(-1, K, K)
+
+
+def agreement(data: Data, draw: Draw | None, with_gold: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """`kernels.vote.agreement`: hits and total (A, K) classes (2, K) of items without rows, with."""
+    K = data.n_classes
+    hits, total, classes = data.zeros(data.n_annotators * K), data.zeros(data.n_annotators * K), data.zeros(2, K)
+    for part in data.parts():
+        item = part.item()
+        q = _vote_shares(part, item, draw, with_gold)
+        classes.index_add_(0, (part.lengths > 0).long(), q)
+        hits.index_add_(0, part.cell, part.weighed(q.view(-1)[part.of_label(item)]))
+        total.index_add_(0, part.cell, part.ones())
+    return hits.cpu().numpy().reshape(-1, K), total.cpu().numpy().reshape(-1, K), classes.cpu().numpy()
+
+
+def skilled_vote(
+    data: Data, skill: FloatArray, alone: bool, tie: float
+) -> tuple[FloatArray, FloatArray, FloatArray, int]:
+    """`kernels.vote.skilled_vote`: hits and total (A,), votes (K,), items that tell."""
+    A, K, skills = data.n_annotators, data.n_classes, data.put(skill)
+    hits, total, sums, judged = data.zeros(A), data.zeros(A), data.zeros(K), 0
+    for part in data.parts():
+        item = part.item()
+        votes, top = _tally(part, item, skills)
+        sums += votes.sum(dim=0)
+        outcome = (votes >= top * (1 - tie)).double()
+        outcome = part.known(outcome / outcome.sum(dim=1, keepdim=True))
+        tells = torch.ones(part.n, dtype=torch.bool, device=item.device)
+        if not alone:
+            first, last = part.ptr[:-1].clamp(max=max(item.numel() - 1, 0)), (part.ptr[1:] - 1).clamp(min=0)
+            tells = (part.lengths > 0) & (part.annotator[first] != part.annotator[last])  # rows are in order
+            if part.gold is not None:
+                tells |= part.gold >= 0
+        judged += int(tells.sum())
+        right = outcome.view(-1)[part.of_label(item)]
+        hits.index_add_(0, part.annotator, part.weighed(right * tells[item]))
+        total.index_add_(0, part.annotator, part.ones() * tells[item])
+    return hits.cpu().numpy(), total.cpu().numpy(), sums.cpu().numpy(), judged
+
+
+def shares(
+    data: Data, skill: FloatArray, prior: FloatArray, lean: FloatArray | None, tie: float, out: Mapping[str, Any]
+) -> FloatArray:
+    """`kernels.vote.shares`: writes `posterior` and `item_total`; (A,) labels that are right by the posterior."""
+    skills, expected = data.put(skill), data.put(prior)
+    hits = data.zeros(data.n_annotators)
+    for part in data.parts():
+        item = part.item()
+        votes, top = _tally(part, item, skills)
+        total = votes.sum(dim=1, keepdim=True)
+        q = torch.where(total > 0, votes / torch.where(total > 0, total, 1), expected)
+        if lean is not None:
+            tied = ((votes >= top * (1 - tie)).sum(dim=1, keepdim=True) > 1) & (top > 0)
+            leant = q * data.put(lean)
+            q = torch.where(tied, leant / leant.sum(dim=1, keepdim=True), q)
+        q = part.known(q)
+        hits.index_add_(0, part.annotator, part.weighed(q.view(-1)[part.of_label(item)]))
+        part.write(out["posterior"], q)
+        part.write(out["item_total"], part.by_item(part.ones()[:, None])[:, 0])
+    return hits.cpu().numpy()
+
+
+def glad(
+    data: Data, ability: FloatArray, easiness: FloatArray, prior: FloatArray, precision: float, out: Mapping[str, Any]
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """`kernels.glad.walk`: log evidence, classes (K,), pull, curvature and hits (A,); writes `easiness`."""
+    K, A, posterior = data.n_classes, data.n_annotators, out.get("posterior")
+    alpha, log_prior, log_wrong = data.put(ability), data.put(prior).log(), float(np.log(max(K - 1, 1)))
+    evidence, classes, pull, curvature, hits = (data.zeros(*shape) for shape in ((), (K,), (A,), (A,), (A,)))
+    for part in data.parts():
+        item, own = part.item(), alpha[part.annotator]
+        b = data.put(easiness[part.start : part.stop])
+        x = own * b.exp()[item]
+        size = x.abs()
+        e = torch.exp(-size)
+        near = 0.25 - size**2 / 48
+        bend = torch.where(size > 1e-4, (1 - e) / ((1 + e) * 2 * size.clamp(min=1e-4)), near)
+        evidence -= part.weighed(x.clamp(min=0) + log_wrong + torch.log1p(e)).sum()
+        q, found = part.posterior(log_prior + part.votes(part.weighed(x + log_wrong), item))
+        evidence += found
+        classes += q.sum(dim=0)
+        right = q.view(-1)[part.of_label(item)]
+        each = torch.stack([part.weighed((right - 0.5) * own), part.weighed(bend * own**2)], dim=1)
+        slope, square = part.by_item(each).unbind(dim=1)
+        b = _climb(slope, square, precision, b)
+        beta = b.exp()[item]
+        pull.index_add_(0, part.annotator, part.weighed((right - 0.5) * beta))
+        curvature.index_add_(0, part.annotator, part.weighed(bend * beta**2))
+        part.write(out["easiness"], b)
+        if posterior is not None:
+            hits.index_add_(0, part.annotator, part.weighed(right))
+            part.write(posterior, q)
+    on_host = [sums.cpu().numpy() for sums in (classes, pull, curvature, hits)]
+    return float(evidence), on_host[0], on_host[1], on_host[2], on_host[3]
+
+
+def _vote_shares(part: Part, item: torch.Tensor, draw: Draw | None, with_gold: bool) -> torch.Tensor:
+    """(items, K) the shares of the votes, even where there are none; or what is drawn; known classes."""
+    votes = part.votes(part.ones(), item)
+    gold = part.gold if with_gold else None
+    if draw is not None:
+        drawn = draw(votes.cpu().numpy(), None if gold is None else gold.cpu().numpy())
+        return part.data.put(drawn)
+    total = votes.sum(dim=1, keepdim=True)
+    q = torch.where(total > 0, votes / torch.where(total > 0, total, 1), 1 / part.data.n_classes)
+    return q if gold is None else part.known(q)
+
+
+def _tally(part: Part, item: torch.Tensor, skill: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """`kernels.vote.tally`: votes (items, K) by skill, all alike where nobody has any; and the largest (items, 1)."""
+    votes = part.votes(part.weighed(skill[part.annotator]), item)
+    votes = torch.where(votes.amax(dim=1, keepdim=True) > 0, votes, part.votes(part.ones(), item))
+    return votes, votes.amax(dim=1, keepdim=True)
+
+
+def _climb(slope: torch.Tensor, square: torch.Tensor, precision: float, b: torch.Tensor) -> torch.Tensor:
+    """`kernels.glad.climb` for all items at once: each goes on until its own climb ends."""
+
+    def height(at: torch.Tensor) -> torch.Tensor:
+        beta = at.exp()
+        return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
+
+    top, on = height(b), torch.ones_like(b, dtype=torch.bool)
+    for _ in range(STEPS):
+        beta = b.exp()
+        gradient = (slope - square * beta) * beta - precision * b
+        hessian = (slope - 2 * square * beta) * beta - precision
+        step = torch.where(gradient > 0, 1.0, -1.0).to(b.dtype)
+        newton = (-gradient / torch.where(hessian < 0, hessian, -1.0)).clamp(-1, 1)
+        step = torch.where(hessian < 0, newton, step)
+        trying = on & (step.abs() > NEAR)
+        moved = torch.zeros_like(on)
+        while bool(trying.any()):
+            tried = b + step
+            found = height(tried)
+            better = trying & (found >= top)
+            b, top = torch.where(better, tried, b), torch.where(better, found, top)
+            moved |= better
+            step = step * 0.5
+            trying = trying & ~better & (step.abs() > NEAR)
+        on = moved
+        if not bool(on.any()):
+            break
+    return b

@@ -1,0 +1,88 @@
+"""The pair of every item whose label is expected to tell most for its price."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus.common.jit import compiled
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+
+
+@compiled
+def best_pairs(
+    start: int,
+    stop: int,
+    ptr: IntArray,
+    outcomes: FloatArray,
+    theta: FloatArray,
+    spread: FloatArray,
+    price: FloatArray,
+    free: BoolArray,
+    listed_ptr: IntArray | None,
+    listed: IntArray,
+    taken_ptr: IntArray,
+    taken: IntArray,
+    item_key: IntArray,
+    key: IntArray,
+    least: float,
+    grain: float,
+    gain: FloatArray,
+    ratio: FloatArray,
+    who: IntArray,
+    draw: IntArray,
+) -> None:
+    """Fill gain, ratio (gain per price, in multiples of `grain`), who and draw (n,) of items start … stop − 1.
+
+    `outcomes` (B, K) are the joint probabilities of class and of what may have been answered before, those of item i
+    in rows ptr[i]:ptr[i + 1]; `theta` (n or 1, J, K, K) [given, true]; `spread` (n or 1, J, K) the entropy of a label
+    given the class. Candidates are the annotators `listed` for the item, or all where `listed_ptr` is None, who are
+    `free` and not `taken`; who is −1 where there is none. Classes less probable than `least` times the most probable
+    are passed over. Equal ratios: the larger draw, keyed on both names.
+    """
+    K, J = outcomes.shape[1], price.size
+    of_item, support = np.full(J, -1, np.int64), np.empty(K, np.intp)
+    belief = np.empty(K)
+    for i in range(start, stop):
+        for at in range(taken_ptr[i], taken_ptr[i + 1]):
+            if taken[at] >= 0:
+                of_item[taken[at]] = i
+        belief[:] = 0
+        before = 0.0  # Σ_b w_b log w_b, of what may have been answered
+        for b in range(ptr[i], ptr[i + 1]):
+            weight = 0.0
+            for k in range(K):
+                belief[k] += outcomes[b, k]
+                weight += outcomes[b, k]
+            before += weight * np.log(weight)
+        top, size = belief.max(), 0
+        for k in range(K):
+            if belief[k] > least * top:
+                support[size] = k
+                size += 1
+        t = i if theta.shape[0] > 1 else 0
+        gain[i], ratio[i], who[i], draw[i] = 0.0, -np.inf, -1, 0
+        first, last = (0, J) if listed_ptr is None else (listed_ptr[i], listed_ptr[i + 1])
+        for at in range(first, last):
+            j = at if listed_ptr is None else listed[at]
+            if not free[j] or of_item[j] == i:
+                continue
+            known = before
+            for b in range(ptr[i], ptr[i + 1]):
+                for y in range(K):
+                    p = 0.0
+                    for s in range(size):
+                        p += outcomes[b, support[s]] * theta[t, j, y, support[s]]
+                    if p > 0:
+                        known -= p * np.log(p)
+            for s in range(size):
+                known -= belief[support[s]] * spread[t, j, support[s]]
+            value = np.floor(known / price[j] / grain + 0.5)
+            if value < ratio[i]:
+                continue
+            x = item_key[i] ^ key[j]  # the mixing of `names.mix`
+            x = x + np.uint64(0x9E3779B97F4A7C15)
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            x = x ^ (x >> np.uint64(31))
+            if value > ratio[i] or x > draw[i]:
+                gain[i], ratio[i], who[i], draw[i] = known, value, j, x

@@ -1,0 +1,66 @@
+"""What one more label does to the class posterior of every item, and what votes say of the classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus.common.jit import compiled
+from dissensus.common.types import FloatArray
+
+
+@compiled
+def add_next_label(
+    belief: FloatArray, theta: FloatArray, share: float, tie: float, least: float, gain: FloatArray, flips: FloatArray
+) -> None:
+    """Add `share` of what a label from one annotator does: to gain (n,) Σ_y max_c q(c) Θ[c, y], to flips (n,).
+
+    `belief` (n, K) is q; `theta` (n or 1, K, K) is Θ[given, true], one for each item or the same for all. Classes less
+    probable than `least` times the most probable are passed over: most items have few that matter.
+    """
+    n, K = belief.shape
+    support, joint, was = np.empty(K, np.intp), np.empty(K), np.empty(K, np.bool_)
+    for i in range(n):
+        top = belief[i].max()
+        size, before = 0, 0
+        for c in range(K):
+            if belief[i, c] > top * least:
+                support[size] = c
+                was[size] = belief[i, c] >= top * (1 - tie)
+                before += was[size]
+                size += 1
+        if size == 1:  # nothing to learn
+            gain[i] += share * top
+            continue
+        of = theta[i if theta.shape[0] > 1 else 0]
+        right, changed = 0.0, 0.0
+        for y in range(K):
+            total, best = 0.0, 0.0
+            for s in range(size):
+                joint[s] = belief[i, support[s]] * of[y, support[s]]
+                total += joint[s]
+                best = max(best, joint[s])
+            right += best
+            if total > 0:
+                after, both = 0, 0
+                for s in range(size):
+                    if joint[s] >= best * (1 - tie):
+                        after += 1
+                        both += was[s]
+                changed += total * (1 - both / (before + after - both))
+        gain[i] += share * right
+        flips[i] += share * changed
+
+
+@compiled
+def votes_right(votes: FloatArray, scale: float) -> float:
+    """Σ_i Σ_c q_i(c) v_i(c), the votes that are right by q_i(c) ∝ exp(scale · v_i(c)); votes (I, K) are v."""
+    right = 0.0
+    for i in range(votes.shape[0]):
+        top = votes[i].max()
+        total, of = 0.0, 0.0
+        for c in range(votes.shape[1]):
+            odds = np.exp(scale * (votes[i, c] - top))
+            total += odds
+            of += odds * votes[i, c]
+        right += of / total
+    return right

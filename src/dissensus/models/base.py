@@ -1,0 +1,479 @@
+"""The contract that every aggregation method keeps: scikit-learn's manners over one table.
+
+`__init__` stores its keywords, `fit` checks them and learns, results end in `_`. After `fit` there are always
+`classes_`, `items_`, `annotators_`, `posterior_` (I, K), `reliability_` (A,), `trace_`, `n_iter_`, `converged_`;
+where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator, true, given], `difficulty_` (I,).
+`hits_` and `total_` (A,) say how much of an annotator's labels is right by the posterior: what intervals rest on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from dissensus.common.parameters import Parameters
+from dissensus.common.registry import Registry
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.compute.engines import Coded, Scattered, Spread, brought
+from dissensus.compute.engines.disk import PerItem, RunFolder
+from dissensus.evaluation.hard import TIE
+from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
+from dissensus.models import incremental as online
+from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
+from dissensus.table import kernels
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+FrameKind = Literal["items", "annotators", "confusions"]
+
+CROWD_LABELS = 5  # see `reliability`
+PART_ROWS = 10_000_000  # annotations behind each Parquet file of a fit on a disk
+FRAME_ROWS = 1_000_000  # items that are read of such a file at a time
+
+
+class Aggregator(Parameters, ABC):
+    """Answers about the items of a table: what is the label, how sure are we, how good is each annotator."""
+
+    seed: int | None
+
+    classes_: Names
+    items_: Names
+    annotators_: Names
+    posterior_: FloatArray
+    prior_: FloatArray
+    reliability_: FloatArray
+    hits_: FloatArray  # (A,) weight of each annotator's labels that are right by the posterior
+    total_: FloatArray  # (A,) weight of all its labels
+    n_annotations_: IntArray  # (A,) rows of each annotator
+    trace_: FloatArray
+    n_iter_: int
+    converged_: bool
+    items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
+    class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
+
+    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_")
+    """Results with one row per item, where there are any."""
+    takes_earlier: ClassVar[bool] = True
+
+    def fit(
+        self,
+        table: Annotations | Coded | Scattered | str | Path | Any,
+        *,
+        gold: IntArray | None = None,
+        earlier: Earlier | None = None,
+        on_step: OnStep | None = None,
+    ) -> Self:
+        """Learn from a table.
+
+        Parameters
+        ----------
+        table : Annotations; for `engine="disk"` the path of a Parquet file, for `engine="spark"` that or a DataFrame
+            Of a path (or a pattern that names several files) the codes, checkpoints and results go to a folder, see
+            `dissensus.compute.engines.disk`; results with a row per item are arrays mapped from files there, and
+            `items_path_` is a folder of Parquet files with what `to_frame("items")` shows. Of a DataFrame of PySpark
+            (or a table or path that Spark reads) such results stay in the cluster, and `to_frame("items")` is a
+            DataFrame; `np.asarray(model.posterior_)` brings them to the driver.
+        gold : (I,) int, optional
+            Known classes of some items, as codes into `table.classes`; −1 where unknown.
+        earlier : annotator → (K, K) counts, or (A, K, K), optional
+            What is known of annotators from before: how often each gave each label to items of each class, [true,
+            given]. It counts like so many labels on items of known class.
+        on_step : callable, optional
+            Called after every pass over the data with (pass number, objective).
+        """
+        data: Any = brought(getattr(self, "engine", "local"), table)
+        _check_table(data, "fit")
+        if data.n_annotations == 0:
+            raise DataError("the table has no annotations; there is nothing to learn from.")
+        if self.seed is not None and self.seed < 0:
+            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
+        self._check_parameters()
+        self._check_classes(data)
+        vars(self).pop("items_path_", None)  # of another fit
+        self.classes_, self.items_, self.annotators_ = data.classes, data.items, data.annotators
+        self.n_annotations_ = data.per_annotator
+        # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
+        self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
+        gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
+        if earlier is not None and not (self.takes_earlier and isinstance(data, Annotations)):
+            elsewhere = "on a disk" if isinstance(data, Coded) else "in Spark"
+            why = "has no use for" if isinstance(data, Annotations) else f"{elsewhere} takes no"
+            raise DataError(f"{type(self).__name__} {why} earlier counts of annotators; leave them out.")
+        if earlier is None:
+            self._fit(data, gold, on_step)
+        else:
+            self._fit(*with_earlier(data, gold, check_earlier(earlier, data)), on_step)
+            for key in self._per_item:
+                if key in vars(self):
+                    setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
+        if isinstance(data, Coded):
+            self._leave(RunFolder(self, data, gold), data)
+        elif isinstance(data, Scattered):
+            self._scattered = data
+        return self
+
+    def partial_fit(self, table: Annotations, *, gold: IntArray | None = None) -> Self:
+        """Learn from more annotations, in time that depends on how many they are.
+
+        New rows of known items and annotators, new items and new annotators all update the fitted model; what was
+        learnt from earlier rows is kept as counts and posteriors, not gone over again. Classes stay as they are.
+
+        Parameters
+        ----------
+        table : Annotations
+            The new rows only.
+        gold : (I,) int, optional
+            Known classes of the items of `table`, as in `fit`.
+        """
+        self._check_fitted()
+        _check_table(table, "partial_fit")
+        if type(self)._update is Aggregator._update:
+            raise BadParameter(f"{type(self).__name__} cannot be updated; fit it to all annotations again.")
+        try:
+            table = table.to_classes(self.classes_)
+        except UnknownClass as error:
+            found = str(error).split(" Leave out classes")[0]
+            raise UnknownClass(
+                f"{found} The classes of a fitted model stay as they are; fit it to all annotations again."
+            ) from None
+        gold = check_gold(gold, table)
+        if table.n_annotations == 0 and table.n_items == 0:
+            return self
+        vars(self).pop("items_path_", None)  # what is there is of before
+        self.items_, at, item = online.merge(np.asarray(self.items_), table.items, "items")
+        for key in self._per_item:
+            if key in vars(self):
+                fill = {"posterior_": self.prior_, "difficulty_": 1.0}.get(key, 0.0)
+                setattr(self, key, online.put_in(np.asarray(getattr(self, key)), at, fill))
+        old = online.known_before(self.items_.size, at, item)
+        self.annotators_, at, annotator = online.merge(self.annotators_, table.annotators, "annotators")
+        fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | self._newcomer()
+        for key, fill in fills.items():
+            setattr(self, key, online.put_in(getattr(self, key), at, fill))
+
+        posterior = self._update(table, item, annotator, old, gold)
+        self.posterior_ = _written(self.posterior_, item, posterior)
+        hits, total = self._agreement(table, posterior)
+        self.n_annotations_ = _written(
+            self.n_annotations_, annotator, self.n_annotations_[annotator] + np.diff(table.annotator_ptr)
+        )
+        self._judge(
+            _written(self.hits_, annotator, self.hits_[annotator] + hits),
+            _written(self.total_, annotator, self.total_[annotator] + total),
+        )
+        return self
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """(I, K) P(class of item | its annotations), columns in the order of `classes_`.
+
+        Without a table: the posterior of the fitted items. With one: known annotators keep what was learnt about
+        them, unseen ones get the population's, an item without annotations gets the prior; a class that was not
+        fitted is an error.
+        """
+        self._check_fitted()
+        if table is None:
+            return self.posterior_
+        table = table.to_classes(self.classes_)
+        return self._score(table, naming.match(table.annotators, self.annotators_, "annotators"))
+
+    def predict(self, table: Annotations | None = None) -> Names:
+        """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
+        posterior = np.asarray(self.predict_proba(table))
+        items = np.asarray(self.items_) if table is None else table.items
+        return self.classes_[arg_max(posterior, items, self.classes_, self.tie_seed_)]
+
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, K) P(label | item, annotator): what each row's annotator was expected to say, by what was fitted.
+
+        Items are known by the labels that were fitted, not by those of `table`: rows that were held out are predicted.
+        New items have the prior, unseen annotators are like the population.
+        """
+        self._check_fitted()
+        table = table.to_classes(self.classes_)
+        item = naming.match(table.items, np.asarray(self.items_), "items")[table.item]
+        annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
+        posterior = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
+        return self._label_proba(posterior, item, annotator)
+
+    def reliability_interval(self, level: float = 0.95) -> FloatArray:
+        """(A, 2) bounds of each annotator's reliability: of the Beta distribution that its right and wrong labels make.
+
+        The classes of the items are uncertain too; that is in the counts only as far as a doubtful label is neither
+        right nor wrong.
+        """
+        self._check_fitted()
+        return beta_interval(self.reliability_, self.total_ + CROWD_LABELS, level)
+
+    def confusion_interval(self, level: float = 0.95) -> FloatArray:
+        """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""
+        self._check_fitted()
+        size = self._confusion_size()
+        if size is None:
+            raise BadParameter(f"{type(self).__name__} keeps no counts behind a confusion matrix; it has no intervals.")
+        return beta_interval(self.confusion_, size, level)  # type: ignore[attr-defined]
+
+    def to_frame(self, kind: FrameKind = "items", backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
+        """Results with names.
+
+        `items`: item, label, confidence, p_<class> …; `annotators`: annotator, annotations, reliability, low, high (its
+        95 % interval); `confusions`: annotator, true, given, probability, low, high. A pandas frame where pandas is
+        installed, else an Arrow table; or say which. The items of a fit in Spark are a DataFrame of PySpark, unless you
+        say which.
+        """
+        import pyarrow as pa
+
+        self._check_fitted()
+        make, difficulty = partial(item_columns, self.classes_, self.tie_seed_), getattr(self, "difficulty_", None)
+        if kind == "items" and isinstance(self.posterior_, Spread) and backend is None:
+            from dissensus.compute.engines.spark import item_frame
+
+            return item_frame(self._scattered, self.posterior_, difficulty, make)
+        if kind == "items":
+            columns = make(np.asarray(self.items_), np.asarray(self.posterior_), difficulty)
+        elif kind == "annotators":
+            columns = {
+                "annotator": self.annotators_,
+                "annotations": self.n_annotations_,
+                "reliability": self.reliability_,
+            } | _bounds(self.reliability_interval())
+        elif kind == "confusions":
+            if not hasattr(self, "confusion_"):
+                raise BadParameter(
+                    f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'."
+                )
+            A, K = self.annotators_.size, self.classes_.size
+            columns = {
+                "annotator": np.repeat(self.annotators_, K * K),
+                "true": np.tile(np.repeat(self.classes_, K), A),
+                "given": np.tile(self.classes_, A * K),
+                "probability": self.confusion_.reshape(-1),
+            }
+            if self._confusion_size() is not None:
+                columns |= _bounds(self.confusion_interval().reshape(-1, 2))
+        else:
+            raise BadParameter(f"kind must be 'items', 'annotators' or 'confusions', got {kind!r}.")
+        frame = pa.table(columns)
+        if backend is None:
+            try:
+                return frame.to_pandas()
+            except ImportError:
+                return frame
+        if backend == "pyarrow":
+            return frame
+        if backend == "pandas":
+            return frame.to_pandas()
+        if backend == "polars":
+            import polars as pl
+
+            return pl.from_arrow(frame)
+        raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
+
+    def item_frames(self) -> Iterator[Any]:
+        """`to_frame("items")` in parts, Arrow tables in the order of the items.
+
+        Of a fit on a disk or in Spark one part at a time is in memory here.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._check_fitted()
+        if isinstance(self.posterior_, Spread):
+            from dissensus.compute.engines.spark import item_parts
+
+            make, difficulty = partial(item_columns, self.classes_, self.tie_seed_), getattr(self, "difficulty_", None)
+            yield from item_parts(self._scattered, self.posterior_, difficulty, make)
+        elif "items_path_" in vars(self):
+            for file in sorted(Path(self.items_path_).iterdir()):
+                for batch in pq.ParquetFile(file).iter_batches(FRAME_ROWS):
+                    yield pa.Table.from_batches([batch])
+        else:
+            yield self.to_frame("items", "pyarrow")
+
+    def _leave(self, run: RunFolder, table: Coded) -> None:
+        """Write the frame of all items as Parquet files, and leave results with a row per item on the disk."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        folder = run.path / "items"
+        folder.mkdir(exist_ok=True)
+        difficulty = getattr(self, "difficulty_", None)
+        for number, (first, stop) in enumerate(table.ranges(PART_ROWS)):
+            posterior = self.posterior_.get(first, stop)  # type: ignore[attr-defined]  # a PerItem until all is written
+            hard = None if difficulty is None else difficulty[first:stop]
+            columns = item_columns(self.classes_, self.tie_seed_, np.asarray(table.items[first:stop]), posterior, hard)
+            pq.write_table(pa.table(columns), folder / f"part-{number:05d}.parquet")
+        for key in self._per_item:
+            if isinstance(value := vars(self).get(key), PerItem):
+                setattr(self, key, value.open())
+        self.items_path_ = str(folder)
+        run.done()
+
+    # What a method writes ---------------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Raise BadParameter where a keyword of `__init__` is out of range."""
+
+    def _check_classes(self, table: Annotations | Coded | Scattered) -> None:
+        """Raise DataError where a method for two classes meets more."""
+        binary = [n for n, entry in methods.entries() if entry.facts.get("binary") and isinstance(self, entry.value)]
+        if binary and table.n_classes > 2:
+            raise DataError(
+                f"{binary[0]} is for two classes and the table has {table.n_classes}, such as "
+                f"{', '.join(map(naming.shown, table.classes[:3]))}; take another method, or ask about one class at a "
+                "time."
+            )
+
+    @abstractmethod
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        """Set everything that the contract promises beyond the names."""
+
+    def _newcomer(self) -> dict[str, Any]:
+        """What a new annotator has in each result with one row per annotator."""
+        return {}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """(I, K) posterior of a new table's items; learns from its rows.
+
+        `item` and `annotator` are codes of the table's items and annotators in the model, `old` says which items were
+        there before. Results with one row per annotator are replaced, never written into.
+        """
+        raise NotImplementedError
+
+    def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
+        return kernels.agreement(
+            table.item_ptr, table.annotator, table.label, table.weight, table.proba, posterior, table.n_annotators
+        )
+
+    def _recount(self, posterior: FloatArray, before: FloatArray, old: BoolArray, count: FloatArray | float) -> None:
+        """`class_counts_` and `prior_` after items changed from `before`; those not `old` had not been counted."""
+        self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
+        counts = np.maximum(self.class_counts_, 0) + count
+        self.prior_ = counts / counts.sum()
+
+    @abstractmethod
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        """(I, K) posterior of a new table over the same classes; `known` (A,) codes into `annotators_`, −1 unseen."""
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        """(len(known), K, K) [annotator, true, given] P(label | class) by code into `annotators_`, −1 unseen."""
+        raise NotImplementedError
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        """(n, K) P(label | item, annotator) of n pairs; posterior (n, K) of their items, codes (n,), −1 unseen."""
+        confusion = self._confusions(np.arange(-1, self.annotators_.size, dtype=np.int32))
+        return kernels.expected_labels(posterior, annotator + 1, np.ascontiguousarray(confusion))
+
+    def _confusion_size(self) -> FloatArray | None:
+        """How many labels are behind every entry of `confusion_`, (A, K, K) or what spreads to it; None: not known."""
+        return None
+
+    def _judge(self, hits: FloatArray, total: FloatArray) -> None:
+        """Set what `hits` of `total` labels (A,) say of the annotators."""
+        self.hits_, self.total_ = np.minimum(hits, total), total
+        self.reliability_ = reliability(hits, total)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "posterior_"):
+            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
+
+
+methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
+"""Name → aggregation method."""
+
+clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help", "dissensus.clustering")
+"""Name → clustering: fitted, scored and kept like a method, but what it says of an item is no truth."""
+
+
+def _check_table(table: Any, caller: str) -> None:
+    if not isinstance(table, Annotations | Coded | Scattered):
+        raise DataError(
+            f"{caller} takes one table of annotations, got {type(table).__name__}; `dissensus.read` makes one from a "
+            "file, and of several questions each is fitted by itself."
+        )
+
+
+def check_gold(gold: IntArray | None, table: Annotations | Coded | Scattered) -> IntArray | None:
+    """`gold` as int32 (I,), checked; None where nothing is known."""
+    if gold is None:
+        return None
+    gold = np.asarray(gold)
+    if gold.shape != (table.n_items,) or gold.dtype.kind not in "iu":
+        raise DataError(
+            f"gold must hold one integer code per item, {table.n_items} in all, −1 where unknown; got {gold.dtype} of "
+            f"shape {gold.shape}. `table.gold_codes(item, label)` makes it from names."
+        )
+    bad = np.flatnonzero((gold < -1) | (gold >= table.n_classes))
+    if bad.size:
+        raise DataError(f"gold: item {bad[0]} has code {gold[bad[0]]}; codes run from −1 to {table.n_classes - 1}.")
+    return np.ascontiguousarray(gold, np.int32) if (gold >= 0).any() else None
+
+
+def item_columns(
+    classes: Names, tie_seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
+) -> dict[str, Any]:
+    """The frame of some items."""
+    winner = arg_max(posterior, items, classes, tie_seed)
+    columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
+    if difficulty is not None:
+        columns["difficulty"] = difficulty
+    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
+
+
+def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:
+    """(I,) the largest column of each row. Tied columns: a draw keyed on seed, item name and class name.
+
+    Neither the order of rows nor that of classes decides: the lowest class would be favoured otherwise.
+    """
+    best = posterior.max(axis=1, keepdims=True, initial=0)
+    tied = posterior >= best * (1 - TIE)
+    winner: IntArray = tied.argmax(axis=1)
+    rows = np.flatnonzero(tied.sum(axis=1) > 1)
+    if rows.size:
+        of_item = naming.mix(naming.hashes(items[rows]) ^ np.uint64(seed))
+        draw = naming.mix(of_item[:, None] ^ naming.hashes(classes)[None, :])  # (ties, K)
+        winner[rows] = np.where(tied[rows], draw, np.uint64(0)).argmax(axis=1)
+    return winner
+
+
+def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
+    """(A,) how often an annotator is right: the share of its labels that the posterior calls right, shrunk.
+
+    `CROWD_LABELS` labels of average quality are added to everyone's own: three lucky labels make nobody the best.
+    Against the truth of simulated crowds (2 to 20 classes) this was closer than the diagonal of a smoothed confusion
+    matrix and than the bare share, for annotators with few labels and with many.
+    """
+    average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # nothing that counts is known about anybody
+    return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
+
+
+def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:
+    """(…, 2) where the middle `level` of Beta(mean·size, (1 − mean)·size) lies; NaN where the mean is."""
+    from scipy.special import betaincinv
+
+    if not 0 < level < 1:
+        raise BadParameter(f"level must be between 0 and 1, got {level}.")
+    a, b = mean * size, (1 - mean) * size
+    tails = (1 - level) / 2, (1 + level) / 2
+    sure = (a <= 0) | (b <= 0)  # no room for doubt
+    with np.errstate(invalid="ignore"):
+        ends = [np.where(sure, mean, betaincinv(np.where(sure, 1, a), np.where(sure, 1, b), tail)) for tail in tails]
+    return np.stack(ends, axis=-1)
+
+
+def _written(values: Any, at: IntArray, new: Any) -> Any:
+    """A copy of `values` with `new` at these places: what somebody else holds does not change."""
+    values = values.copy()
+    values[at] = new
+    return values
+
+
+def _bounds(interval: FloatArray) -> dict[str, FloatArray]:
+    return {"low": interval[:, 0], "high": interval[:, 1]}

@@ -1,0 +1,324 @@
+"""GLAD (Whitehill et al. 2009): every annotator has an ability, every item a difficulty; a label is right by both.
+
+    z_i ~ Cat(π)      P(y_ij = z_i) = σ(α_j β_i), the wrong labels share the rest equally      β_i = exp(b_i)
+    α_j ~ N(1, s_α²)        b_i ~ N(0, s_b²)        π uniform, or ~ Dirichlet(1 + class_count)
+
+E step (the paper's, for K classes instead of two):
+    q_i(c) ∝ π_c Π_{j∈M_i} σ(α_j β_i)^[y_ij = c] ((1 − σ(α_j β_i)) / (K − 1))^[y_ij ≠ c]
+M step: raises the expected log posterior of α and b.
+
+| symbol | name | shape |
+|---|---|---|
+| q | posterior | (I, K) |
+| α | ability | (A,), below −log(K − 1)/β an annotator is worse than a guess |
+| b | easiness | (I,); `difficulty_` is 1/β = exp(−b), as in the paper: harder is larger, 1 is the prior's middle |
+| π | prior | (K,) |
+
+The paper climbs by gradient. Here the M step has closed forms: a parabola below the logistic function (see
+`kernels.glad`) is raised in every b, then in every α. Last, all α are multiplied and all β divided by the number that
+the priors like best, of which the labels know nothing; after that SQUAREM needs a quarter fewer passes. To ten digits
+of the objective it took 23 to 48 on six tables (s_α = s_b = 1), and SciPy's L-BFGS on the same objective 28 to 150
+evaluations, each like a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.compute.engines import EngineChoice, in_memory, place
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
+from dissensus.compute.engines.local import Threads
+from dissensus.compute.kernels import glad as kernels
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import methods
+from dissensus.models.em import Accelerate, EMAggregator
+from dissensus.models.incremental import settle
+from dissensus.models.methods.majority_vote import AgreementPass
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+MEAN_ABILITY = 1.0  # of the prior
+FARTHEST = 50.0  # a look ahead may not take |b| beyond this, where exp(b) would be of no use
+
+
+@dataclass(frozen=True)
+class Skills:
+    """The parameters: α (A,), b (I,) and π (K,)."""
+
+    by_annotator: ClassVar = ("ability",)
+    ability: FloatArray
+    easiness: FloatArray
+    prior: FloatArray
+
+    def to_vector(self) -> FloatArray:
+        """α, b and log π, one after the other."""
+        return np.concatenate([self.ability, self.easiness, np.log(self.prior)])
+
+    def from_vector(self, vector: FloatArray) -> Self:
+        """The same, π normalised again."""
+        ability, easiness, log_prior = np.split(vector, np.cumsum([self.ability.size, self.easiness.size]))
+        prior = np.exp(log_prior - log_prior.max())
+        return type(self)(ability, np.clip(easiness, -FARTHEST, FARTHEST), prior / prior.sum())
+
+
+@methods.register(
+    "glad", summary="an ability per annotator and a difficulty per item, learnt with the truth by EM",
+    cite="Whitehill et al. 2009",
+)  # fmt: skip
+class GLAD(EMAggregator[Skills]):
+    """MAP GLAD for any number of classes.
+
+    Parameters
+    ----------
+    ability_sd, easiness_sd : float
+        Standard deviations of the priors of α (mean 1) and of b = log β (mean 0).
+    class_count : float, optional
+        Learn the shares of the classes, with this pseudo-count of each; None: all classes are equally likely.
+    max_iter, tol, accelerate, restarts
+        Passes over the data at most; stop when a pass gains less than `tol` of the objective; "squarem" or None;
+        number of starts (the first is the middle of the priors, the others near it), of which the best objective is
+        kept.
+    threads : int, optional
+        Threads for the passes; None for all cores.
+    engine : "local", "disk", "torch", "spark", or one with options
+        Where the passes run, see `dissensus.compute.engines`. One number per item stays in memory.
+    seed : int or None
+    """
+
+    ability_: FloatArray
+    difficulty_: FloatArray
+
+    def __init__(
+        self,
+        *,
+        ability_sd: float = 1.0,
+        easiness_sd: float = 0.35,
+        class_count: float | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        accelerate: Accelerate = "squarem",
+        restarts: int = 1,
+        threads: int | None = None,
+        engine: EngineChoice = "local",
+        seed: int | None = 0,
+    ):
+        self.ability_sd = ability_sd
+        self.easiness_sd = easiness_sd
+        self.class_count = class_count
+        self.max_iter = max_iter
+        self.tol = tol
+        self.accelerate = accelerate
+        self.restarts = restarts
+        self.threads = threads
+        self.engine = engine
+        self.seed = seed
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for keyword in ("ability_sd", "easiness_sd"):
+            if not 1e-6 <= getattr(self, keyword) <= 1e6:
+                raise BadParameter(f"{keyword} must lie between 1e-06 and 1e+06, got {getattr(self, keyword)}.")
+        if self.class_count is not None and not 1e-9 <= self.class_count < np.inf:
+            raise BadParameter(f"class_count must be at least 1e-09, or None, got {self.class_count}.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        with place(self, table, gold) as engine:
+            walk, labelled = AbilityPass(1 / self.easiness_sd**2), engine.labelled()
+
+            def sweep(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
+                easiness = np.empty_like(params.easiness)  # of the next pass
+                return engine.sweep(walk, params, {"easiness": easiness} | out), easiness
+
+            def em_pass(params: Skills) -> tuple[float, Skills]:
+                sums, easiness = sweep(params)
+                prior = params.prior
+                if self.class_count is not None:
+                    prior = (sums.prior_counts + self.class_count) / (easiness.size + self.class_count * prior.size)
+                ability, easiness = self._maximise(sums, easiness, labelled)
+                return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
+
+            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
+            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+            sums, _ = sweep(params, posterior=self.posterior_)
+            total = engine.once(AgreementPass()).total.sum(axis=1)
+        self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
+        self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sums.prior_counts
+        self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
+        self.difficulty_ = np.exp(-params.easiness)
+        self._judge(sums.hits, total)
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
+        params = Skills(everyone[known], self._easiness_of(table.items), self.prior_)
+        out = {"posterior": np.empty((table.n_items, table.n_classes)), "easiness": np.empty(table.n_items)}
+        with in_memory(table, None, self.threads) as engine:
+            engine.sweep(AbilityPass(1 / self.easiness_sd**2), params, out)
+        return out["posterior"]
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        if self.classes_.size == 1:
+            return np.ones_like(posterior)
+        easiness = np.append(1 / self.difficulty_, 1.0)[item]  # −1, unseen, takes the last
+        right = 1 / (1 + np.exp(-np.append(self.ability_, self.ability_.mean())[annotator] * easiness))[:, None]
+        return np.asarray(posterior * right + (1 - posterior) * (1 - right) / (self.classes_.size - 1))
+
+    def _newcomer(self) -> dict[str, Any]:
+        return {"ability_": self.ability_.mean(), "pull_": 0.0, "curvature_": 0.0}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
+        before, rows = self.posterior_[item], hard_rows(table)
+        of_item = np.repeat(np.arange(table.n_items), np.diff(rows.item_ptr))
+        weight = np.ones(rows.annotator.size) if rows.weight is None else rows.weight
+        now = Skills(self.ability_[annotator], -np.log(self.difficulty_[item]), self.prior_)
+        precision, sums = 1 / self.ability_sd**2, [np.empty(0), np.empty(0)]
+
+        def learn(posterior: FloatArray) -> Skills:
+            """One step of the M step in `kernels.glad`, for these rows."""
+            nonlocal now
+            alpha, beta = now.ability[rows.annotator], np.exp(now.easiness)[of_item]
+            x = np.abs(alpha * beta)
+            bend = np.where(x > 1e-4, np.tanh(x / 2) / np.maximum(2 * x, 1e-4), 0.25)
+            pull = weight * (posterior[of_item, rows.label] - 0.5)
+            slope: FloatArray = np.bincount(of_item, pull * alpha, table.n_items).astype(float)
+            square: FloatArray = np.bincount(of_item, weight * bend * alpha**2, table.n_items).astype(float)
+            easiness = kernels.climb_all(slope, square, 1 / self.easiness_sd**2, now.easiness)
+            easiness = np.where(old, now.easiness, easiness)
+            beta = np.exp(easiness)[of_item]
+            sums[0] = np.bincount(rows.annotator, pull * beta, table.n_annotators).astype(float)
+            sums[1] = np.bincount(rows.annotator, weight * bend * beta**2, table.n_annotators).astype(float)
+            above = self.pull_[annotator] + sums[0] + precision * MEAN_ABILITY
+            now = Skills(above / (self.curvature_[annotator] + sums[1] + precision), easiness, self.prior_)
+            return now
+
+        posterior, params = settle(table, before, gold, now, partial(self.log_votes, table), learn)
+        for key, new in (
+            ("ability_", params.ability),
+            ("pull_", self.pull_[annotator] + sums[0]),
+            ("curvature_", self.curvature_[annotator] + sums[1]),
+        ):
+            values = getattr(self, key).copy()
+            values[annotator] = new
+            setattr(self, key, values)
+        self.difficulty_ = self.difficulty_.copy()
+        self.difficulty_[item] = np.exp(-params.easiness)
+        as_before = self.prior_
+        self._recount(posterior, before, old, self.class_count or 0.0)
+        if self.class_count is None:
+            self.prior_ = as_before
+        return posterior
+
+    def _easiness_of(self, items: Names) -> FloatArray:
+        """(len(items),) b of the items that were fitted, 0 of new ones; names of another kind are new."""
+        try:
+            known = naming.match(items, self.items_, "items")
+        except DataError:
+            return np.zeros(items.size)
+        return np.append(-np.log(self.difficulty_), 0.0)[known]
+
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> Skills:
+        """The middle of the priors, where the first E step is a vote; a random start is half a deviation from it."""
+        size = engine.size
+        ability, easiness = np.full(size.n_annotators, MEAN_ABILITY), np.zeros(size.n_items)
+        if rng is not None:
+            ability += rng.normal(0, self.ability_sd / 2, ability.size)
+            easiness += rng.normal(0, self.easiness_sd / 2, easiness.size)
+        return Skills(ability, easiness, np.full(size.n_classes, 1 / size.n_classes))
+
+    def _maximise(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """α and b of the next pass."""
+        tau = 1 / self.ability_sd**2
+        ability = (sums.pull + tau * MEAN_ABILITY) / (sums.curvature + tau)
+        return self._balance(ability, easiness, sums.curvature > 0, labelled)
+
+    def _balance(
+        self, ability: FloatArray, easiness: FloatArray, busy: BoolArray, labelled: BoolArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """α·eᵗ and b − t, with the t that the priors like best: the labels only know α_j β_i.
+
+        Annotators (not `busy`) and items without labels stay at the middle of the priors.
+        """
+        tau, tau_b, a, b = 1 / self.ability_sd**2, 1 / self.easiness_sd**2, ability[busy], easiness[labelled]
+        if not a.size:
+            return ability, easiness
+        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `climb` climbs
+        middle = float(b.mean())
+        slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
+        square = tau * float(a @ a) * np.exp(2 * middle)
+        t = middle + kernels.climb(slope, square, tau_b * b.size, -middle)
+        return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
+
+    # The readable form ------------------------------------------------------------------------------------------------
+
+    def log_votes(self, table: Annotations, params: Skills) -> FloatArray:
+        """(N, K) log P(label | class); of a probabilistic row, its mean under the row's distribution."""
+        x = (params.ability[table.annotator] * np.exp(params.easiness[table.item]))[:, None]  # (N, 1)
+        right, wrong = -np.logaddexp(0, -x), -np.logaddexp(0, x) - np.log(max(table.n_classes - 1, 1))
+        given = np.eye(table.n_classes)[table.label] if table.proba is None else table.proba
+        votes = given * right + (1 - given) * wrong
+        return np.asarray(votes if table.weight is None else votes * table.weight[:, None])
+
+    def log_prior(self, params: Skills) -> FloatArray:
+        """(K,) log π."""
+        return np.asarray(np.log(params.prior))
+
+    def log_penalty(self, params: Skills) -> float:
+        """Log densities of α, b and a learnt π, up to a constant."""
+        penalty = -0.5 * float(np.square((params.ability - MEAN_ABILITY) / self.ability_sd).sum())
+        penalty -= 0.5 * float(np.square(params.easiness / self.easiness_sd).sum())
+        return penalty + (self.class_count or 0.0) * float(np.log(params.prior).sum())
+
+
+@dataclass(frozen=True)
+class AbilitySums(Sums):
+    """Log evidence, classes (K,), the sums of the next α (A,), and hits (A,) where the posterior was asked for."""
+
+    by_annotator: ClassVar = ("pull", "curvature", "hits")
+    evidence: float
+    prior_counts: FloatArray
+    pull: FloatArray
+    curvature: FloatArray
+    hits: FloatArray
+
+
+@dataclass(frozen=True)
+class AbilityPass(Pass[Skills, AbilitySums, Any]):
+    """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass; may `posterior`."""
+
+    easiness_precision: float
+
+    def open(self, params: Skills, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """The parameters and the sums of each worker."""
+        A, K, log_prior = size.n_annotators, size.n_classes, np.log(params.prior)
+        return [(params, log_prior, np.zeros(1), np.zeros(K), *np.zeros((3, A))) for _ in range(workers)]
+
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.glad.walk`."""
+        params, log_prior, evidence, prior_counts, pull, curvature, hits = buffer
+        rows = block.rows
+        evidence[0] += kernels.walk(
+            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
+            block.of(params.easiness), log_prior, self.easiness_precision, block.gold, out["easiness"], pull,
+            curvature, prior_counts, out.get("posterior"), hits,
+        )  # fmt: skip
+
+    def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:
+        """The sums of all workers."""
+        evidence, *sums = (sum(part) for part in list(zip(*buffers, strict=True))[2:])
+        return AbilitySums(float(evidence[0]), *sums)
+
+    def on_torch(self, params: Skills, data: Any, out: Mapping[str, Any]) -> AbilitySums:
+        """The same in torch."""
+        from dissensus.compute.kernels import on_torch
+
+        return AbilitySums(
+            *on_torch.glad(data, params.ability, params.easiness, params.prior, self.easiness_precision, out)
+        )

@@ -1,0 +1,296 @@
+"""KOS (Karger, Oh & Shah 2011): items and annotators send each other messages along annotations until they settle.
+
+With answers a_ij = ±1 (a row of weight w: ±w, of probabilities p: w (p_1 − p_0); rows of the same pair are added up),
+
+    x_{i→j} = Σ_{j'≠j} a_ij' y_{j'→i}          what the others make of item i
+    y_{j→i} = Σ_{i'≠i} a_i'j x_{i'→j}          how j fares with the others on its other items
+
+from equal y, so that the first x are majority votes. The label of an item is the sign of
+
+    S_i = Σ_j a_ij w_j          w_j = y over all of j's items
+
+| symbol | name | shape |
+|---|---|---|
+| a | answer | (E,), E pairs of an item and an annotator |
+| x | message | (E,) |
+| Y, Q | heard | (A, 2), sums over an annotator's edges of which y is made |
+| w | `weight_` | (A,) |
+| β | `scale_` | |
+
+The paper sums a_ij y_{j→i}, without item i in y, to S⁰_i. In its own form (`messages="sum"`) that has the same sign:
+settled messages have λ x_{i→j} = S⁰_i − a y_{j→i} and y_{j→i} = Y_j − a x_{i→j}, so (λ − 1) y_{j→i} = λ Y_j − a S⁰_i,
+and over the n_i annotators of an item (λ − 1 + n_i) S⁰_i = λ Σ_j a_ij Y_j, where λ > 1 is how much they grow in a pass.
+
+Sums grow with how much somebody labels, and as an eigenvector they live where the graph is densest. The paper has
+regular graphs, where neither matters; real ones are not (rte: 50 % right by sums). So by default (`messages="share"`)
+
+    y_{j→i} = (Σ_{i'≠i} a h + m κ)/(Σ_{i'≠i} |a h| + m)          h = x_{i'→j}/(1 + |x_{i'→j}|)
+
+from −1 to 1: of what is agreed on j's other items, how much more j agrees than not; 2 p − 1 for one who is right with
+probability p. In x and S it counts by half its log odds, artanh y with |y| up to 0.99, as labels do that are
+independent given the class: by y itself two middling labels outvote a nearly perfect one. |h| says how sure the others
+are, half where x is 1. m = `crowd_labels` labels of average quality are added, κ² being the agreement of pairs of
+labels beyond chance, Σ a_ij a_ij' / Σ |a_ij a_ij'|. An item of known class has h = ±1.
+
+Probabilities: P(class 1 of i) = 1/(1 + exp(−β S_i)). As x_{i→j} is the vote on i without j's label, β is what makes it
+predict that label best: P(j agrees with x) = ½ (1 + κ tanh(β |x|/2)), as if all annotators were as good as the average;
+two labels at the mean margin are added, one of which agrees.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.engines.local import Threads, balanced, even, thread_count
+from dissensus.compute.kernels import kos as kernels
+from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.models.base import CROWD_LABELS, Aggregator, methods
+from dissensus.table.annotations import Annotations
+
+KNOWN = 2.0  # how many average items one of known class counts for in sums
+NEWCOMER = 1 / 3  # weight of an annotator who is right two times in three
+LEAST = 0.01  # of the crowd's weight: on the whole, annotators are right
+TINY = 1e-100  # of weights: nothing
+LOW, HIGH = 1e-3, 30.0  # log odds at the mean margin, at least and at most
+
+
+@methods.register(
+    "kos",
+    summary="messages between items and annotators, for two classes",
+    cite="Karger et al. 2011",
+    binary=True,
+)
+class KOS(Aggregator):
+    """Message passing for two classes.
+
+    Parameters
+    ----------
+    messages : "share" or "sum"
+        What annotators send: a share from −1 to 1, which suits any graph, or the sum, as in the paper.
+    crowd_labels : float
+        Labels of average quality that are added to everyone's own; not used by sums.
+    max_iter, tol
+        Passes over the data at most; stop when no weight changes by more than `tol`.
+    threads : int, optional
+        Threads for the passes; None for all cores.
+    seed : int or None
+    """
+
+    def __init__(
+        self,
+        *,
+        messages: Literal["share", "sum"] = "share",
+        crowd_labels: float = 10.0,
+        max_iter: int = 200,
+        tol: float = 1e-9,
+        threads: int | None = None,
+        seed: int | None = 0,
+    ):
+        self.messages = messages
+        self.crowd_labels = crowd_labels
+        self.max_iter = max_iter
+        self.tol = tol
+        self.threads = threads
+        self.seed = seed
+
+    @property
+    def confusion_(self) -> FloatArray:
+        """(A, 2, 2) [annotator, true, given], made when asked for: the reliability on the diagonal."""
+        return self._confusions(np.arange(self.reliability_.size))
+
+    def _check_parameters(self) -> None:
+        if self.messages not in ("share", "sum"):
+            raise BadParameter(f"messages must be 'share' or 'sum', got {self.messages!r}.")
+        if not 0 <= self.crowd_labels < np.inf:
+            raise BadParameter(f"crowd_labels must be 0 or more, got {self.crowd_labels}.")
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise BadParameter(f"max_iter must be a whole number, at least 1, got {self.max_iter!r}.")
+        if not self.tol >= 0:
+            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        edges = Edges.of(table, gold)
+        with Threads(thread_count(self.threads, edges.annotator.size)) as pool:
+            talk = Talk(edges, known_answers(table, gold), pool, self.messages == "share", self.crowd_labels)
+            change, self.n_iter_ = np.inf, 0
+            while self.n_iter_ < self.max_iter and change > self.tol:
+                change = talk()
+                self.n_iter_ += 1
+                on_step(self.n_iter_, float("nan"))
+            self.weight_, self.population_weight_ = talk.weight, talk.say(talk.crowd)
+            self.scale_ = scale(talk)
+        self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
+        if not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} passes; a weight still changed by "
+                f"{change:.3g}, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.prior_ = np.full(table.n_classes, 1 / table.n_classes)
+        self.posterior_ = self._score(table, np.arange(table.n_annotators))
+        if gold is not None:
+            self.posterior_[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        hits, total = self._agreement(table, self.posterior_)
+        self.population_accuracy_ = float(hits.sum() / total.sum()) if total.sum() > 0 else 1 / table.n_classes
+        self._judge(hits, total)
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        edges = Edges.of(table, None)
+        weight = np.append(self.weight_, self.population_weight_)[known]  # −1, unseen, takes the last
+        log_odds = self.scale_ * kernels.scores(edges.item_ptr, edges.annotator, edges.answer, weight)
+        posterior = np.stack([-log_odds, log_odds], axis=1)[:, : table.n_classes] / 2
+        posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True, initial=-np.inf))
+        return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        K = self.classes_.size
+        right = np.append(self.reliability_, self.population_accuracy_)[known][:, None, None]
+        return np.where(np.eye(K, dtype=bool), right if K > 1 else 1.0, 1 - right)
+
+    def _confusion_size(self) -> FloatArray:
+        return np.asarray(self.total_ + CROWD_LABELS)[:, None, None]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Pairs of an item and an annotator, in the order of items."""
+
+    item_ptr: IntArray  # (I+1,)
+    annotator: IntArray  # (E,)
+    answer: IntArray | FloatArray  # (E,) −1 for class 0, 1 for class 1, or a signed weight
+
+    @classmethod
+    def of(cls, table: Annotations, gold: IntArray | None) -> Edges:
+        """The edges of a table: rows of the same pair are one. Items of known class have none: they hear nothing."""
+        ptr, annotator = table.item_ptr, table.annotator
+        answer: IntArray | FloatArray = answers(table)
+        if gold is not None:
+            keep = np.repeat(gold < 0, np.diff(ptr))
+            ptr = np.append(0, np.cumsum(keep))[ptr]
+            annotator, answer = annotator[keep], answer[keep]
+        first = np.ones(annotator.size, bool)  # of its pair
+        first[1:] = np.diff(annotator) != 0
+        first[ptr[:-1][np.diff(ptr) > 0]] = True
+        if not first.all():
+            answer = np.bincount(np.cumsum(first) - 1, answer)
+            ptr, annotator = np.append(0, np.cumsum(first))[ptr], annotator[first]
+        return cls(ptr, annotator, answer)
+
+
+def answers(table: Annotations) -> IntArray | FloatArray:
+    """(N,) what each row says: −1 for class 0, 1 for class 1, times its weight; between them if probabilistic."""
+    if table.proba is not None and table.n_classes > 1:
+        answer: Any = table.proba[:, 1] - table.proba[:, 0]
+    else:
+        answer = 2 * table.label.astype(np.int8) - np.int8(1)
+    return np.asarray(answer if table.weight is None else answer * table.weight)
+
+
+def known_answers(table: Annotations, gold: IntArray | None) -> FloatArray:
+    """(A, 2) summed over items of known class: answers that are right less those that are wrong, and all of them."""
+    out = np.zeros((table.n_annotators, 2))
+    if gold is not None:
+        truth = np.repeat(np.where(gold >= 0, 2 * gold - 1, 0), np.diff(table.item_ptr))
+        answer = answers(table)
+        out[:, 0] = np.bincount(table.annotator, answer * truth, table.n_annotators)
+        out[:, 1] = np.bincount(table.annotator, np.abs(answer * truth), table.n_annotators)
+    return out
+
+
+class Talk:
+    """Messages over one table, pass by pass.
+
+    Of the last pass: `message` (E,) x, `weight` (A,) w and `crowd`, that of an average annotator.
+    """
+
+    def __init__(self, edges: Edges, known: FloatArray, pool: Threads, share: bool, crowd_labels: float):
+        self.edges, self.known, self.pool, self.share = edges, known, pool, share
+        self.crowd_labels = float(crowd_labels)
+        self.items = balanced(edges.item_ptr, pool.threads)
+        size: FloatArray = np.abs(edges.answer)
+        self.size = float(size.sum(dtype=np.float64))
+        self.labels = np.bincount(edges.annotator, size, len(known)) + known[:, 1]  # (A,)
+        agree, pairs = kernels.pair_agreement(edges.item_ptr, edges.answer)
+        beyond_chance = (agree + 2 * NEWCOMER**2) / (pairs + 2)  # one pair of newcomers more
+        self.kappa = float(np.sqrt(max(beyond_chance, LEAST**2)))
+        self.crowd = self.kappa if share else 1.0
+        self.message = np.zeros(edges.annotator.size)
+        self.heard = np.zeros((len(known), 2))  # Y, Q
+        self.heard[:, 0] = 1.0  # so that sums start at 1, and shares, having heard nothing, at the crowd's
+        self.scale = 1.0
+        self.weight: FloatArray = np.full(len(known), self.crowd)
+
+    def __call__(self) -> float:
+        """One pass; returns the largest change of a weight."""
+        edges = self.edges
+        sums = np.zeros((self.pool.threads, *self.known.shape))
+        odds = kernels.whole_odds(self.heard, self.crowd, self.crowd_labels)
+        self.pool.map(
+            lambda number, start, stop: kernels.sweep(
+                start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, odds,
+                self.share, self.scale, self.crowd, self.crowd_labels, sums[number],
+            ),
+            self.items,
+        )  # fmt: skip
+        self.heard = sums.sum(axis=0)
+        before = self.weight
+        self.weight = self._shares() if self.share else self._sums()
+        return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))
+
+    def _shares(self) -> FloatArray:
+        self.heard += self.known  # h of a known class is −1 or 1
+        Y, Q = self.heard.T
+        size = Q + self.crowd_labels
+        own = Y + self.crowd_labels * self.crowd
+        share = np.divide(own, size, out=np.full_like(own, self.crowd), where=size > 0)
+        return np.asarray(self.say(share))
+
+    def say(self, share: Any) -> Any:
+        """The weight of annotators with such shares; sums are weights already."""
+        return np.arctanh(np.clip(share, -kernels.SURE, kernels.SURE)) if self.share else share
+
+    def _sums(self) -> FloatArray:
+        margin = self.heard[:, 1].sum() / max(self.size, TINY)
+        self.heard += KNOWN * (margin or 1.0) * self.known
+        Y, R = self.heard[:, 0], self.labels
+        mass = float(R @ np.abs(Y))
+        if mass < TINY:  # nobody shares a cycle of items with others: all there is are the votes
+            self.scale = self.crowd = 1.0
+            return np.ones_like(Y)
+        self.scale = float(R.sum() / mass)
+        if R @ Y < 0 and not self.known.any():  # the sign is free; on the whole, annotators are right
+            self.scale = -self.scale
+        weight = self.scale * Y
+        self.crowd = max(float(R @ weight / R.sum()), LEAST)
+        return np.asarray(weight)
+
+
+def scale(talk: Talk) -> float:
+    """β: log odds of a class per unit of S, such that the messages x predict the labels that they leave out."""
+    from scipy.optimize import brentq
+
+    answer, message, kappa, pool = talk.edges.answer, talk.message, talk.kappa, talk.pool
+    margin = float(np.abs(answer * message).sum() / max(talk.size, TINY))  # mean of |x|
+    if margin < TINY:
+        return 2.0  # a weight of artanh(2 p − 1) has log odds of twice that
+    ranges = even(message.size, pool.threads)
+
+    def rise(log_odds: float) -> float:  # at the mean margin, in logarithms
+        odds = np.exp(log_odds)
+        parts = pool.map(
+            lambda _, start, stop: float(kernels.slope(start, stop, answer, message, odds / margin, kappa)), ranges
+        )
+        t = np.tanh(odds / 2)
+        return float(sum(parts) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2))  # the two labels more
+
+    low, high = np.log(LOW), np.log(HIGH)
+    if rise(low) <= 0:
+        return LOW / margin
+    return float(np.exp(high if rise(high) >= 0 else brentq(rise, low, high, xtol=1e-13)) / margin)

@@ -1,0 +1,254 @@
+"""M-MSR (Ma & Olshevsky 2020): skills from who agrees with whom, by a rank-one completion that outvotes adversaries.
+
+Annotators of the one-coin model, right with probability p_j, else giving every wrong label alike, have skill
+s_j = (K p_j − 1)/(K − 1): 1 for a perfect one, 0 for a guesser. On n_jk shared items of which they agree on g_jk,
+
+    C_jk = (K g_jk / n_jk − 1)/(K − 1)          E C_jk = s_j s_k
+
+so s is a rank-one factor of a matrix with few entries, some of them forged. Alternate
+
+    v_j = trimmed mean over k of C_jk / u_k,  weights n_jk u_k²        u_j = the same of v
+
+where the trimmed mean leaves out the smallest and the largest values, `trim` of the weight at either end; then
+s_j = ±√(u_j v_j), and the labels are a vote with weights log((K − 1) p_j/(1 − p_j)), the posterior of the one-coin
+model, whose nearly uniform π decides where the vote is tied (plank_pos: two annotators, of whom agreement alone cannot
+tell who is better).
+
+| symbol | name | shape |
+|---|---|---|
+| C, n | skill, count | (P,), P ordered pairs of annotators that share an item |
+| u, v | u, v | (A,) |
+| s | `skill_` | (A,) |
+| p, 1 − p | `coin_` | (A, 2) |
+
+What differs from the paper:
+- Weights. In the paper all pairs count alike, which is right where all share many items. With weights n_jk u_k² and no
+  trimming the step is that of least squares, Σ n_jk (C_jk − u_j v_k)², and a pair that shares one item says little.
+- Signs. The paper completes |C| and finds signs afterwards. |C| of a guesser is not 0 but what noise makes of it, and
+  here values keep their signs. u starts at 1 for everyone: on the whole, annotators are right.
+- Trimming takes a share of the weight, not a number F of values for all: annotators have few neighbours or many.
+- p_j = (n_j p + `right`)/(n_j + `right` + `wrong`), n_j the weight of j's labels on items that others
+  labelled too or of known class: s knows no certainty, and alone one shows none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.compute.engines.base import Rows, hard_rows
+from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
+from dissensus.compute.kernels import m_msr as kernels
+from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.methods.dawid_skene import LARGEST, SMALLEST
+from dissensus.models.methods.one_coin import LEAN, CoinPass, Coins, label_counts, leaning, score
+from dissensus.models.methods.wawa import judged_labels
+from dissensus.table import kernels as indexing
+from dissensus.table.annotations import Annotations
+
+MOST = 0.49  # largest share that may be trimmed; at a half nothing is left
+
+
+@methods.register(
+    "m-msr",
+    summary="skills from pairwise agreement, robust to colluding annotators",
+    cite="Ma & Olshevsky 2020",
+)
+class MMSR(Aggregator):
+    """Robust rank-one completion of pairwise agreement.
+
+    Parameters
+    ----------
+    trim : float
+        Share of an annotator's neighbours, by weight, left out at either end: up to so many may collude.
+    least : float
+        Items (by weight) that a pair must share to count; raise it to save memory where there are very many pairs.
+    right, wrong : float
+        Pseudo-counts of right and of wrong labels that every annotator starts with.
+    max_iter, tol
+        Rounds over all pairs at most; stop when no skill changes by more than `tol`.
+    threads : int, optional
+        Threads; None for all cores.
+    seed : int or None
+    """
+
+    def __init__(
+        self,
+        *,
+        trim: float = 0.4,
+        least: float = 0.0,
+        right: float = 4.0,
+        wrong: float = 2.0,
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        threads: int | None = None,
+        seed: int | None = 0,
+    ):
+        self.trim = trim
+        self.least = least
+        self.right = right
+        self.wrong = wrong
+        self.max_iter = max_iter
+        self.tol = tol
+        self.threads = threads
+        self.seed = seed
+
+    @property
+    def accuracy_(self) -> FloatArray:
+        """(A,) p, the probability that a label of the annotator is right."""
+        return np.asarray(self.coin_[:, 0])
+
+    @property
+    def confusion_(self) -> FloatArray:
+        """(A, K, K) [annotator, true, given], made when asked for: p on the diagonal, (1 − p)/(K − 1) elsewhere."""
+        return self._confusions(np.arange(len(self.coin_)))
+
+    def _check_parameters(self) -> None:
+        if not 0 <= self.trim <= MOST:
+            raise BadParameter(f"trim must lie from 0 to {MOST}, got {self.trim}.")
+        if not 0 <= self.least < np.inf:
+            raise BadParameter(f"least must be 0 or more, got {self.least}.")
+        for keyword in ("right", "wrong"):
+            value = getattr(self, keyword)
+            if not SMALLEST <= value <= LARGEST:
+                raise BadParameter(f"{keyword} must lie from {SMALLEST:g} to {LARGEST:g}, got {value}.")
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise BadParameter(f"max_iter must be a whole number, at least 1, got {self.max_iter!r}.")
+        if not self.tol >= 0:
+            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        K = table.n_classes
+        with Threads(thread_count(self.threads, table.n_annotations)) as pool:
+            pairs = Pairs.of(table, gold, self.least, pool)
+            self.skill_ = self._complete(pairs, pool, on_step)
+            rows = hard_rows(table)
+            self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
+            self.prior_ = leaning(label_counts(rows, K), LEAN)
+            self.posterior_ = np.empty((table.n_items, K))
+            engine = Local(rows, table.n_annotators, K, pool, gold)
+            sums = engine.sweep(CoinPass(), Coins(self.prior_, self.coin_), {"posterior": self.posterior_})
+            total: FloatArray = np.bincount(rows.annotator, rows.weight, table.n_annotators).astype(float)
+        self.trace_ = np.empty(0)
+        self._judge(sums.hits, total)
+
+    def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """(A, 2) [right, wrong] of everyone, and (1, 2) of the population, which those have who are not linked."""
+        K = self.classes_.size
+        share = np.clip((self.skill_ * (K - 1) + 1) / K, 0, 1)[:, None]
+        pseudo = np.array([[self.right, self.wrong]])
+        counts = total[:, None] * np.concatenate([share, 1 - share], axis=1) + pseudo
+        coin = counts / counts.sum(axis=1, keepdims=True)
+        everyone = (total[linked, None] * coin[linked]).sum(axis=0, keepdims=True) + pseudo
+        population = everyone / everyone.sum()
+        return np.where(linked[:, None], coin, population), population
+
+    def _complete(self, pairs: Pairs, pool: Threads, on_step: OnStep) -> FloatArray:
+        """(A,) s, by trimmed means in turn."""
+        ranges = balanced(pairs.ptr, pool.threads)
+        u, v = np.ones(pairs.linked.size), np.ones(pairs.linked.size)
+
+        def step(given: FloatArray, out: FloatArray) -> None:
+            pool.map(
+                lambda _, start, stop: kernels.update(
+                    start, stop, pairs.ptr, pairs.second, pairs.count, pairs.skill,
+                    pairs.labels, pairs.known_labels, pairs.known_skill, float(self.trim), given, out,
+                ),
+                ranges,
+            )  # fmt: skip
+
+        skill, change, self.n_iter_ = u, np.inf, 0
+        while self.n_iter_ < self.max_iter and change > self.tol:
+            step(u, v)
+            step(v, u)
+            large, small = np.abs(u).sum(), np.abs(v).sum()
+            if large > 0 and small > 0:  # only their product matters, but the truth has 1 in both
+                u, v = u * np.sqrt(small / large), v * np.sqrt(large / small)
+            before, skill = skill, np.sign(u) * np.sqrt(np.maximum(u * v, 0))
+            change = float(np.abs(skill - before).max(initial=0))
+            self.n_iter_ += 1
+            on_step(self.n_iter_, float("nan"))
+        self.converged_ = change <= self.tol
+        if not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} rounds; a skill still changed by "
+                f"{change:.3g}, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return np.where(pairs.linked, skill, 0.0)
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        coin = np.concatenate([self.coin_, self.population_coin_])[known]  # −1, unseen, takes the last
+        return score(table, Coins(self.prior_, coin), self.threads)
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        K = self.classes_.size
+        coin = np.concatenate([self.coin_, self.population_coin_])[known]
+        right, wrong = coin[:, 0, None, None], coin[:, 1, None, None] / max(K - 1, 1)
+        return np.where(np.eye(K, dtype=bool), right if K > 1 else 1.0, wrong)
+
+    def _confusion_size(self) -> FloatArray:
+        return np.asarray(self.total_ + self.right + self.wrong)[:, None, None]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Ordered pairs of annotators that share an item of unknown class, by annotator, and who meets the truth."""
+
+    ptr: IntArray  # (A+1,)
+    second: IntArray  # (P,) annotator
+    count: FloatArray  # (P,) n
+    skill: FloatArray  # (P,) C
+    labels: FloatArray  # (A,) weight of labels on items of unknown class
+    known_labels: FloatArray  # (A,) the same of known class
+    known_skill: FloatArray  # (A,) C of those with the truth
+
+    @property
+    def linked(self) -> BoolArray:
+        """(A,) whose skill can be told."""
+        return np.asarray((np.diff(self.ptr) > 0) | (self.known_labels > 0))
+
+    @classmethod
+    def of(cls, table: Annotations, gold: IntArray | None, least: float, pool: Threads) -> Pairs:
+        """The pairs of a table. With one class there is nothing to agree on, and there are none."""
+        A, K = table.n_annotators, table.n_classes
+        rows = hard_rows(table)
+        known_labels: FloatArray = np.zeros(A)
+        known_skill: FloatArray = np.zeros(A)
+        if K == 1:
+            rows = Rows(np.zeros_like(rows.item_ptr), rows.annotator[:0], rows.label[:0], None)
+        elif gold is not None:
+            truth = np.repeat(gold, np.diff(rows.item_ptr))
+            known = truth >= 0
+            weight = np.ones(known.size) if rows.weight is None else rows.weight
+            known_labels = np.bincount(rows.annotator, weight * known, A).astype(float)
+            right = np.bincount(rows.annotator, weight * (rows.label == truth), A)
+            known_skill = (K * right / np.where(known_labels > 0, known_labels, 1) - 1) / (K - 1)
+            rows = rest_of(rows, ~known)
+        annotator_ptr = indexing.offsets(rows.annotator, A)
+        item = np.repeat(np.arange(rows.item_ptr.size - 1, dtype=np.int32), np.diff(rows.item_ptr))
+        data = (
+            rows.item_ptr, item, rows.annotator, rows.label, rows.weight,
+            annotator_ptr, indexing.group(rows.annotator, annotator_ptr), float(least), K,
+        )  # fmt: skip
+        ranges = balanced(annotator_ptr, pool.threads)
+        ptr: IntArray = np.zeros(A + 1, np.int64)
+        pool.map(lambda _, start, stop: kernels.pairs(start, stop, *data, ptr, None, None, None), ranges)
+        ptr = np.cumsum(ptr)
+        second, count, skill = np.empty(ptr[-1], np.int32), np.empty(ptr[-1]), np.empty(ptr[-1])
+        pool.map(lambda _, start, stop: kernels.pairs(start, stop, *data, ptr, second, count, skill), ranges)
+        labels = np.bincount(rows.annotator, rows.weight, A).astype(float)
+        return cls(ptr, second, count, skill, labels, known_labels, known_skill)
+
+
+def rest_of(rows: Rows, keep: BoolArray) -> Rows:
+    """The rows where `keep`."""
+    ptr = np.append(0, np.cumsum(keep))[rows.item_ptr]
+    weight = None if rows.weight is None else rows.weight[keep]
+    return Rows(ptr, rows.annotator[keep], rows.label[keep], weight)

@@ -1,0 +1,315 @@
+"""MeTaL: confusion matrices from how often the labels of two annotators meet, without a guess at any item's class.
+
+Two annotators who err independently given the class, and choose their items without regard to it, show on shared items
+
+    E[C_jk]/n_jk = Θ_jᵀ P Θ_k        C_jk[l, m]: items that j gave l and k gave m,  n_jk: items they share,  P = diag(π)
+
+(Ratner et al. 2019, for sources without dependencies; their μ_j is P(λ_j = l | Y), which is Θ_j times how often j
+labels at all.) Θ is fitted to all pairs at once, by weighted least squares:
+
+    F(Θ) = Σ_{j<k} n_jk ‖C_jk/n_jk − Θ_jᵀ P Θ_k‖² + Σ_j Σ_c s_jc ‖Θ_j[c, :] − Φ_j[c, :]‖²    rows of Θ on the simplex
+
+Items are counted with φ_i = 1/W_i, one over the item's labels, so that r labels make r − 1 observations and not r²/2.
+The second term is what is known without pairs: an oracle (Θ = 1) has shared items of every class with everybody, at
+least `overlap` of them, and saw the population's matrix Φ, that of the votes; and the N_jc items of class c that j
+labelled and whose class is known are shared with an oracle too:
+
+    s_jc = π_c (o_c + N_jc)        Φ_j[c, :] = (o_c Φ[c, :] + gold counts_j[c, :])/(o_c + N_jc)
+    π_c o_c = overlap · max(π_c, ½ (K − 2)/K Σ_d π_d²)
+
+Row c of Θ moves the moments by π_c, so pairs say little about a rare class, and with o_c = overlap the pull to Φ would
+be as faint. With two classes pairs and π tell Θ all the same. With more they leave rotations open (see the
+documentation), between which only the pull decides: no row's is less than half of what it is on average over the items,
+Σ π². Where classes are about even that changes nothing.
+
+With Θ of the others fixed, F is a parabola in Θ_j: tr(Θ_jᵀ H_j Θ_j) − 2⟨R_j, Θ_j⟩, and H and R are sums over rows, not
+over pairs (see the kernels). Each pass moves all annotators half of the way to where their parabola is lowest on the
+simplex: the whole way would overshoot, since the others move as well. Momentum looks ahead of it. A move that does not
+lower F is taken back, so F never rises; `trace_` is −F less the constant Σ_{j<k} ‖C_jk‖²/n_jk, which needs the pairs.
+
+Items then get their posterior by Bayes' rule from P(label | class, the annotator labelled), with pseudo-counts a of
+`expected_pseudo`:  confusion_j[c, :] ∝ m_jc Θ_j[c, :] + a[c, :],  m_jc = π_c · (labels of j on other items) + N_jc.
+
+| symbol | name | shape |
+|---|---|---|
+| Θ | confusion | (A, K, K) [annotator, given, true] inside |
+| π | prior | (K,) |
+| H, R | curvature, pull | (A, K, K); (A, K, K) [annotator, given, true] |
+| Φ, s | centre, strength | (A, K, K) [annotator, given, true]; (A, K) |
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Literal
+
+import numpy as np
+
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.engines import in_memory
+from dissensus.compute.engines.base import Rows
+from dissensus.compute.engines.local import Threads, balanced, even
+from dissensus.compute.kernels import metal as kernels
+from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.methods.dawid_skene import (
+    LARGEST,
+    SMALLEST,
+    ConfusionPass,
+    Confusions,
+    VotePass,
+    expected_pseudo,
+    score,
+    with_unseen,
+)
+from dissensus.models.methods.snorkel import check_balance, given_shares
+from dissensus.table.annotations import Annotations
+
+PART = 0.5  # of the way that a pass goes
+SHORTEST = 1e-6  # a shorter part is no move
+MOMENTUM = 0.75
+STEPS = 8  # of projected gradient inside a pass
+
+
+@methods.register(
+    "metal", summary="confusion matrices from how the labels of pairs of annotators meet", cite="Ratner et al. 2019"
+)
+class MeTaL(Aggregator):
+    """Confusion matrices by matching second moments, MeTaL's label model for crowds.
+
+    Parameters
+    ----------
+    class_balance : "votes", "uniform" or a list
+        Shares π of the classes: those of the votes, all alike, or these, in the order of the table's classes. Pairs
+        of labels cannot tell π; see the documentation.
+    overlap : float
+        How many items of every class each annotator has shared with an oracle, and showed the population's confusion
+        matrix; more of a rare class among three or more, see the module.
+    smoothing, margin : float
+        Pseudo-counts of a row of the confusion matrices that items are judged by, as in `expected_pseudo`.
+    class_count : float
+        Pseudo-count of every class in the shares of the votes.
+    max_iter, tol
+        Passes over the data at most; stop when a pass gains less than `tol` of the objective.
+    threads : int, optional
+        Threads for the passes; None for all cores.
+    seed : int or None
+    """
+
+    def __init__(
+        self,
+        *,
+        class_balance: Literal["votes", "uniform"] | Sequence[float] = "votes",
+        overlap: float = 2.0,
+        smoothing: float = 0.7,
+        margin: float = 1.0,
+        class_count: float = 1.0,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        threads: int | None = None,
+        seed: int | None = 0,
+    ):
+        self.class_balance = class_balance
+        self.overlap = overlap
+        self.smoothing = smoothing
+        self.margin = margin
+        self.class_count = class_count
+        self.max_iter = max_iter
+        self.tol = tol
+        self.threads = threads
+        self.seed = seed
+
+    def _check_parameters(self) -> None:
+        check_balance(self.class_balance, ("votes", "uniform"))
+        for keyword, least in (
+            ("overlap", SMALLEST),
+            ("smoothing", SMALLEST),
+            ("margin", 0),
+            ("class_count", SMALLEST),
+        ):
+            if not least <= getattr(self, keyword) <= LARGEST:
+                raise BadParameter(f"{keyword} must lie from {least:g} to {LARGEST:g}, got {getattr(self, keyword)}.")
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise BadParameter(f"max_iter must be a whole number, at least 1, got {self.max_iter!r}.")
+        if not self.tol >= 0:
+            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        K = table.n_classes
+        pseudo = self.pseudo(K)
+        with in_memory(table, gold, self.threads) as engine:
+            rows, pool, votes = engine.rows, engine.pool, engine.once(VotePass())
+            prior = self._balance(table, gold, votes.prior_counts)
+            of_gold = gold_counts(rows, gold, table.n_annotators, K)
+            known = known_before(votes.counts.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
+            counts = votes.counts + pseudo
+            counts /= counts.sum(axis=1, keepdims=True)
+            moments = Moments(rows, pool, gold, prior, known)
+            confusion = self._descend(moments, counts, on_step)
+            labels = of_gold.sum(axis=1) + np.outer(moments.open_labels(), prior)  # (A, K)
+            counted = confusion * labels[:, None, :] + pseudo
+            self.evidence_ = counted.sum(axis=1)
+            counted /= self.evidence_[:, None, :]
+            self.posterior_ = np.empty((table.n_items, K))
+            found = engine.sweep(ConfusionPass(), Confusions(prior, counted), {"posterior": self.posterior_}).counts
+        population = found.sum(axis=0) + pseudo
+        self.prior_ = prior
+        self.confusion_ = np.ascontiguousarray(counted.transpose(0, 2, 1))
+        self.population_confusion_ = (population / population.sum(axis=0)).T
+        self._judge(np.einsum("akk->a", found), found.sum(axis=(1, 2)))
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        return score(table, self.prior_, self._confusions(known), self.threads, "float64")
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        return with_unseen(self.confusion_, self.population_confusion_, known)
+
+    def _confusion_size(self) -> FloatArray:
+        return np.asarray(self.evidence_[:, :, None])
+
+    def pseudo(self, n_classes: int) -> FloatArray:
+        """(K, K) pseudo-counts a; symmetric."""
+        return expected_pseudo(n_classes, self.smoothing, self.margin)
+
+    def _balance(self, table: Annotations, gold: IntArray | None, votes: FloatArray) -> FloatArray:
+        """(K,) π; `votes` (K,) the shares of the votes summed over items, evenly shared where an item has none."""
+        K = votes.size
+        if self.class_balance == "uniform":
+            return np.full(K, 1 / K)
+        if not isinstance(self.class_balance, str):
+            return given_shares(self.class_balance, K)
+        silent = np.bincount(table.item, table.weight, table.n_items) == 0
+        if gold is not None:
+            silent &= gold < 0
+        shares = votes - silent.sum() / K + self.class_count
+        return np.asarray(shares / shares.sum())
+
+    def _descend(self, moments: Moments, confusion: FloatArray, on_step: OnStep) -> FloatArray:
+        """Θ (A, K, K) [annotator, given, true] where F is lowest, from a first guess."""
+        trace: list[float] = []
+        self.converged_ = False
+        step = trial = confusion  # the step from the last point that was kept; what is looked at, that or beyond it
+        part, move = PART, np.zeros_like(confusion)
+        while len(trace) < self.max_iter and not self.converged_:
+            value, plain = -moments(trial), trial is step
+            if not trace or value >= trace[-1]:
+                little = bool(trace) and value - trace[-1] <= self.tol * abs(value)
+                self.converged_ = plain and little  # a look ahead that gains little proves nothing
+                trace.append(value)
+                confusion, before = trial, step
+                part, move = PART, moments.steps(confusion) - confusion
+                step = confusion + part * move
+                trial = step if little else on_simplex(step + MOMENTUM * (step - before))
+            else:
+                trace.append(trace[-1])
+                if plain:
+                    part /= 2
+                    step = confusion + part * move
+                    self.converged_ = part < SHORTEST
+                trial = step
+            on_step(len(trace), trace[-1])
+        self.trace_, self.n_iter_ = np.array(trace), len(trace)
+        if not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} passes, and tol={self.tol:g} was not "
+                "reached. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,  # the caller of fit
+            )
+        return confusion
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known before the pairs: Φ (A, K, K) [annotator, given, true] and s (A, K) of the module."""
+
+    centre: FloatArray
+    strength: FloatArray
+
+
+def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray, overlap: float) -> Known:
+    """From counts of the population (K, K) and of gold (A, K, K), both [given, true]."""
+    K = prior.size
+    least = (K - 2) / K * (prior @ prior) / 2 if K > 2 else 0.0
+    seen = overlap * np.maximum(1, least / prior) * population / population.sum(axis=0) + of_gold
+    shared = seen.sum(axis=1)  # (A, K) o_c + N_jc
+    return Known(seen / shared[:, None, :], prior * shared)
+
+
+def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
+    """(A, K, K) [annotator, given, true] how often each annotator gave each label to items known to be of a class."""
+    K = n_classes
+    counts: FloatArray = np.zeros(n_annotators * K * K)
+    if gold is not None:
+        true = np.repeat(gold, np.diff(rows.item_ptr))
+        row = np.flatnonzero(true >= 0)
+        cell = (rows.annotator[row].astype(np.int64) * K + rows.label[row]) * K + true[row]
+        counts += np.bincount(cell, None if rows.weight is None else rows.weight[row], counts.size)
+    return counts.reshape(n_annotators, K, K)
+
+
+def on_simplex(confusion: FloatArray) -> FloatArray:
+    """Θ (A, K, K) [annotator, given, true] that momentum took beyond the border, back on it."""
+    confusion = np.maximum(confusion, 0)
+    return np.asarray(confusion / confusion.sum(axis=1, keepdims=True))
+
+
+class Moments:
+    """F and, from the same walk over the rows, every annotator's parabola: `pull` R and `curvature` H."""
+
+    def __init__(self, rows: Rows, pool: Threads, gold: IntArray | None, prior: FloatArray, known: Known):
+        self.rows, self.pool, self.gold, self.prior, self.known = rows, pool, gold, prior, known
+        A, K = known.strength.shape
+        self.items, self.annotators = balanced(rows.item_ptr, pool.threads), even(A, pool.threads)
+        self.repeats = kernels.repeats(rows.item_ptr, rows.annotator, rows.label, rows.weight, gold, A, K)
+        self.above = np.triu_indices(K)
+        self.gram = np.empty((A, self.above[0].size))
+        self.pull, self.curvature = np.empty((A, K, K)), np.empty((A, K, K))
+
+    def __call__(self, confusion: FloatArray) -> float:
+        """F at Θ (A, K, K) [annotator, given, true], less its constant."""
+        rows, threads = self.rows, self.pool.threads
+        root, centre, strength = np.sqrt(self.prior), self.known.centre, self.known.strength
+        gram = self.gram
+        self.pool.map(lambda _, start, stop: kernels.triangles(start, stop, confusion, root, gram), self.annotators)
+        met, grams_met = np.zeros((threads, *confusion.shape)), np.zeros((threads, *gram.shape))
+
+        def work(number: int, start: int, stop: int) -> None:
+            kernels.meet(
+                start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.gold,
+                confusion, gram, met[number], grams_met[number],
+            )  # fmt: skip
+
+        self.pool.map(work, self.items)
+        met = (met.sum(axis=0) - self.repeats @ confusion) * self.prior
+        grams_met = grams_met.sum(axis=0) - self.repeats.sum(axis=(1, 2))[:, None] * gram
+        # every pair is in the sums of both annotators: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩
+        pairs = float((grams_met * gram).sum()) / 2 - float((met * confusion).sum())
+        away = float(np.einsum("ac,ayc->", strength, (confusion - centre) ** 2))
+        c, d = self.above
+        off = np.where(c == d, 1.0, 1 / np.sqrt(2)) * root[c] * root[d]
+        self.curvature[:, c, d] = self.curvature[:, d, c] = grams_met * off
+        self.curvature[:, np.arange(root.size), np.arange(root.size)] += strength
+        np.multiply(centre, strength[:, None, :], out=self.pull)
+        self.pull += met
+        return pairs + away
+
+    def steps(self, confusion: FloatArray) -> FloatArray:
+        """Θ nearer to where each annotator's parabola of the last call is lowest; `confusion` is where that was."""
+        better = np.empty_like(confusion)
+        self.pool.map(
+            lambda _, start, stop: kernels.improve(start, stop, confusion, self.pull, self.curvature, STEPS, better),
+            self.annotators,
+        )
+        return better
+
+    def open_labels(self) -> FloatArray:
+        """(A,) weight of each annotator's labels on items whose class is not known."""
+        weight: FloatArray | None = self.rows.weight
+        if self.gold is not None:
+            unknown = np.repeat(self.gold < 0, np.diff(self.rows.item_ptr))
+            weight = unknown * (1.0 if weight is None else weight)
+        return np.bincount(self.rows.annotator, weight, minlength=len(self.gram)).astype(float)

@@ -1,0 +1,113 @@
+"""Zero-based skill: Wawa again and again, the skills moving part of the way towards the agreement with the last vote.
+
+    m_i = the classes with the largest Σ_{rows of i with y = c} w s_j, sharing 1; known classes: 1       (vote)
+    a_j = Σ_{rows of j} w m_i(y) / n_j        n_j = Σ_{rows of j} w                                      (agreement)
+    s_j ← s_j + r_t (a_j − s_j)               s_j = 1/K at first                                          (skill)
+
+| symbol | name | shape |
+|---|---|---|
+| m | outcome of the vote | (I, K), never made |
+| s, a | skill, agreement | (A,) |
+| r_t | learning_rate · decay^⌊t / decay_every⌋ | |
+
+Both steps climb the same function, F(s, m) = Σ_j n_j (s_j a_j(m) − s_j²/2): the vote is its largest over m, and it is a
+parabola in every s_j with its top at a_j, which a step of r ≤ 1 does not pass. So F never falls (it is `trace_`), the
+skills cannot circle, and once no vote changes they run into the agreement itself.
+"""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+
+import numpy as np
+
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.engines import EngineChoice, place
+from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.models.base import methods
+from dissensus.models.methods.wawa import SkilledVote, Wawa
+from dissensus.table.annotations import Annotations
+
+
+@methods.register(
+    "zero-based-skill",
+    summary="wawa repeated with a learning rate until skills and votes agree",
+    cite="Ustalov et al. 2024",
+)
+class ZeroBasedSkill(Wawa):
+    """Weighted votes and skills in turn.
+
+    Parameters
+    ----------
+    learning_rate : float
+        How far the skills move towards the agreement with the last vote, above 0 and at most 1.
+    decay, decay_every : float, int
+        The rate is multiplied by `decay` every `decay_every` steps.
+    max_iter, tol
+        Votes at most; stop when no skill is further than `tol` from its annotator's agreement with the last vote.
+    engine : "local", "disk", "torch", "spark", or one with options
+        Where the passes run, see `dissensus.compute.engines`.
+    seed : int or None
+    """
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 1.0,
+        decay: float = 0.5,
+        decay_every: int = 20,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        engine: EngineChoice = "local",
+        seed: int | None = 0,
+    ):
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.decay_every = decay_every
+        self.max_iter = max_iter
+        self.tol = tol
+        self.engine = engine
+        self.seed = seed
+
+    def _check_parameters(self) -> None:
+        for keyword in ("learning_rate", "decay"):
+            if not 0 < getattr(self, keyword) <= 1:
+                raise BadParameter(f"{keyword} must be above 0 and at most 1, got {getattr(self, keyword)}.")
+        for keyword in ("decay_every", "max_iter"):
+            value = getattr(self, keyword)
+            if not isinstance(value, Integral) or value < 1:
+                raise BadParameter(f"{keyword} must be a whole number, at least 1, got {value!r}.")
+        if not self.tol >= 0:
+            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        with place(self, table, gold) as engine:
+            vote = SkilledVote(engine)
+            skill = np.full(table.n_annotators, 1 / table.n_classes)
+            trace: list[float] = []
+            gap, self.converged_ = np.inf, False
+            while len(trace) < self.max_iter and not self.converged_:
+                hits = vote(skill).hits
+                trace.append(objective(skill, hits, vote.total))
+                on_step(len(trace), trace[-1])
+                behind = vote.agreement(hits) - skill  # without labels: the population's, and so the average skill
+                gap = float(np.abs(behind).max(initial=0))
+                self.converged_ = gap <= self.tol
+                if not self.converged_:
+                    skill = skill + self.learning_rate * self.decay ** (len(trace) // self.decay_every) * behind
+            hits = self._conclude(vote, skill)
+        self.trace_ = np.array([*trace, objective(skill, hits, vote.total)])  # the last is of what is returned
+        self.n_iter_ = len(trace)
+        if not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} votes; a skill was still {gap:.3g} from "
+                f"the agreement with the vote, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def objective(skill: FloatArray, hits: FloatArray, total: FloatArray) -> float:
+    """F of the module; `hits` are n a."""
+    return float(skill @ hits - (total * skill**2).sum() / 2)

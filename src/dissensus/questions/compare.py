@@ -1,0 +1,351 @@
+"""Choosing a method without gold: hide some of the annotations, predict them from the rest, see who does it best.
+
+    score(m) = mean over hidden rows of log P_m(label | item, annotator; the other rows)
+
+A method that knows the items and the annotators better is less surprised by what it has not seen. Nobody can cheat by
+being too sure: what a method has never thought possible costs it dearly. Two methods are told apart by the paired
+bootstrap over items (Efron & Tibshirani 1993) of the difference of their scores, each method against the best, with
+Holm's correction (1979) for asking many times.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
+from dissensus.evaluation.hard import hits
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.models.base import Aggregator, check_gold, methods
+from dissensus.table.annotations import Annotations
+
+MAJORITY = "majority-vote"
+LEAST = 1e-300  # probability that a hidden label is given at least: no method says 0, but a product may round to it
+SIGNIFICANT = 0.05
+NEGLIGIBLE = 0.01  # nats per annotation: on real sets, what a vote is behind where it is as often right
+
+OnFit = Callable[[str, int, int], None]
+"""Called before every fit with (method, fits done, fits in all)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contestant:
+    """One method and how it did."""
+
+    method: str
+    log_likelihood: Estimate  # mean over hidden annotations, interval by bootstrap over items
+    calibration: float  # expected calibration error of the predicted labels against the hidden ones
+    accuracy: Estimate | None  # of a fit to all annotations, where gold is known
+    seconds: float  # of a fit, on average
+    behind: Estimate  # how far its log-likelihood is below the best's
+    p_value: float  # of that difference, corrected for the number of methods
+    tied: bool  # not to be told apart from the best
+    model: Aggregator | None = field(repr=False, default=None)  # the fit to all annotations, where there was one
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Methods ranked by how well they predict hidden annotations, the best first."""
+
+    contestants: tuple[Contestant, ...]
+    hidden: int  # annotations that were predicted, over all splits
+    splits: int
+    share: float
+    failed: dict[str, str]  # method → why it could not be fitted
+
+    def __repr__(self) -> str:
+        return f"Comparison of {len(self)} methods: {self.verdict()}"
+
+    @property
+    def best(self) -> str:
+        """The method that was least surprised."""
+        return self.contestants[0].method
+
+    @property
+    def tied(self) -> list[str]:
+        """The methods that cannot be told apart from the best, itself first."""
+        return [one.method for one in self.contestants if one.tied]
+
+    def __getitem__(self, method: str) -> Contestant:
+        for one in self.contestants:
+            if one.method == method:
+                return one
+        raise KeyError(method)
+
+    def __iter__(self) -> Iterator[Contestant]:
+        return iter(self.contestants)
+
+    def __len__(self) -> int:
+        return len(self.contestants)
+
+    @property
+    def majority_will_do(self) -> bool:
+        """Whether majority vote is the best, not to be told apart from it, or next to nothing behind."""
+        vote = next((one for one in self if one.method == MAJORITY), None)
+        return vote is not None and (vote.tied or vote.behind.high < NEGLIGIBLE)
+
+    def verdict(self) -> str:
+        """What to do, in a sentence or two."""
+        others = self.tied[1:]
+        if len(self) == 1:
+            return f"{self.best} was the only method; there is nothing to compare it with."
+        if MAJORITY in self.tied:
+            if self.best == MAJORITY:
+                return "Majority vote predicts hidden annotations best: nothing more elaborate is needed here."
+            return (
+                f"Majority vote is as good here: {self.best} predicts hidden annotations best, but not by more than "
+                "chance would."
+            )
+        vote = next((one.behind for one in self if one.method == MAJORITY), None)
+        if vote is not None and vote.high < NEGLIGIBLE:
+            return (
+                f"Majority vote is as good here: {self.best} predicts hidden annotations best, by {vote.value:.4f} "
+                "nats per annotation, which is next to nothing."
+            )
+        sentence = f"{self.best} predicts hidden annotations best"
+        if others:
+            sentence += f", and cannot be told apart from {_listed(others)}"
+        if vote is not None:
+            sentence += (
+                f"; majority vote is {vote.value:.3f} nats per annotation behind ({vote.low:.3f} to {vote.high:.3f})"
+            )
+        return sentence + "."
+
+    def to_frame(self) -> Any:
+        """One row per method, the best first; a pandas frame where pandas is installed, else an Arrow table."""
+        import pyarrow as pa
+
+        frame = pa.Table.from_pylist(self.rows())
+        try:
+            return frame.to_pandas()
+        except ImportError:
+            return frame
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The same as plain values."""
+        rows = []
+        for one in self.contestants:
+            row: dict[str, Any] = {"method": one.method} | flat("log_likelihood", one.log_likelihood)
+            row |= {"calibration_error": one.calibration} | flat("behind", one.behind)
+            row |= {"p_value": one.p_value, "tied": one.tied, "seconds": one.seconds}
+            if one.accuracy is not None:
+                row |= flat("accuracy", one.accuracy)
+            rows.append(row)
+        return rows
+
+
+def compare(
+    table: Annotations,
+    names: Iterable[str | Aggregator] | None = None,
+    *,
+    gold: IntArray | None = None,
+    share: float = 0.2,
+    splits: int = 3,
+    resamples: int = 1000,
+    seed: int = 0,
+    on_fit: OnFit | None = None,
+    on_result: Callable[[str, float], None] | None = None,
+) -> Comparison:
+    """Rank methods by the log-likelihood of annotations that were hidden from them.
+
+    Parameters
+    ----------
+    table : Annotations
+    names : method names, or models not yet fitted; optional
+        Left out: every registered method that can take the table.
+    gold : (I,) int, optional
+        Known classes, −1 where unknown: accuracy is reported beside. It decides nothing.
+    share, splits : float, int
+        Share of the annotations that is hidden in each of so many random splits; every item keeps at least one.
+    resamples, seed
+        Of the bootstrap over items; the seed also draws what is hidden, the same for every method.
+    on_fit, on_result : callable, optional
+        Called before every fit, with (method, fits done, fits in all), and with (method, log-likelihood) after its
+        last.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> compare(simulate(300, 12, 3, seed=1).annotations, ["majority-vote", "dawid-skene"]).best
+    'dawid-skene'
+    """
+    gold = check_gold(gold, table)
+    models = _models(names, table)
+    if splits < 1:
+        raise BadParameter(f"splits must be at least 1, got {splits}.")
+    hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
+    total = len(models) * (splits + (gold is not None))
+    step = on_fit or (lambda method, done, of: None)
+    found: dict[str, _Found] = {}
+    failed: dict[str, str] = {}
+    for number, (name, model) in enumerate(models.items()):
+        done = number * total // len(models)
+        try:
+            found[name] = _try_out(
+                name, model, table, hidden, gold, lambda plus, n=name, d=done: step(n, d + plus, total)
+            )
+        except DataError as error:  # such as a table that this method cannot take
+            failed[name] = str(error)
+            continue
+        if on_result is not None:
+            on_result(name, found[name].mean())
+    if not found:
+        raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
+    return _rank(found, failed, share, splits, resamples, seed)
+
+
+@dataclass
+class _Found:
+    """What one method made of all splits."""
+
+    model: Aggregator | None
+    by_item: FloatArray  # (I,) log-likelihood of the hidden rows of each item
+    weight: FloatArray  # (I,) of those rows
+    calibration: float
+    right: FloatArray | None  # (gold items,) 1, 0 or the share of a tie
+    seconds: float
+
+    def mean(self) -> float:
+        return float(self.by_item.sum() / self.weight.sum())
+
+
+def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Aggregator]:
+    import dissensus.models.methods  # noqa: F401 - registers the methods
+
+    if isinstance(names, str):
+        raise BadParameter(f"names must be a list of methods, got the text {names!r}.")
+    if names is None:
+        names = [
+            name
+            for name, entry in methods.entries()
+            if not entry.facts.get("needs_features") and not (entry.facts.get("binary") and table.n_classes > 2)
+        ]
+    models: dict[str, Aggregator] = {}
+    for one in names:
+        model = one if isinstance(one, Aggregator) else methods[one]()
+        name = one if isinstance(one, str) else methods.name_of(type(one))
+        if name in models:
+            name = repr(model)
+        if name in models:
+            raise BadParameter(f"{name} is given twice.")
+        models[name] = model
+    if not models:
+        raise BadParameter("no method is given; name at least one, or leave them out for all.")
+    return models
+
+
+def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+    """(N,) which rows are hidden: a share of all, but of no item the last one."""
+    if not 0 < share < 1:
+        raise BadParameter(f"share must be between 0 and 1, got {share}.")
+    draw = rng.random(len(table))
+    safe = np.zeros(len(table), np.bool_)
+    some = np.flatnonzero(np.diff(table.item_ptr) > 0)
+    order = np.lexsort((draw, table.item))
+    safe[order[table.item_ptr[some]]] = True  # the row with the lowest draw of each item
+    free = np.flatnonzero(~safe)
+    if free.size == 0:
+        raise DataError("no item has two annotations; none can be hidden and predicted from the others.")
+    hidden = np.zeros(len(table), np.bool_)
+    hidden[rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)] = True
+    return hidden
+
+
+def _try_out(
+    name: str, model: Aggregator, table: Annotations, hidden: list[BoolArray], gold: IntArray | None, step: Any
+) -> _Found:
+    by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
+    seconds, errors = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a method that does not settle shows in its score
+        for number, mask in enumerate(hidden):
+            step(number)
+            seen, rest = table.select(rows=~mask), table.select(rows=mask)
+            began = time.perf_counter()
+            fitted = fresh(model).fit(seen)
+            seconds.append(time.perf_counter() - began)
+            expected = fitted.predict_annotations(rest)
+            logs, w = log_likelihood(rest, expected)
+            by_item += np.bincount(rest.item, logs * w, rest.n_items)
+            weight += np.bincount(rest.item, w, rest.n_items)
+            errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
+        whole = right = None
+        if gold is not None:
+            step(len(hidden))
+            whole = fresh(model).fit(table)
+            known = gold >= 0
+            right = hits(gold[known], whole.posterior_[known])
+    return _Found(whole, by_item, weight, float(np.mean(errors)), right, float(np.mean(seconds)))
+
+
+def fresh(model: Aggregator) -> Aggregator:
+    """A copy with the same keywords, not fitted."""
+    return type(model)(**model.get_params())
+
+
+def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
+    logs = np.log(np.maximum(expected, LEAST))
+    found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
+    return found, np.ones(len(table)) if table.weight is None else table.weight
+
+
+def _rank(
+    found: dict[str, _Found], failed: dict[str, str], share: float, splits: int, resamples: int, seed: int
+) -> Comparison:
+    order = sorted(found, key=lambda name: -found[name].mean())
+    best = found[order[0]]
+    some = best.weight > 0
+    n, weight = int(some.sum()), float(best.weight.sum())
+    if weight == 0:
+        raise DataError("the hidden annotations have no weight; there is nothing to compare by.")
+    differences = {
+        name: paired_bootstrap(best.by_item[some], found[name].by_item[some], resamples=resamples, seed=seed)
+        for name in order
+    }
+    corrected = holm({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
+    scale = n / weight  # from a mean over items to one over annotations
+    contestants = []
+    for name in order:
+        one = found[name]
+        stats = np.stack([one.by_item[some], one.weight[some]], axis=1)
+        contestants.append(
+            Contestant(
+                name,
+                bootstrap(stats, lambda sums: sums[:, 0] / sums[:, 1], resamples=resamples, seed=seed),
+                one.calibration,
+                None if one.right is None else bootstrap(one.right, resamples=resamples, seed=seed),
+                one.seconds,
+                _scaled(differences[name].mean, scale),
+                corrected[name],
+                corrected[name] >= SIGNIFICANT,
+                one.model,
+            )
+        )
+    return Comparison(tuple(contestants), round(weight), splits, share, failed)
+
+
+def holm(p_values: dict[str, float]) -> dict[str, float]:
+    """P-values corrected for their number by Holm's method (1979)."""
+    result, largest = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        result[name] = largest
+    return result
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor, estimate.level)
+
+
+def flat(name: str, estimate: Estimate) -> dict[str, float]:
+    """An estimate as columns of a row."""
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

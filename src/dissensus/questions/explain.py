@@ -1,0 +1,525 @@
+"""Why the labels of an item disagree: somebody erred, the item is ambiguous, or groups see it differently.
+
+*Ambiguous* items have two classes: everybody who looks takes such an item for one or the other. A fitted model knows no
+such items, and takes what happens on them for errors of the annotators; so their errors are counted anew, by its
+posterior q_i(c), without the items that are ambiguous and without the item in question. With Θ_r[c, l] = P(label l |
+class c) of the annotator of row r, w_r its weight, π the shares of the classes, α that of ambiguous items:
+
+    n_jcl = Σ_r w_r q_i(c) (1 − γ_i)              over annotator j's rows with label l                              (1)
+    Θ_j[c, l] = (n_jcl + s Θ̄_j[c, l]) / (n_jc + s)                                                                  (2)
+    P_i = Σ_c π_c Π_r Θ_r[c, y_r]^w_r                                                                               (3)
+    P′_i = Σ_c Σ_d≠c π_c π_d / (1 − π_c) mean_λ Π_r ((1 − λ) Θ_r[c, y_r] + λ Θ_r[d, y_r])^w_r                       (4)
+    γ_i = α P′_i / (α P′_i + (1 − α) P_i),  α = mean γ_i                                                            (5)
+
+Θ̄_j is right as often as j is on all classes together and wrong as the crowd is; a share ε of all labels are slips,
+which fall anywhere: Θ is (1 − ε) Θ + ε / K. (1) to (5) are gone through until α settles, from γ_i = the share of pairs
+of labels that differ. Those of the highest γ are called ambiguous, as many as keep the mean of 1 − γ, the expected
+share of false discoveries, at 5 %.
+
+*Surprise* is how much less probable an item's labels are than its annotators' errors would make them if its truth were
+the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log Θ_r[c, y_r], as standard deviations of a
+normal distribution. It is exact but for the rounding of ℓ to a grid: with five labels ℓ is far from normal.
+
+*Group perspective*. For an item with n labels, n_g of them by group g, n_gk of class k, and T = n − Σ_k n_k²/n:
+
+    B_i = Σ_g Σ_k n_g (n_gk/n_g − n_k/n)² − T (groups there − 1)/(n − 1)                                            (6)
+
+the between-group sum of squares less what it is on average if the labels are dealt out among the item's annotators.
+Σ_i B_i is compared with what it is when the people are dealt out anew among the groups (the labels of one person move
+together); `effect` is Σ_i B_i as a share of the most it could be. Where a column of metadata matters (Holm 1979), items
+are judged by how many standard deviations B_i lies above its own mean over those permutations. How many items lie as
+far above by chance is counted in permutations too, which gives the false discovery rate (Tusher et al. 2001).
+
+A probabilistic row counts as the label that it finds most probable. Rows without weight do not count; for groups all
+others count alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.compute.engines.local import Threads, balanced, thread_count
+from dissensus.compute.kernels import disagreement as kernels
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
+from dissensus.models.methods.dawid_skene import soft_counts
+from dissensus.questions.compare import holm
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.frames import guess_column, no_column, to_arrow
+
+Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "undecided", "group perspective"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+SURE = 0.9  # P(the item has one class, and it is this) below which another label would tell
+FALSE_DISCOVERIES = 0.05  # share of the items called ambiguous, or a group's perspective, that are not
+PSEUDO = 10.0  # s, labels; with fewer, annotators of whom little is known make items ambiguous that are not
+SLIP = 0.01  # ε: one slip of an expert is no wonder
+SHARES = np.array([0.3, 0.5, 0.7])  # λ
+ROUNDS = 100  # at most, of (1) to (5); an α that still creeps is near enough
+SETTLED = 1e-4  # change of α
+STEPS = 8.0  # grid points per standard deviation of one row's part in ℓ
+MOST_POINTS = 4096
+MANY_LABELS = 100  # of an item, above which ℓ is taken as normal
+SIGNIFICANT = 0.01  # p-value of a column of metadata, after Holm
+MANY_NUMBERS = 12  # different ones above which a column is cut into quantiles
+QUANTILES = 4
+BATCH = 50  # permutations at a time
+BATCHES = 4  # of them, by which the items that a group explains are told from chance
+ENOUGH = 20  # permutations that beat what was found, after which no more are needed (Besag & Clifford 1991)
+FINE = 100.0  # steps per standard deviation at which items above it are counted
+FARTHEST = 100  # standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class GroupEffect:
+    """How much groups of annotators, by one column of their metadata, differ in what they say of the same items."""
+
+    column: str
+    groups: tuple[str, ...]
+    labels: IntArray  # (G,) rows on items whose labels disagree
+    reliability: FloatArray  # (G,) share of those that are right by the posterior: bad work may look like a view
+    effect: float  # share of the disagreement that lies between groups, beyond chance: 0 none, 1 all
+    p_value: float  # corrected for the number of columns
+    significant: bool
+    items: IntArray  # codes of the items that it explains, the strongest first
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """Why the labels of every item disagree."""
+
+    items: Names  # (I,)
+    kind: IntArray  # (I,) code into KINDS
+    label: Names  # (I,) most probable class
+    confidence: FloatArray  # (I,) its probability
+    disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two
+    expected: FloatArray  # (I,) what it would be if the truth were `label` and annotators erred as usual; NaN likewise
+    surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than that; NaN likewise
+    ambiguity: FloatArray  # (I,) P(the item has two classes)
+    share_ambiguous: float  # of the items with two labels or more; more than can be named, where labels are few
+    suspect: FloatArray  # (N,) P(row is a mistake): that the item has one class, and not this one
+    groups: tuple[GroupEffect, ...]  # one per column of metadata, the surest first
+    by_group: IntArray  # (I,) which of `groups` explains the item, −1 none
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts().items() if count)
+        columns = [effect.column for effect in self.groups if effect.significant]
+        return f"Explanation of {self.items.size:,} items: {counts}" + (
+            f"; groups differ by {', '.join(columns)}" if columns else ""
+        )
+
+    def counts(self) -> dict[Kind, int]:
+        """How many items are of each kind."""
+        return dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)).tolist(), strict=True))
+
+    def of_kind(self, kind: Kind) -> list[Any]:
+        """The items of a kind, those whose labels disagree most first."""
+        if kind not in KINDS:
+            raise BadParameter(f"there is no kind {kind!r}; there are {', '.join(map(repr, KINDS))}.")
+        chosen = np.flatnonzero(self.kind == KINDS.index(kind))
+        order = np.argsort(-np.nan_to_num(self.disagreement[chosen]), kind="stable")
+        return list(self.items[chosen[order]].tolist())
+
+    def to_frame(self) -> Any:
+        """One row per item; a pandas frame where pandas is installed, else an Arrow table."""
+        import pyarrow as pa
+
+        columns = {
+            "item": self.items,
+            "kind": [KINDS[code] for code in self.kind],
+            "label": self.label,
+            "confidence": self.confidence,
+            "disagreement": self.disagreement,
+            "expected": self.expected,
+            "surprise": self.surprise,
+            "ambiguity": self.ambiguity,
+            "group": pa.array([self.groups[g].column if g >= 0 else None for g in self.by_group], pa.string()),
+        }
+        frame = pa.table(columns)
+        try:
+            return frame.to_pandas()
+        except ImportError:
+            return frame
+
+
+def explain(
+    table: Annotations,
+    fitted: Aggregator,
+    *,
+    annotators: Any = None,
+    missing_as_group: bool = False,
+    permutations: int = 500,
+    seed: int = 0,
+    threads: int | None = None,
+    on_step: OnStep | None = None,
+) -> Explanation:
+    """Split the disagreement about items into likely errors, ambiguity and, with metadata, perspectives of groups.
+
+    Parameters
+    ----------
+    table : Annotations
+    fitted : Aggregator
+        Fitted to this table; items that it does not know are scored.
+    annotators : mapping of columns, or frame, optional
+        What is known of the annotators: a column `annotator` and others. Text is taken as groups, more than 12
+        different numbers as quarters; a column in which all are alike, or most differ, is left out. Annotators who are
+        not in the table do not matter.
+    missing_as_group : bool
+        Whether those without an entry in a column are a group of their own; otherwise it leaves them out.
+    permutations, seed : int
+        Of the people among groups; at least 100 are made for every column, as fewer could not tell it from chance.
+    on_step : callable, optional
+        Called while groups are compared with (permutations done, p-value so far).
+
+    >>> from dissensus.models.methods import DawidSkene
+    >>> from dissensus.table.datasets import load_dataset
+    >>> table = load_dataset("digits-crowd").annotations
+    >>> explain(table, DawidSkene().fit(table))
+    Explanation of 1,797 items: 143 agreed, 1,311 likely error, 343 undecided
+    """
+    fitted._check_fitted()
+    if permutations < 1:
+        raise BadParameter(f"permutations must be at least 1, got {permutations}.")
+    table = table.to_classes(fitted.classes_)
+    posterior = _posterior(table, fitted)
+    best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
+    confidence = posterior.max(axis=1, initial=0)
+    rows = dataclasses.replace(table, proba=None)
+    rows = rows if rows.weight is None else rows.select(rows=rows.weight > 0)
+    with Threads(thread_count(threads, len(rows))) as pool:
+        n, disagree = np.diff(rows.item_ptr), np.count_nonzero(rows.votes(), axis=1) > 1
+        ambiguity, (disagreement, expected, above, below) = _ambiguity(rows, posterior, best, fitted.prior_, pool)
+        ambiguous = np.zeros(n.size, np.bool_)
+        ambiguous[disagree] = _discoveries(ambiguity[disagree])
+        columns = {} if annotators is None else _groups(annotators, table, missing_as_group)
+        on_step = on_step or (lambda done, p: None)
+        effects, by_group = _perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
+
+    first = np.zeros(n.size, np.int64)
+    first[n > 0] = rows.label[rows.item_ptr[:-1][n > 0]]
+    one_class = 1 - ambiguity
+    unsure = confidence * np.where(disagree, one_class, 1.0) < SURE
+    kind = np.select(
+        [n == 0, by_group >= 0, ambiguous, unsure, disagree | (first != best)],
+        [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "undecided", "likely error")],
+        KINDS.index("agreed"),
+    )
+    right = posterior[table.item, table.label]
+    if table.proba is not None:
+        right = np.einsum("nk,nk->n", table.proba, posterior[table.item])
+    one_class[by_group >= 0] = 0.0
+    return Explanation(
+        items=table.items,
+        kind=kind.astype(np.int8),
+        label=table.classes[best],
+        confidence=confidence,
+        disagreement=disagreement,
+        expected=expected,
+        surprise=_deviations(above, below),
+        ambiguity=ambiguity,
+        share_ambiguous=float(ambiguity[n >= 2].mean()) if (n >= 2).any() else 0.0,
+        suspect=one_class[table.item] * np.clip(1 - right, 0, 1),
+        groups=effects,
+        by_group=by_group,
+    )
+
+
+# The items' labels and the annotators' errors -------------------------------------------------------------------------
+
+
+def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
+    """(I, K) as fitted, gold and all; items that were not there are scored."""
+    known = naming.match(table.items, fitted.items_, "items")
+    if (known >= 0).all():
+        return np.ascontiguousarray(fitted.posterior_[known])
+    return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
+
+
+def _errors(rows: Annotations, own: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given] and its sums over l (A, K), if items weigh own (I, K)."""
+    counts = np.ascontiguousarray(soft_counts(rows, own).transpose(0, 2, 1))  # Eq. 1
+    K, wrong = rows.n_classes, 1 - np.eye(rows.n_classes)
+    right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
+    skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]
+    crowd = counts.sum(axis=0) * wrong
+    crowd += wrong * (CROWD_LABELS + crowd.sum() / 10) / max(1, K * (K - 1))  # no error is impossible
+    crowd /= np.maximum(crowd.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+    counts += PSEUDO * (skill * np.eye(K) + (1 - skill) * crowd)  # Eq. 2
+    return counts, counts.sum(axis=2)
+
+
+def _ambiguity(
+    rows: Annotations, posterior: FloatArray, best: IntArray, prior: FloatArray, pool: Threads
+) -> tuple[FloatArray, FloatArray]:
+    """γ (I,); and (4, I): share of pairs that differ, the same expected, P(labels less probable), P(more)."""
+    ranges, several = balanced(rows.item_ptr, pool.threads), np.diff(rows.item_ptr) >= 2
+    prior = np.maximum(prior, 1e-12)
+    gamma = np.where(several, _differing(rows), 0.0)
+    alpha = gamma[several].mean() if several.any() else 0.0
+    for _ in range(ROUNDS):
+        own = posterior * (1 - gamma)[:, None]
+        walk = (rows.item_ptr, rows.annotator, rows.label, rows.weight, *_errors(rows, own), own, best)
+        logs = np.empty((rows.n_items, 2))
+        pool.map(_work(kernels.evidence, *walk, prior, SLIP, SHARES, logs), ranges)  # Eq. 3, 4
+        before, alpha = alpha, min(max(alpha, 1e-9), 1 - 1e-9)
+        odds = np.log(alpha / (1 - alpha)) + logs[:, 1] - logs[:, 0]
+        gamma = np.where(several, 1 / (1 + np.exp(-np.clip(odds, -700, 700))), 0.0)  # Eq. 5
+        alpha = gamma[several].mean() if several.any() else 0.0
+        if abs(alpha - before) < SETTLED:
+            break
+    found = np.empty((rows.n_items, 4))
+    pool.map(_work(kernels.surprise, *walk, SLIP, STEPS, MOST_POINTS, MANY_LABELS, found), ranges)
+    return gamma, found.T
+
+
+def _work(kernel: Callable[..., None], *known: Any) -> Callable[[int, int, int], None]:
+    """A kernel as a pool takes it."""
+    return lambda number, start, end: kernel(*known, start, end)
+
+
+def _differing(rows: Annotations) -> FloatArray:
+    """(I,) share of pairs of labels that differ, by weight; 0 without pairs."""
+    votes = rows.votes()
+    total = votes.sum(axis=1)
+    squares = total if rows.weight is None else np.bincount(rows.item, rows.weight**2, rows.n_items)
+    pairs = total**2 - squares
+    return np.asarray(
+        np.divide(total**2 - (votes**2).sum(axis=1), pairs, out=np.zeros_like(total), where=pairs > 1e-12 * total**2)
+    )
+
+
+def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
+    """The tail probability as standard deviations of a normal distribution; from the smaller tail, for precision."""
+    from scipy.special import ndtri
+
+    least = np.finfo(float).tiny
+    return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))))
+
+
+def _discoveries(probability: FloatArray) -> BoolArray:
+    """The most probable ones, as many as keep the expected share of false ones down."""
+    order = np.sort(probability)[::-1]
+    good = np.flatnonzero(np.cumsum(1 - order) <= FALSE_DISCOVERIES * np.arange(1, order.size + 1))
+    return np.asarray(probability >= (order[good[-1]] if good.size else np.inf))
+
+
+# Groups of annotators -------------------------------------------------------------------------------------------------
+
+
+def _groups(metadata: Any, table: Annotations, missing_as_group: bool) -> dict[str, tuple[tuple[str, ...], IntArray]]:
+    """Column → names of its groups, and the group of each of the table's annotators (A,), −1 unknown."""
+    import narwhals as nw
+
+    by_column = isinstance(metadata, Mapping)
+    there = list(metadata) if by_column else list(nw.from_native(metadata).collect_schema().names())
+    key = guess_column("annotator", there)
+    if key is None:
+        raise no_column("annotator", there)
+    data = metadata if by_column else to_arrow(metadata, there)
+    columns = {name: naming.to_column(data[name], name) for name in there}
+    for name, column in columns.items():
+        if len(column) != len(columns[key]):
+            raise DataError(f"annotators: '{name}' has {len(column):,} rows, '{key}' has {len(columns[key]):,}.")
+    people, code = naming.encode(columns.pop(key), key)
+    if people.size < code.size:
+        twice = people[np.flatnonzero(np.bincount(code) > 1)[0]]
+        raise DataError(f"annotators: {naming.shown(twice)} is there twice; one row per annotator is needed.")
+    of_table = naming.match(table.annotators, people, "annotators")
+    if not (of_table >= 0).any():
+        raise DataError(
+            f"annotators: none of the {people.size:,} (such as {naming.shown(people[0])}) is in the table, which has "
+            f"{naming.shown(table.annotators[0])} and others."
+        )
+    row = np.empty(people.size, np.int64)
+    row[code] = np.arange(people.size)
+    known = of_table >= 0
+    found = {}
+    for name, column in columns.items():
+        groups, group = _cut(column, row[of_table[known]])
+        everybody = np.full(table.n_annotators, -1, np.int32)
+        everybody[known] = group
+        if missing_as_group and (everybody < 0).any():
+            everybody[everybody < 0] = len(groups)
+            groups = (*groups, "(missing)")
+        if 1 < len(groups) <= np.count_nonzero(everybody >= 0) / 2:
+            found[str(name)] = groups, everybody
+    return found
+
+
+def _cut(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
+    """Names of the groups in these rows of a column, and the group of each; −1 missing."""
+    missing = naming.missing_rows(column)[rows]
+    values: Any = naming.to_names(column)[rows]
+    group = np.full(rows.size, -1, np.int32)
+    present = values[~missing]
+    try:
+        numbers = None if present.dtype.kind == "b" else np.array([float(value) for value in present])
+    except ValueError:
+        numbers = None
+    if numbers is None or not np.isfinite(numbers).all():
+        distinct, group[~missing] = np.unique(present, return_inverse=True)
+        return tuple(map(str, distinct.tolist())), group
+    distinct, place = np.unique(numbers, return_inverse=True)
+    if distinct.size > MANY_NUMBERS:
+        edges = np.unique(np.quantile(numbers, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf"))
+        part = np.searchsorted(edges, distinct)  # a value on an edge belongs below
+        part = np.unique(part, return_inverse=True)[1]
+        names = [f"{distinct[part == p][0]:g} … {distinct[part == p][-1]:g}" for p in range(part.max() + 1)]
+        group[~missing] = part[place]
+    else:
+        names = [f"{value:g}" for value in distinct]
+        group[~missing] = place
+    return tuple(names), group
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """The rows that can tell whether groups differ: of items whose labels disagree, by annotators with a group."""
+
+    ptr: IntArray  # (J+1,)
+    annotator: IntArray  # (M,) code into people
+    label: IntArray  # (M,)
+    right: FloatArray  # (M,) probability that it is
+    item: IntArray  # (J,) code of each
+    group: IntArray  # (people,)
+    sizes: tuple[int, int]  # groups, classes
+
+    @classmethod
+    def of(
+        cls, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int
+    ) -> _Column:
+        keep = (group[rows.annotator] >= 0) & disagree[rows.item]
+        item, label = rows.item[keep], rows.label[keep]
+        first = np.zeros(rows.n_items, np.int64)
+        first[item[::-1]] = label[::-1]
+        mixed = np.bincount(item, label != first[item], rows.n_items) > 0  # still, without those of no group
+        keep[keep] = mixed[item]
+        people, annotator = np.unique(rows.annotator[keep], return_inverse=True)
+        count = np.bincount(rows.item[keep], minlength=rows.n_items)
+        some = np.flatnonzero(count)
+        ptr = np.concatenate([[0], np.cumsum(count[some])])
+        right = posterior[rows.item[keep], rows.label[keep]]
+        return cls(ptr, annotator, rows.label[keep], right, some, group[people], (n_groups, rows.n_classes))
+
+    def walk(self, groups: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray, int, int]:
+        return self.ptr, self.annotator, self.label, groups, self.sizes[0], self.sizes[1]
+
+    def statistic(self) -> FloatArray:
+        """(J, 2) Eq. 6, and the most that it could be."""
+        found = np.empty((self.item.size, 2))
+        kernels.between(*self.walk(self.group), found, 0)
+        return found
+
+    def permuted(self, number: int, seed: int) -> IntArray:
+        """(BATCH, people) groups, dealt out anew among the people; the same for the same batch number."""
+        rng = np.random.default_rng([seed, number])
+        return rng.permuted(np.tile(self.group, (BATCH, 1)), axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Test:
+    """What permutations say of a column."""
+
+    column: _Column
+    p_value: float
+    effect: float
+    z: FloatArray  # (J,) standard deviations of each item above its own mean over permutations
+    mean: FloatArray  # (J,)
+    sd: FloatArray  # (J,)
+
+
+def _test(column: _Column, permutations: int, seed: int, pool: Threads, on_step: OnStep) -> _Test:
+    found = column.statistic()
+    total, most = found.sum(axis=0)
+    least = total - 1e-9 * max(1.0, most)  # the same sum in another order counts as the same
+    moments, ranges = np.zeros((column.item.size, 2)), balanced(column.ptr, pool.threads)
+    done = beaten = 0
+    while done < permutations and beaten < ENOUGH:
+        groups = column.permuted(done // BATCH, seed)[: permutations - done]
+        sums = np.zeros((len(ranges), len(groups)))
+
+        def work(number: int, start: int, end: int, groups: IntArray = groups, sums: FloatArray = sums) -> None:
+            kernels.add_moments(*column.walk(groups), moments, sums[number], start, end)
+
+        pool.map(work, ranges)
+        beaten += int((sums.sum(axis=0) >= least).sum())
+        done += len(groups)
+        on_step(done, (1 + beaten) / (1 + done))
+    mean = moments[:, 0] / done
+    variance = moments[:, 1] / done - mean**2
+    sd = np.sqrt(np.where(variance > 1e-9, variance, 0))
+    z = np.divide(found[:, 0] - mean, sd, out=np.zeros_like(mean), where=sd > 0)
+    return _Test(column, (1 + beaten) / (1 + done), float(total / most) if most > 0 else 0.0, z, mean, sd)
+
+
+def _explained(test: _Test, seed: int, pool: Threads) -> IntArray:
+    """Which items (places in the column's) lie so far above their mean that few of them do by chance; best first."""
+    column, ranges = test.column, balanced(test.column.ptr, pool.threads)
+    histogram = np.zeros((len(ranges), round(FINE * FARTHEST)), np.int64)
+    for batch in range(BATCHES):
+        groups = column.permuted(batch, seed)
+
+        def work(number: int, start: int, end: int, groups: IntArray = groups) -> None:
+            kernels.add_deviations(*column.walk(groups), test.mean, test.sd, FINE, histogram[number], start, end)
+
+        pool.map(work, ranges)
+    by_chance = histogram.sum(axis=0)[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
+    order = np.argsort(-test.z, kind="stable")
+    above = order[test.z[order] > 0]
+    step = np.minimum((test.z[above] * FINE).astype(np.int64), by_chance.size - 1)
+    good = np.flatnonzero(by_chance[step] <= FALSE_DISCOVERIES * np.arange(1, above.size + 1))
+    return above[: good[-1] + 1] if good.size else above[:0]
+
+
+def _perspectives(
+    rows: Annotations,
+    posterior: FloatArray,
+    disagree: BoolArray,
+    columns: dict[str, tuple[tuple[str, ...], IntArray]],
+    permutations: int,
+    seed: int,
+    pool: Threads,
+    on_step: OnStep,
+) -> tuple[tuple[GroupEffect, ...], IntArray]:
+    """What each column explains, the surest first, and which of them explains each item (I,), −1 none."""
+    permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
+    tests = {
+        name: _test(_Column.of(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
+        for name, (groups, group) in columns.items()
+    }
+    p_values = holm({name: test.p_value for name, test in tests.items()})
+    effects: list[GroupEffect] = []
+    by_group, best = np.full(rows.n_items, -1, np.int32), np.zeros(rows.n_items)
+    for name in sorted(tests, key=lambda name: (p_values[name], -tests[name].effect)):
+        test, items = tests[name], np.empty(0, np.int64)
+        column = test.column
+        if p_values[name] <= SIGNIFICANT:
+            at = _explained(test, seed, pool)
+            items = column.item[at]
+            better = test.z[at] > best[items]
+            by_group[items[better]], best[items[better]] = len(effects), test.z[at][better]
+        groups, of_row = columns[name][0], column.group[column.annotator]
+        labels = np.bincount(of_row, minlength=len(groups))
+        with np.errstate(invalid="ignore"):
+            right = np.bincount(of_row, column.right, len(groups)) / labels  # NaN in a group without labels
+        effects.append(
+            GroupEffect(
+                column=name,
+                groups=groups,
+                labels=labels,
+                reliability=right,
+                effect=test.effect,
+                p_value=p_values[name],
+                significant=p_values[name] <= SIGNIFICANT,
+                items=items,
+            )
+        )
+    return tuple(effects), by_group

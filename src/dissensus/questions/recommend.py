@@ -1,0 +1,442 @@
+"""Whom to ask about what next: the labels that are expected to tell most for their price.
+
+Item i is of class z_i = k with probability q_i(k), and annotator j gives an item of class k the label l with
+probability Θ_j[k, l] (Q_ij[k, l] where the model has it differ from item to item), of which as much is known as γ_jk
+labels say: rows are Dirichlet(γ_jk Θ_j[k, ·]). With P(l) = Σ_k q_i(k) Θ_j[k, l], the label is expected to tell
+
+    gain = I(y_ij; z_i, Θ_j) = H(P) − Σ_k q_i(k) E H(Θ_j[k, ·])
+         = I(y_ij; z_i)  [`about_item`: H(P) − Σ_k q_i(k) H(E Θ_j[k, ·]), the expected fall of the entropy of q_i]
+         + Σ_k q_i(k) (H(E Θ_j[k, ·]) − E H(Θ_j[k, ·]))  [about the annotator]
+    E H(Dirichlet(γ m)) = ψ(γ + 1) − Σ_l m_l ψ(γ m_l + 1)
+
+in nats. The second part is no ornament: a model that asks only about items asks those whom it happens to believe, never
+finds out about the others, and believes itself (`benchmarks/recommend`).
+
+| symbol | name | shape |
+|---|---|---|
+| q | belief | (I, K) |
+| Θ | theta | (I or 1, J, K, K) [given, true] |
+| γ | labels | (J, K) |
+| E H | spread | (I or 1, J, K) |
+
+*Several labels at once.* Annotators are independent given the class, so after labels were asked for, but not yet given,
+the gain of one more is the mean over what they may be: Σ_b w_b H(P_b) − Σ_k q_i(k) E H(Θ_j[k, ·]) over joint outcomes b
+(`OUTCOMES` of them; of more, the least probable are taken together). What is known of an annotator grows by the labels
+asked of it, `ROUNDS` times in a batch. All this only lowers gains, and the next pair is always the one with the largest
+gain per price: greedy, which for such gains and equal prices is at least 63 % of the best (Nemhauser et al. 1978).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.compute.engines.local import Threads, even, thread_count
+from dissensus.compute.kernels import recommendation as kernels
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import CROWD_LABELS, Aggregator
+from dissensus.models.expected_labels import answers
+from dissensus.models.methods.majority_vote import MajorityVote
+from dissensus.table import kernels as table_kernels
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+OUTCOMES = 64  # of labels that were asked for on one item: exact for six labels of two classes, two of eight
+ROUNDS = 8  # in which what is known of annotators is revised
+CELLS = 2**22  # numbers in an array of likelihoods that differ from item to item, at most
+LEAST = 1e-12  # of the most probable class: what is less probable is passed over
+GRAIN = 1e-10  # nats per price that make a difference; below, names decide
+ROUNDING = 1e-9  # of the budget: three labels at 0.1 are within 0.3
+MOST = 1e9  # labels behind a row: more is no different
+Each = float | Mapping[Any, float] | FloatArray | list[float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recommendation:
+    """Pairs to ask about, in the order in which they should be asked; one entry per pair in every array."""
+
+    items: Names  # (n,)
+    annotators: Names  # (n,)
+    gain: FloatArray  # (n,) nats that the label is expected to tell, after those above it
+    about_item: FloatArray  # (n,) of these, about the class of the item; the rest is about the annotator
+    cost: FloatArray  # (n,)
+    candidates: int = field(default=0)  # pairs that there were to choose from
+
+    def __repr__(self) -> str:
+        return (
+            f"Recommendation of {len(self):,} of {self.candidates:,} labels for {self.cost.sum():g}: "
+            f"{self.gain.sum():.4g} nats, {self.about_item.sum():.4g} of them about items"
+        )
+
+    def __len__(self) -> int:
+        return int(self.items.size)
+
+    @property
+    def per_cost(self) -> FloatArray:
+        """(n,) gain per unit of cost."""
+        return self.gain / self.cost
+
+    def to_frame(self) -> Any:
+        """One row per pair, the first to ask first; a pandas frame where pandas is installed, else an Arrow table."""
+        frame = self.to_arrow()
+        try:
+            return frame.to_pandas()
+        except ImportError:
+            return frame
+
+    def to_arrow(self) -> Any:
+        """The same as an Arrow table."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "rank": np.arange(1, len(self) + 1),
+                "item": self.items,
+                "annotator": self.annotators,
+                "gain": self.gain,
+                "about_item": self.about_item,
+                "cost": self.cost,
+                "gain_per_cost": self.per_cost,
+            }
+        )
+
+
+def recommend(
+    model: Any,
+    table: Annotations,
+    *,
+    budget: float,
+    items: Iterable[Any] | None = None,
+    annotators: Iterable[Any] | None = None,
+    candidates: tuple[Any, Any] | None = None,
+    cost: Each = 1.0,
+    capacity: int | Mapping[Any, int] | None = None,
+    per_item: int | None = None,
+    allow_repeats: bool = False,
+    threads: int | None = None,
+) -> Recommendation:
+    """The labels to buy next, by expected information gain per unit of cost.
+
+    Parameters
+    ----------
+    model : a fitted aggregator, `LIA` or `CrowdClassifier`
+    table : Annotations
+        What there is already: its pairs are not asked for again, its items and annotators can be asked about, also
+        those without annotations.
+    budget : float
+        What may be spent; with the cost of 1 that labels have if not told otherwise, the number of labels.
+    items, annotators : lists of names, optional
+        Only these; left out, all of the table.
+    candidates : (items, annotators), optional
+        Two columns of names: only these pairs. Left out: every item with every annotator.
+    cost : number, annotator → number, or one number per annotator
+    capacity : int, or annotator → int, optional
+        Labels that an annotator can give at most, of those asked for now.
+    per_item : int, optional
+        Labels asked for on one item at most, now.
+    allow_repeats : bool
+        Whether annotators may be asked again what they have answered; a second answer is taken to be as good as that
+        of somebody else like them, which it is not.
+    threads : int, optional
+        None for all cores.
+
+    >>> from dissensus.models.methods import DawidSkene
+    >>> from dissensus.table.simulate import simulate
+    >>> table = simulate(200, 10, 3, redundancy=2, seed=1).annotations
+    >>> recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
+    Recommendation of 20 of 1,600 labels for 20: 9.832 nats, 8.02 of them about items
+    """
+    if not isinstance(table, Annotations):
+        raise DataError(f"recommend takes a table of annotations, got {type(table).__name__}; it says what is known.")
+    if not isinstance(budget, Real) or not 0 < budget < np.inf:
+        raise BadParameter(f"budget must be a number above 0, got {budget!r}.")
+    if per_item is not None and (not isinstance(per_item, Integral) or per_item < 1):
+        raise BadParameter(f"per_item must be a whole number, at least 1, got {per_item!r}.")
+    search = _Search(
+        model, table, _codes(items, table.items, "items"), _codes(annotators, table.annotators, "annotators")
+    )
+    search.limit(candidates, allow_repeats)
+    names = search.annotators
+    search.price = _per_annotator(cost, names, "cost")
+    room = np.full(names.size, np.inf) if capacity is None else _per_annotator(capacity, names, "capacity", np.inf)
+    if (room[np.isfinite(room)] % 1 != 0).any():
+        raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
+    if not (search.price > 0).all():
+        who = naming.shown(names[np.argmin(search.price)])
+        raise BadParameter(f"cost must be above 0, got {search.price.min():g} for annotator {who}.")
+    with Threads(thread_count(threads, search.n_pairs)) as pool:
+        return search.run(float(budget), room, per_item, pool)
+
+
+class _Search:
+    """Greedy choice of pairs; items and annotators are numbered among those asked about."""
+
+    price: FloatArray  # (J,)
+
+    def __init__(self, model: Any, table: Annotations, items: IntArray, annotators: IntArray):
+        self.expected = answers(model)
+        if not np.array_equal(model.classes_, table.classes):
+            raise DataError(
+                f"the model has {model.classes_.size} classes and the table {table.classes.size}, which are not the "
+                "same; make the table with classes=model.classes_."
+            )
+        self.table, self.rows, self.columns = table, items, annotators  # codes in the table
+        self.items, self.annotators = table.items[items], table.annotators[annotators]
+        self.item = naming.match(self.items, model.items_, "items")  # codes in the model
+        self.who = naming.match(self.annotators, model.annotators_, "annotators")
+        if (self.item < 0).any() and not hasattr(model, "prior_"):
+            some = naming.shown(self.items[self.item < 0][0])
+            raise DataError(f"item {some} was not there when this {type(model).__name__} was fitted; fit it with it.")
+        known = np.ascontiguousarray(self.expected.belief[self.item], np.float64)
+        self.belief = np.where((self.item >= 0)[:, None], known, getattr(model, "prior_", 0.0))
+        self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
+        self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
+        self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
+
+    def limit(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
+        """Which pairs may be chosen: `listed` of each item, or all, but those that are `taken`."""
+        I, J = self.items.size, self.annotators.size
+        column = np.full(self.table.n_annotators, -1, np.int64)
+        column[self.columns] = np.arange(J)
+        self.taken_ptr, self.taken = np.zeros(I + 1, np.int64), np.empty(0, np.int64)
+        if not allow_repeats:
+            counts = np.diff(self.table.item_ptr)[self.rows]
+            self.taken_ptr[1:] = np.cumsum(counts)
+            at = np.arange(self.taken_ptr[-1]) - np.repeat(self.taken_ptr[:-1] - self.table.item_ptr[self.rows], counts)
+            self.taken = column[self.table.annotator[at]]
+        self.listed_ptr, self.listed = None, np.empty(0, np.int64)
+        if candidates is None:
+            seen = np.unique(np.repeat(np.arange(I), np.diff(self.taken_ptr)) * (J + 1) + self.taken + 1)
+            self.n_pairs = I * J - int(np.count_nonzero(seen % (J + 1)))
+            return
+        row = np.full(self.table.n_items, -1, np.int64)
+        row[self.rows] = np.arange(I)
+        if not isinstance(candidates, tuple | list) or len(candidates) != 2 or len(candidates[0]) != len(candidates[1]):
+            raise BadParameter("candidates must be two columns of the same length, of items and of annotators.")
+        i = row[_codes(candidates[0], self.table.items, "candidates", twice=True)]
+        j = column[_codes(candidates[1], self.table.annotators, "candidates", twice=True)]
+        pair = np.unique((i * J + j)[(i >= 0) & (j >= 0)])
+        seen = np.repeat(np.arange(I), np.diff(self.taken_ptr))[self.taken >= 0] * J + self.taken[self.taken >= 0]
+        pair = pair[~np.isin(pair, seen)]
+        self.listed_ptr, self.listed = table_kernels.offsets((pair // J).astype(np.int32), I), pair % J
+        self.n_pairs = pair.size
+
+    def run(self, budget: float, room: FloatArray, per_item: int | None, pool: Threads) -> Recommendation:
+        """Choose until nothing is left: of the budget, of the pairs, or to be learnt."""
+        self.outcomes: dict[int, FloatArray] = {}  # of items on which labels were asked for
+        self.asked: dict[int, list[int]] = {}
+        chosen: list[tuple[int, int, float, float]] = []
+        left = budget * (1 + ROUNDING)
+        open_, spent, number = (room > 0) & (self.price <= left), 0.0, 0
+        self._learn()
+        best = self._best(open_, pool)
+        order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
+        revised = dict[int, int]()  # item → the round in which it was: its entry is in the heap, no more in `order`
+        heap = list[tuple[float, int, int]]()
+        ahead = next(order, -1)
+        while open_.any():
+            if spent >= budget * (number + 1) / ROUNDS:
+                number += 1
+                self._learn()
+            while ahead in revised:
+                ahead = next(order, -1)
+            first = best.entry(ahead) if ahead >= 0 else (np.inf, 0, -1)
+            if heap and heap[0] < first:
+                first = heapq.heappop(heap)
+            ratio, _, i = first
+            if not ratio < 0:  # nothing is left to choose, or to be learnt
+                break
+            j = int(best.who[i])
+            if open_[j] and revised.get(i, 0) == number:
+                chosen.append((i, j, float(best.gain[i]), self._ask(i, j)))
+                spent, room[j] = spent + self.price[j], room[j] - 1
+                open_ = (room > 0) & (self.price <= left - spent)
+            # gains only fall: what still comes first after it was looked at again is the best there is
+            revised[i] = number
+            if per_item is None or len(self.asked.get(i, ())) < per_item:
+                self._revise(i, open_, best)
+                heapq.heappush(heap, best.entry(i))
+        return self._result(chosen)
+
+    def _learn(self) -> None:
+        """What is known of annotators, with the labels asked of them."""
+        self.known = self.labels.copy()
+        self.spread = None if self.theta is None else expected_entropy(self.theta, self.known)
+
+    def _ask(self, i: int, j: int) -> float:
+        """Ask annotator j about item i; what its label is expected to tell about the item."""
+        theta = self._likelihood(np.array([i]))[0][0, j]  # (K, K) [given, true]
+        before = self.outcomes.get(i, self.belief[i][None])
+        self.outcomes[i] = _asked(before, theta)
+        self.asked.setdefault(i, []).append(j)
+        self.labels[j] += self.belief[i]
+        return _about_item(before, theta)
+
+    def _best(self, open_: BoolArray, pool: Threads) -> _Best:
+        """The best pair of every item, as if no label had been asked for."""
+        I, K = self.belief.shape
+        best = _Best.none(I)
+        size = I if self.theta is not None else max(1, CELLS // max(self.annotators.size * K * K, 1))
+        for first in range(0, I, max(size, 1)):
+            rows = slice(first, min(first + size, I))
+            likelihood = self._likelihood(np.arange(rows.start, rows.stop))
+            ptr = np.arange(rows.stop - first + 1)
+            part = partial(self._fill, rows, ptr, self.belief[rows], likelihood, open_, best)
+            pool.map(lambda _, start, stop, part=part: part(start, stop), even(rows.stop - first, pool.threads))  # type: ignore[misc]
+        return best
+
+    def _revise(self, i: int, open_: BoolArray, best: _Best) -> None:
+        """The best pair of one item after what was asked for."""
+        outcomes = self.outcomes.get(i, self.belief[i][None])
+        ptr, likelihood = np.array([0, len(outcomes)]), self._likelihood(np.array([i]))
+        self._fill(slice(i, i + 1), ptr, outcomes, likelihood, open_, best, 0, 1, self.asked.get(i))
+
+    def _fill(
+        self,
+        rows: slice,
+        ptr: IntArray,
+        outcomes: FloatArray,
+        likelihood: tuple[FloatArray, FloatArray],
+        open_: BoolArray,
+        best: _Best,
+        start: int,
+        stop: int,
+        asked: list[int] | None = None,
+    ) -> None:
+        ends = slice(rows.start, rows.stop + 1)
+        taken_ptr, taken = self.taken_ptr[ends], self.taken
+        if asked is not None:
+            taken = np.append(taken[taken_ptr[0] : taken_ptr[1]], asked)
+            taken_ptr = np.array([0, taken.size])
+        listed_ptr = None if self.listed_ptr is None else self.listed_ptr[ends]
+        kernels.best_pairs(
+            start, stop, ptr, outcomes, *likelihood, self.price, open_, listed_ptr, self.listed, taken_ptr, taken,
+            self.keys[0][rows], self.keys[1], LEAST, GRAIN, best.gain[rows], best.ratio[rows], best.who[rows],
+            best.draw[rows],
+        )  # fmt: skip
+
+    def _likelihood(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Θ (rows or 1, J, K, K) [given, true] and E H (rows or 1, J, K)."""
+        if self.theta is not None and self.spread is not None:
+            return self.theta, self.spread
+        theta = self.expected.of(self.item[rows], self.who)
+        return theta, expected_entropy(theta, self.known)
+
+    def _result(self, chosen: list[tuple[int, int, float, float]]) -> Recommendation:
+        i = np.array([pair[0] for pair in chosen], np.int64)
+        j = np.array([pair[1] for pair in chosen], np.int64)
+        gain, about_item = (np.array([pair[at] for pair in chosen], float) for at in (2, 3))
+        return Recommendation(self.items[i], self.annotators[j], gain, about_item, self.price[j], self.n_pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The best pair of every item."""
+
+    gain: FloatArray  # (I,)
+    ratio: FloatArray  # (I,) gain per cost in multiples of GRAIN; −∞ where there is no pair
+    who: IntArray  # (I,) −1 where there is none
+    draw: IntArray  # (I,) the larger goes first where ratios are equal
+
+    @classmethod
+    def none(cls, n: int) -> _Best:
+        """Nothing known yet."""
+        return cls(np.zeros(n), np.full(n, -np.inf), np.full(n, -1, np.int64), np.zeros(n, np.uint64))
+
+    def entry(self, i: int) -> tuple[float, int, int]:
+        """What sorts first is asked first."""
+        return -float(self.ratio[i]), -int(self.draw[i]), i
+
+
+def expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
+    """(…, J, K) E H of Dirichlet rows with mean `theta` (…, J, K, K) [given, true] and `labels` (J, K) behind them."""
+    from scipy.special import psi
+
+    known = np.minimum(labels, MOST)
+    # H(mean) is the limit, and rounding must not carry E H above it
+    entropy = -(theta * np.log(np.maximum(theta, np.finfo(float).tiny))).sum(axis=-2)
+    expected = psi(known + 1) - (theta * psi(theta * known[:, None, :] + 1)).sum(axis=-2)
+    return np.asarray(np.minimum(expected, entropy))
+
+
+def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
+    """(J, K) how many labels are behind each row of Θ: by the model, or by what they `given` (J,) in the table.
+
+    Of somebody new as much is known as the crowd says of anybody. Majority vote takes all for alike: there is nothing
+    to be learnt of them.
+    """
+    K = model.classes_.size
+    if type(model) is MajorityVote:
+        return np.full((who.size, K), MOST)
+    size = model._confusion_size() if isinstance(model, Aggregator) else None
+    if size is None:
+        return np.asarray(given[:, None] * model.posterior_.mean(axis=0) + CROWD_LABELS)
+    everyone = model.confusion_
+    behind = (np.broadcast_to(size, everyone.shape) * everyone).sum(axis=2)
+    return np.concatenate([behind, np.full((1, K), float(CROWD_LABELS))])[who]
+
+
+def _about_item(before: FloatArray, theta: FloatArray) -> float:
+    """I(y; z | what may have been answered before), from outcomes (B, K) and Θ (K, K) [given, true]."""
+    given = before @ theta.T  # (B, K)
+    return (
+        _entropy(given)
+        - _entropy(before.sum(axis=1))
+        - _entropy(before.sum(axis=0) * theta)
+        + _entropy(before.sum(axis=0))
+    )
+
+
+def _entropy(joint: FloatArray) -> float:
+    return float(-(joint * np.log(np.maximum(joint, np.finfo(float).tiny))).sum())
+
+
+def _asked(before: FloatArray, theta: FloatArray) -> FloatArray:
+    """(B', K) outcomes after one more label: the most probable ones, and all others together."""
+    after = (before[:, None, :] * theta).reshape(-1, theta.shape[1])
+    weight = after.sum(axis=1)
+    after = after[np.argsort(-weight, kind="stable")[: np.count_nonzero(weight)]]
+    if len(after) <= OUTCOMES:
+        return after
+    return np.concatenate([after[: OUTCOMES - 1], after[OUTCOMES - 1 :].sum(axis=0, keepdims=True)])
+
+
+def _codes(chosen: Any, among: Names, what: str, twice: bool = False) -> IntArray:
+    """Codes of names; sorted and each once unless `twice`; all where nothing is chosen."""
+    if chosen is None:
+        return np.arange(among.size)
+    if isinstance(chosen, str):
+        raise BadParameter(f"{what} must be a list of names, got the text {chosen!r}; write [{chosen!r}].")
+    names = naming.to_names(naming.to_column(chosen, what))
+    codes = naming.match(names, among, what)
+    if (codes < 0).any():
+        some = naming.shown(names[codes < 0][0])
+        raise DataError(
+            f"{what}: {some} is not in the table; declare it there (items=…, annotators=…) to ask about it."
+        )
+    return codes.astype(np.int64) if twice else np.unique(codes)
+
+
+def _per_annotator(value: Any, names: Names, what: str, missing: float | None = None) -> FloatArray:
+    """(J,) a number for each annotator, from one for all, a mapping, or one each."""
+    if isinstance(value, Mapping):
+        found = [value.get(name, missing) for name in names.tolist()]
+        if None in found:
+            raise DataError(f"{what}: annotator {naming.shown(names[found.index(None)])} has none; give one to each.")
+        value = found
+    try:
+        numbers = np.asarray(value, float)
+    except (TypeError, ValueError):
+        raise BadParameter(f"{what} must be numbers, got {value!r}.") from None
+    if numbers.ndim > 1 or (numbers.ndim == 1 and numbers.size != names.size):
+        raise DataError(f"{what} has shape {numbers.shape}; expected one number, or one for each of {names.size:,}.")
+    if np.isnan(numbers).any() or (numbers < 0).any():
+        raise BadParameter(f"{what} must be numbers, 0 or more, got {numbers.min():g}.")
+    return np.array(np.broadcast_to(numbers, names.size))

@@ -1,0 +1,529 @@
+"""How many labels are enough, and whether more would change anything.
+
+*The curve.* At most r labels of each item are kept, at random, and the model is fitted to them: how many of its labels
+are those of the fit to all (stability), how many are right (accuracy, where gold is known).
+
+*One more label.* Item i is of class c with probability q_i(c); whoever labels it next, annotator j, gives label y to an
+item of class c with probability Θ_ij[c, y]. By Bayes' rule
+
+    P(y | i, j)    = Σ_c q_i(c) Θ_ij[c, y]
+    q'_i(c | y, j) = q_i(c) Θ_ij[c, y] / P(y | i, j)
+    gain_i         = E_j Σ_y P(y | i, j) max_c q'_i(c | y, j) − max_c q_i(c)      ≥ 0
+    flips_i        = E_j Σ_y P(y | i, j) [arg max_c q'_i(c | y, j) ≠ arg max_c q_i(c)]
+
+| symbol | name | shape |
+|---|---|---|
+| q | belief | (I, K) |
+| Θ | what an annotator says | (K, K) [true, given], or one for each item where the model has it so |
+| gain, flips | `NextLabel.gain`, `NextLabel.flips` | (I,) |
+
+E_j is over the annotators as they labelled the table: at 16 places spread evenly over all labels in the order of their
+annotators' reliability. The average annotator will not do: a mixture of good and bad ones tells more than the mean of
+their matrices does, which understated the true rise of accuracy by a fifth to a half on simulated crowds.
+
+Ties are broken by a draw keyed on item and class, the same before and after. With T tied classes before and T' after,
+the label stays with probability |T ∩ T'| / |T ∪ T'|; so it is counted here and in the curve.
+
+Votes are no probabilities of being right; what stands in for them is in `dissensus.models.expected_labels`.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.formatting import percent
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.compute.engines.local import Threads, even, thread_count
+from dissensus.compute.kernels import redundancy as kernels
+from dissensus.evaluation import Estimate, bootstrap_sums
+from dissensus.evaluation.hard import TIE, hits, tied
+from dissensus.evaluation.intervals import percentile_interval
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.models.base import Aggregator, check_gold, methods
+from dissensus.models.expected_labels import answers, is_vote
+from dissensus.questions.compare import OnFit, flat, fresh
+from dissensus.table.annotations import Annotations
+
+STEPS = (1, 1.5, 2, 3, 5, 7)  # levels, times a power of ten
+NEARLY_ALL = 0.95  # of the annotations: a level that keeps more is no other than all
+PLACES = 16  # annotators whose label is thought of; with 64 the gain was the same to a tenth of itself
+CELLS = 2**22  # numbers in an array of likelihoods at most
+WORK = 2**30  # numbers of likelihoods that differ from item to item, at most: beyond it, fewer annotators
+LEAST = 1e-7  # of the most probable class: what is less probable is passed over
+ROUNDING = 1e-12  # a gain that is less is none
+ENOUGH = 0.95  # stability that the verdict looks for
+MOST = 0.8  # of the gain: what the verdict names items for
+SPREAD = 0.6  # share of the items above which most of the gain is in no particular ones
+FAR = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
+LITTLE = 0.01  # mean gain from which half an item in all is not nothing: the table is small
+
+Estimates = Callable[[FloatArray], list[Estimate]]
+
+
+@dataclass(frozen=True)
+class Level:
+    """What so many labels per item are worth."""
+
+    labels: int  # of an item, at most
+    annotations: int  # kept in all
+    stability: Estimate  # share of the items whose label is that of the fit to all
+    accuracy: Estimate | None  # where gold is known
+    confidence: float  # mean probability of the most probable class
+    seconds: float  # of a fit, on average
+
+
+@dataclass(frozen=True, eq=False)
+class NextLabel:
+    """What one more label of each item is expected to do, by the model's own reckoning."""
+
+    items: Names = field(repr=False)  # (I,)
+    gain: FloatArray = field(repr=False)  # (I,) expected rise of the probability that the label is right
+    flips: FloatArray = field(repr=False)  # (I,) probability that the label changes
+    expected_right: float  # share of the labels that are right now
+    expected_right_after: float  # the same after one more label of every item
+
+    def best(self, n: int) -> list[Any]:
+        """The n items with the most to gain, the best first."""
+        if n < 0:
+            raise BadParameter(f"n must be 0 or more, got {n}.")
+        return list(self.items[self._order[:n]].tolist())
+
+    @property
+    def curve(self) -> FloatArray:
+        """(101,) share of all gain that there is if only the best 0, 1, … 100 % of the items get a label."""
+        total = np.concatenate([[0.0], np.cumsum(self.gain[self._order])])
+        if total[-1] <= 0:
+            return np.zeros(101)
+        return np.asarray(np.interp(np.linspace(0, self.gain.size, 101), np.arange(total.size), total / total[-1]))
+
+    def holding(self, share: float) -> int:
+        """The smallest number of items that hold this share of the gain."""
+        total = np.cumsum(self.gain[self._order])
+        return int(np.searchsorted(total, share * total[-1] * (1 - TIE))) + 1 if total.size and total[-1] > 0 else 0
+
+    @property
+    def _order(self) -> IntArray:
+        return np.argsort(-self.gain, kind="stable")
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The same asked where the answer is known: one label of each item is taken away, then given back."""
+
+    items: int  # with two labels or more
+    flips: float  # mean probability that the label changes, expected before
+    changed: Estimate  # share of the labels that did
+    gain: float  # mean expected gain
+    risen: Estimate | None  # by how much accuracy did rise, where gold is known
+
+    @property
+    def too_sure(self) -> bool:
+        """Whether beyond doubt far more changed than was expected."""
+        return self.changed.low > FAR * self.flips
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Redundancy:
+    """How many labels are enough, and what more of them would change."""
+
+    levels: tuple[Level, ...]  # the last is all labels
+    next_label: NextLabel
+    rehearsal: Rehearsal | None  # None where no item has two labels
+    sampled_items: int | None  # items of the curve and the rehearsal, where not all were taken
+    accuracy: Estimate | None  # of the fit to all annotations, over all items with gold
+    expected_accuracy: float | None  # what that model believes it is
+    labels_per_item: float  # on average, of items with labels
+    n_classes: int
+    model: Aggregator = field(repr=False)  # the fit to all annotations
+
+    def __repr__(self) -> str:
+        return f"Redundancy at {len(self)} levels: {self.verdict()}"
+
+    def __iter__(self) -> Iterator[Level]:
+        return iter(self.levels)
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def verdict(self) -> str:
+        """What more labels would change, and where to put them, in a few sentences."""
+        if self.n_classes == 1:
+            return "There is only one class; no label can change anything."
+        if self.rehearsal is None:
+            return (
+                "No item has more than one label, so nothing says how far annotators agree or what more labels would "
+                "change; have some items labelled twice."
+            )
+        sentences = [self._so_far(), self._one_more(self.rehearsal), self._where(self.rehearsal)]
+        if self.accuracy is not None and self.expected_accuracy is not None:
+            sentences.append(
+                f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
+                f"{percent(self.expected_accuracy, 1)}."
+            )
+        if self.sampled_items is not None:
+            sentences.append(f"What was measured was measured on {self.sampled_items:,} items, drawn at random.")
+        return " ".join(sentence for sentence in sentences if sentence)
+
+    def _so_far(self) -> str:
+        *fewer, all_labels = self.levels
+        if not fewer:
+            return ""
+        level = next((one for one in fewer if one.stability.value >= ENOUGH), fewer[-1])
+        equal = self.labels_per_item == all_labels.labels
+        most = f"{'' if equal else 'at most '}{level.labels} label{'s' * (level.labels != 1)}"
+        every = f"all {all_labels.labels}" if equal else f"all ({self.labels_per_item:.1f} on average)"
+        adverb = "already " if level.stability.value >= ENOUGH else "only "
+        share = percent(level.stability.value, 1)
+        return f"With {most} per item {adverb}{share} of the items get the class that {every} give."
+
+    def _one_more(self, rehearsal: Rehearsal) -> str:
+        after = self.next_label
+        return (
+            f"By the model's own reckoning one more label each would change the class of "
+            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
+            f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
+            f"from each and given back, it expected {percent(rehearsal.flips, 1)} to change, and "
+            f"{percent(rehearsal.changed.value, 1)} did."
+        )
+
+    def _where(self, rehearsal: Rehearsal) -> str:
+        after, n = self.next_label, self.next_label.gain.size
+        chosen = after.holding(MOST)
+        if rehearsal.too_sure:
+            return (
+                "So it is far too sure of itself here: expect more to change than it says, and take the items with the "
+                "most to gain for no more than a place to begin."
+            )
+        if after.gain.sum() < 0.5 and after.gain.mean() < LITTLE:
+            return "That is less than one item in all, wherever the labels go."
+        if chosen > SPREAD * n:
+            return "What there is to gain is spread over most of the items."
+        items = f"{chosen:,} items" if chosen != 1 else "one item"
+        they = "they hold" if chosen != 1 else "it holds"
+        return (
+            f"If you buy more, buy for the {items} with the most to gain ({percent(chosen / n, 1)} of all): {they} "
+            f"{100 * MOST:.0f} % of it."
+        )
+
+    def to_frame(self) -> Any:
+        """One row per level; a pandas frame where pandas is installed, else an Arrow table."""
+        import pyarrow as pa
+
+        frame = pa.Table.from_pylist(self.rows())
+        try:
+            return frame.to_pandas()
+        except ImportError:
+            return frame
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The same as plain values."""
+        rows = []
+        for one in self.levels:
+            row: dict[str, Any] = {"labels": one.labels, "annotations": one.annotations}
+            row |= flat("stability", one.stability)
+            if one.accuracy is not None:
+                row |= flat("accuracy", one.accuracy)
+            rows.append(row | {"confidence": one.confidence, "seconds": one.seconds})
+        return rows
+
+
+def redundancy(
+    table: Annotations,
+    model: str | Aggregator,
+    *,
+    gold: IntArray | None = None,
+    levels: Sequence[int] | None = None,
+    seeds: int = 3,
+    limit: int = 1_000_000,
+    resamples: int = 1000,
+    seed: int = 0,
+    on_fit: OnFit | None = None,
+) -> Redundancy:
+    """How labels and accuracy depend on the number of labels per item, and what one more would change.
+
+    Parameters
+    ----------
+    table : Annotations
+    model : method name, or a model
+        Fresh copies of it are fitted.
+    gold : (I,) int, optional
+        Known classes, −1 where unknown: accuracy is reported. No fit sees it.
+    levels : list of int, optional
+        Labels per item, at most. Left out: 1, 2, 3, 5, 7, 10, 15, 20 … as long as a twentieth of the labels is left
+        out. All labels come last in any case.
+    seeds : int
+        Draws of which labels are kept at each level.
+    limit : int
+        Of a table with more annotations than this, the curve is that of a random set of items, with all their labels.
+    resamples, seed
+        Of the bootstrap over items; the seed also draws labels and items.
+    on_fit : callable, optional
+        Called before every fit with (method, fits done, fits in all).
+
+    >>> from dissensus.table.simulate import simulate
+    >>> found = redundancy(simulate(300, 12, 3, redundancy=6, seed=1).annotations, "dawid-skene")
+    >>> [level.labels for level in found], len(found.next_label.best(20))
+    ([1, 2, 3, 5, 6], 20)
+    """
+    gold = check_gold(gold, table)
+    for name, value, least in (("seeds", seeds, 1), ("limit", limit, 1), ("seed", seed, 0)):
+        if not isinstance(value, Integral) or value < least:
+            raise BadParameter(f"{name} must be a whole number, at least {least}, got {value!r}.")
+    if table.n_annotations == 0:
+        raise DataError("the table has no annotations; there is nothing to learn from.")
+    method, blank = _named(model)
+    part, part_gold, sampled = _sample(table, gold, limit, seed)
+    counts = np.diff(part.item_ptr)
+    steps = _levels(counts, levels)
+    many = np.flatnonzero(counts > 1)
+    fit = _Fits(method, blank, on_fit, 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds)
+    estimates = partial(_estimates, resamples=resamples, seed=seed)
+
+    model_all, seconds = fit(table)
+    whole, seconds = (model_all, seconds) if part is table else fit(part)
+    tries = [_Try(part, part_gold, whole, step) for step in steps]
+    rehearsal = _Rehearsing(part_gold, whole, many)
+    for number in range(seeds):
+        rank = _ranks(part, int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
+        for one in tries:  # the fewer labels are always among the more
+            one.add(*fit(part.select(rows=rank < one.labels)))
+        if many.size:
+            rehearsal.add(fit(part.select(rows=rank < np.maximum(counts - 1, 1)[part.item]))[0])
+    tries.append(_Try(part, part_gold, whole, int(counts.max())))
+    tries[-1].add(whole, seconds)
+
+    belief, likelihood = _reckoning(model_all)
+    gain, flips = _next_label(belief, likelihood)
+    sure = belief.max(axis=1)
+    return Redundancy(
+        _levels_of(tries, estimates),
+        NextLabel(table.items, gain, flips, float(sure.mean()), float(sure.mean() + gain.mean())),
+        rehearsal.result(estimates) if many.size else None,
+        part.n_items if sampled else None,
+        None if gold is None else estimates(hits(gold, model_all.posterior_))[0],
+        None if gold is None else float(sure[gold >= 0].mean()),
+        len(part) / part.n_items,
+        table.n_classes,
+        model_all,
+    )
+
+
+class _Fits:
+    """Fits fresh copies of a model, and says so."""
+
+    def __init__(self, method: str, model: Aggregator, on_fit: OnFit | None, total: int):
+        self.method, self.model, self.on_fit, self.total, self.done = method, model, on_fit, total, 0
+
+    def __call__(self, table: Annotations) -> tuple[Aggregator, float]:
+        """The fitted model, and the seconds it took."""
+        if self.on_fit is not None:
+            self.on_fit(self.method, self.done, self.total)
+        self.done += 1
+        began = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # few labels are often too few to settle
+            return fresh(self.model).fit(table), time.perf_counter() - began
+
+
+def _named(model: str | Aggregator) -> tuple[str, Aggregator]:
+    import dissensus.models.methods  # noqa: F401 - registers the methods
+
+    if isinstance(model, str):
+        return model, methods[model]()
+    return methods.name_of(type(model)), model
+
+
+def _sample(
+    table: Annotations, gold: IntArray | None, limit: int, seed: int
+) -> tuple[Annotations, IntArray | None, bool]:
+    """The items with labels, or so many of them at random that they have `limit` labels; whether some were left out."""
+    counts = np.diff(table.item_ptr)
+    order = np.flatnonzero(counts)
+    sampled = len(table) > limit
+    if sampled:
+        order = np.random.default_rng(np.random.SeedSequence([seed, 0], spawn_key=(1,))).permutation(order)
+        order = order[: max(1, int(np.searchsorted(np.cumsum(counts[order]), limit, side="right")))]
+    if order.size == table.n_items:
+        return table, gold, False
+    keep = np.zeros(table.n_items, np.bool_)
+    keep[order] = True
+    return table.select(items=keep), None if gold is None else gold[keep], sampled
+
+
+def _levels(counts: IntArray, levels: Sequence[int] | None) -> list[int]:
+    """Labels per item to try, fewer than the most that an item has."""
+    if levels is not None:
+        bad = [one for one in levels if not isinstance(one, Integral) or one < 1]
+        if bad:
+            raise BadParameter(f"levels must be whole numbers, at least 1, got {bad[0]!r}.")
+        return [int(one) for one in sorted(set(levels)) if one < counts.max()]
+    steps = [int(step * 10**power) for power in range(9) for step in STEPS if power or step != 1.5]
+    return [one for one in steps if np.minimum(counts, one).sum() <= NEARLY_ALL * counts.sum()]
+
+
+def _ranks(table: Annotations, draw: int) -> IntArray:
+    """(N,) the place of each row among its item's, at random; `rank < r` is `table.subsample(r, draw)`."""
+    order = np.lexsort((np.random.default_rng(draw).random(len(table)), table.item))
+    rank = np.empty(len(table), np.int32)
+    rank[order] = np.arange(len(table)) - table.item_ptr[table.item]  # order keeps items together
+    return rank
+
+
+class _Try:
+    """What fits to at most so many labels of each item come to; sums over draws."""
+
+    def __init__(self, table: Annotations, gold: IntArray | None, whole: Aggregator, labels: int):
+        self.whole, self.labels, self.draws = whole, labels, 0
+        self.annotations = int(np.minimum(np.diff(table.item_ptr), labels).sum())
+        known = 0 if gold is None else int((gold >= 0).sum())
+        self.gold = gold if known else None
+        self.same, self.right = np.zeros(table.n_items), np.zeros(known)
+        self.confidence = self.seconds = 0.0
+
+    def add(self, model: Aggregator, seconds: float) -> None:
+        """One more draw."""
+        self.draws += 1
+        self.same += _same(model.posterior_, self.whole.posterior_)
+        if self.gold is not None:
+            self.right += hits(self.gold, model.posterior_)
+        self.confidence += float(_belief(model).max(axis=1).mean())
+        self.seconds += seconds
+
+
+def _levels_of(tries: list[_Try], estimates: Estimates) -> tuple[Level, ...]:
+    stability = estimates(np.stack([one.same / one.draws for one in tries], axis=1))
+    accuracy: list[Any] = [None] * len(tries)
+    if tries[0].gold is not None:
+        accuracy = estimates(np.stack([one.right / one.draws for one in tries], axis=1))
+    return tuple(
+        Level(one.labels, one.annotations, same, right, one.confidence / one.draws, one.seconds / one.draws)
+        for one, same, right in zip(tries, stability, accuracy, strict=True)
+    )
+
+
+def _estimates(columns: FloatArray, *, resamples: int, seed: int) -> list[Estimate]:
+    """The mean of (n,) or of each of (n, S) columns, with intervals from the same resamples."""
+    sums, n = bootstrap_sums(columns, resamples=resamples, seed=seed), len(columns)
+    return [
+        percentile_interval(float(all_items) / n, drawn / n)
+        for all_items, drawn in zip(sums.whole, sums.resampled.T, strict=True)
+    ]
+
+
+def _same(one: FloatArray, other: FloatArray) -> FloatArray:
+    """(I,) the chance that two posteriors name the same class: |T ∩ T'| / |T ∪ T'| of the tied classes."""
+    first, second = tied(one), tied(other)
+    return np.asarray((first & second).sum(axis=1) / (first | second).sum(axis=1))
+
+
+class _Rehearsing:
+    """What fits without one label of each item expect of it, and what it did; sums over draws."""
+
+    def __init__(self, gold: IntArray | None, whole: Aggregator, many: IntArray):
+        self.whole, self.many, self.draws = whole, many, 0
+        self.gold = np.full(many.size, -1) if gold is None else gold[many]
+        self.known = many[self.gold >= 0]
+        self.changed, self.risen = np.zeros(many.size), np.zeros(self.known.size)
+        self.gain = self.flips = 0.0
+
+    def add(self, fewer: Aggregator) -> None:
+        """One more draw."""
+        self.draws += 1
+        gain, flips = _next_label(*_reckoning(fewer))
+        self.gain += float(gain[self.many].mean())
+        self.flips += float(flips[self.many].mean())
+        self.changed += 1 - _same(fewer.posterior_[self.many], self.whole.posterior_[self.many])
+        if self.known.size:
+            gold = self.gold[self.gold >= 0]
+            self.risen += hits(gold, self.whole.posterior_[self.known]) - hits(gold, fewer.posterior_[self.known])
+
+    def result(self, estimates: Estimates) -> Rehearsal:
+        """Means over the draws."""
+        n = self.draws
+        risen = estimates(self.risen / n)[0] if self.known.size else None
+        return Rehearsal(self.many.size, self.flips / n, estimates(self.changed / n)[0], self.gain / n, risen)
+
+
+# One more label -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Likelihood:
+    """What those who may label next say of items: `of(place, first, end)` is (n or 1, K, K) [given, true]."""
+
+    share: FloatArray  # (M,) how often each is who labels
+    of: Callable[[int, int, int], FloatArray]
+    same: bool  # for all items
+
+
+def _next_label(belief: FloatArray, likelihood: _Likelihood) -> tuple[FloatArray, FloatArray]:
+    """(I,) gain and (I,) flips of the module."""
+    I, K = belief.shape
+    gain, flips = np.zeros(I), np.zeros(I)
+    belief = np.ascontiguousarray(belief, np.float64)
+    size = max(1, I if likelihood.same else CELLS // K**2)
+    with Threads(thread_count(None, I)) as pool:
+        for first in range(0, I, size):
+            rows = slice(first, first + size)
+            for place, share in enumerate(likelihood.share):
+                theta = likelihood.of(place, first, min(first + size, I))
+                part = partial(_add, theta, share, belief[rows], gain[rows], flips[rows])
+                pool.map(part, even(len(belief[rows]), pool.threads))
+    gain -= belief.max(axis=1)
+    return np.where(gain > ROUNDING, gain, 0), np.minimum(flips, 1)
+
+
+def _add(
+    theta: FloatArray,
+    share: float,
+    belief: FloatArray,
+    gain: FloatArray,
+    flips: FloatArray,
+    _: int,
+    first: int,
+    end: int,
+) -> None:
+    rows = slice(first, end)
+    own = theta if len(theta) == 1 else theta[rows]
+    kernels.add_next_label(belief[rows], own, share, TIE, LEAST, gain[rows], flips[rows])
+
+
+def _belief(model: Aggregator) -> FloatArray:
+    """(I, K) q."""
+    return answers(model).belief if is_vote(model) else model.posterior_
+
+
+def _reckoning(model: Aggregator) -> tuple[FloatArray, _Likelihood]:
+    """(I, K) q and the Θ of those who may label next."""
+    expected = answers(model)
+    I, K = expected.belief.shape
+    places = PLACES if expected.same else int(np.clip(WORK // (I * K * K), 1, PLACES))
+    annotator, share = _annotators(model, places)
+
+    def likelihood(place: int, first: int, end: int) -> FloatArray:
+        return expected.of(np.arange(first, end), annotator[place : place + 1])[:, 0]
+
+    return expected.belief, _Likelihood(share, likelihood, expected.same)
+
+
+def _annotators(model: Aggregator, places: int) -> tuple[IntArray, FloatArray]:
+    """Codes of those who may label next, and how often each does: all, or `places` spread evenly over the labels."""
+    weight = model.total_
+    # neither names nor codes decide, save between annotators who are alike in all three
+    order = np.lexsort((model.n_annotations_, weight, model.reliability_))
+    order = order[weight[order] > 0]
+    if order.size == 0:
+        return np.array([-1]), np.ones(1)
+    total = np.cumsum(weight[order])
+    if order.size <= places:
+        return order, weight[order] / total[-1]
+    at = np.searchsorted(total, (np.arange(places) + 0.5) / places * total[-1])
+    return order[at], np.full(places, 1 / places)

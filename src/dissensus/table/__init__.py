@@ -1,0 +1,1 @@
+"""Who gave which label to what: the table, its names, files, data sets and simulation."""

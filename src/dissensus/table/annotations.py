@@ -1,0 +1,596 @@
+"""The one table: who gave which label to what.
+
+Names become integer codes once, here; every method works on the codes. Rows are sorted by (item, annotator, label), so
+that the order of a file never changes a result. Two indexes make both directions fast: `item_ptr` (rows by item) and
+`annotator_ptr` with `by_annotator` (rows by annotator, built when first asked for).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from numbers import Integral
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
+from dissensus.table import kernels
+from dissensus.table import names as naming
+from dissensus.table.columns import as_list, check_proba, check_weight, encode_labels, encode_names, floats, joined
+from dissensus.table.frames import find_columns, to_arrow
+
+ANONYMOUS = "anonymous"
+"""The one annotator of a table made from counts: votes without ids share one confusion matrix."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Annotations:
+    """Who gave which label to what. Rows sorted by (item, annotator, label); every array read-only.
+
+    Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
+    """
+
+    annotator: IntArray  # (N,) code into annotators
+    label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
+    item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
+    items: Names  # (I,) sorted; may hold items that nobody has labelled
+    annotators: Names  # (A,) sorted; may hold annotators without a label
+    classes: Names  # (K,) sorted, or in the order that the caller declares
+    weight: FloatArray | None = None  # (N,) how much a row counts
+    proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            array = getattr(self, field.name)
+            if array is not None and not array.flags.c_contiguous:  # the kernels walk memory
+                array = np.ascontiguousarray(array)
+                object.__setattr__(self, field.name, array)
+            if array is not None and array.flags.writeable:
+                view = array.view()  # the caller's own array stays as it was
+                view.flags.writeable = False
+                object.__setattr__(self, field.name, view)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({field.name: state[field.name] for field in dataclasses.fields(self)})
+        self.__post_init__()  # read-only again; what is derived is made again when asked for
+
+    # Making one -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_arrays(
+        cls,
+        item: Any,
+        annotator: Any,
+        label: Any = None,
+        classes: Iterable[Any] | int | None = None,
+        *,
+        weight: Any = None,
+        proba: Any = None,
+        abstain: Any = (),
+        items: Any = None,
+        annotators: Any = None,
+    ) -> Annotations:
+        """A table from three columns of names or codes, one entry per annotation.
+
+        Parameters
+        ----------
+        item, annotator, label : arrays of length N
+            Integers, text, or (labels) truth values. `label` may be left out where `proba` is given.
+        classes : list of names, or their number, optional
+            The classes, in this order. Integer labels beside declared text classes are codes into them. Left out, the
+            classes are the distinct labels, sorted.
+        weight : (N,), optional
+            How much each row counts; not negative.
+        proba : (N, K), optional
+            A distribution over the classes instead of one label; rows sum to one. Labels given beside it are not read.
+        abstain : a label or a list of labels, optional
+            Answers such as "can't say", which are no class. `None` in the list stands for a missing label. Their rows
+            are left out; their items and annotators stay.
+        items, annotators : lists of names, optional
+            All items or annotators, when some have no annotation.
+
+        >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
+        >>> table
+        Annotations: 3 annotations of 2 items by 2 annotators, 2 classes (0, 1), 1.5 per item
+        >>> table.votes()
+        array([[1., 1.],
+               [0., 1.]])
+        """
+        columns = {"item": naming.to_column(item, "item"), "annotator": naming.to_column(annotator, "annotator")}
+        if classes is not None and not isinstance(classes, Integral):
+            classes = list(classes)  # type: ignore[arg-type]  # read more than once below
+        if label is None and proba is None:
+            raise DataError("neither label nor proba is given; a table needs one of them.")
+        if proba is not None and as_list(abstain):
+            raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
+        if label is not None:
+            columns["label"] = naming.to_column(label, "label")
+        n = len(columns["item"])
+        for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
+            if other is not None and len(other) != n:
+                raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
+
+        item_names, item_code = encode_names(columns["item"], "item", items)
+        annotator_names, annotator_code = encode_names(columns["annotator"], "annotator", annotators)
+        keep: BoolArray | None = None
+        if proba is not None:
+            proba = check_proba(proba, classes)
+            class_names = (
+                np.arange(proba.shape[1]) if classes is None else naming.declared(classes, np.empty(0), "classes")
+            )
+            label_code = proba.argmax(axis=1)
+        else:
+            class_names, label_code, keep = encode_labels(columns["label"], classes, abstain)
+        weight = None if weight is None else check_weight(weight)
+        if keep is not None:
+            item_code, annotator_code = item_code[keep], annotator_code[keep]
+            weight = weight if weight is None else weight[keep]
+        return cls.from_codes(
+            item_code, annotator_code, label_code, item_names, annotator_names, class_names, weight=weight, proba=proba
+        )
+
+    @classmethod
+    def from_codes(
+        cls,
+        item: IntArray,
+        annotator: IntArray,
+        label: IntArray,
+        items: Names,
+        annotators: Names,
+        classes: Names,
+        *,
+        weight: FloatArray | None = None,
+        proba: FloatArray | None = None,
+    ) -> Annotations:
+        """A table from codes that are known to be valid, in any row order; names sorted already."""
+        item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
+        label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
+        ptr = kernels.offsets(item, len(items))
+        if weight is None and proba is None:
+            if kernels.is_sorted(item, annotator, label):
+                annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
+            else:
+                annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
+        else:  # rows that agree in all codes are put in order by what they weigh, so that no sum depends on row order
+            keys = [] if proba is None else list(proba.T)
+            order = np.lexsort((*keys, *([] if weight is None else [weight]), label, annotator, item))
+            annotator, label = annotator[order], label[order]
+            weight = None if weight is None else weight[order]
+            proba = None if proba is None else np.ascontiguousarray(proba[order])
+        return cls(annotator, label, ptr, items, annotators, classes, weight, proba)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        item: str | None = None,
+        annotator: str | None = None,
+        label: str | None = None,
+        *,
+        weight: str | None = None,
+        proba: Mapping[Any, str] | Sequence[str] | None = None,
+        classes: Iterable[Any] | int | None = None,
+        abstain: Any = (),
+    ) -> Annotations:
+        """A table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
+
+        Columns are found by name, or by the usual other names (task, worker, answer, …); name them where they are
+        called something else. `proba` names the columns that hold each class's probability (class → column, or a list
+        of columns `p_<class>`); a frame without a label column and with columns `p_…` is read so by itself.
+        """
+        columns = find_columns(frame, item=item, annotator=annotator, label=label, weight=weight, proba=proba)
+        if "question" in columns:
+            raise DataError(
+                f"column '{columns['question']}' holds several questions, a table each; use dissensus.read or drop it."
+            )
+        data = to_arrow(
+            frame, [c for c in columns.values() if isinstance(c, str)] + list(columns.get("proba", {}).values())
+        )
+        by_class = columns.get("proba")
+        if by_class:
+            classes = (
+                list(range(classes)) if isinstance(classes, int) else list(by_class if classes is None else classes)
+            )
+            try:
+                matrix = np.column_stack([floats(data[by_class[c]], by_class[c]) for c in classes])
+            except KeyError as error:
+                raise MissingColumn(
+                    f"no column of probabilities for class {error}; there are {sorted(map(str, by_class))}."
+                ) from None
+        return cls.from_arrays(
+            data[columns["item"]],
+            data[columns["annotator"]],
+            None if by_class else data[columns["label"]],
+            classes,
+            weight=data[columns["weight"]] if "weight" in columns else None,
+            proba=matrix if by_class else None,
+            abstain=abstain,
+        )
+
+    @classmethod
+    def from_matrix(
+        cls,
+        matrix: Any,
+        *,
+        missing: Any = -1,
+        items: Any = None,
+        annotators: Any = None,
+        classes: Iterable[Any] | int | None = None,
+    ) -> Annotations:
+        """A table from a dense items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
+        matrix = np.asarray(matrix)
+        if matrix.ndim != 2:
+            raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
+        empty = matrix == missing
+        if matrix.dtype.kind == "f":
+            empty = empty | np.isnan(matrix)
+        elif matrix.dtype == object:
+            empty = empty | (matrix == np.array(None)) | (matrix != matrix)  # NaN differs from itself
+        item, annotator = np.nonzero(~np.asarray(empty, bool))
+        item_names = np.arange(matrix.shape[0]) if items is None else np.asarray(items)
+        annotator_names = np.arange(matrix.shape[1]) if annotators is None else np.asarray(annotators)
+        for what, given, n in (
+            ("items", item_names, matrix.shape[0]),
+            ("annotators", annotator_names, matrix.shape[1]),
+        ):
+            if len(given) != n or len(set(given.tolist())) != n:
+                raise DataError(f"{what}: expected {n:,} different names for a matrix of shape {matrix.shape}.")
+        return cls.from_arrays(
+            item_names[item], annotator_names[annotator], matrix[item, annotator], classes,
+            items=item_names, annotators=annotator_names,
+        )  # fmt: skip
+
+    @classmethod
+    def from_counts(
+        cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
+    ) -> Annotations:
+        """A table from vote counts without annotator ids: `count` rows each, by one annotator called "anonymous"."""
+        counts = floats(count, "count")
+        if not len(counts) == len(item) == len(label):
+            raise DataError(
+                f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
+            )
+        bad = np.flatnonzero(~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts)))
+        if bad.size:
+            raise DataError(
+                f"column 'count': row {bad[0]} (from 0) holds {counts[bad[0]]}; counts are whole and not negative."
+            )
+        times = counts.astype(np.int64)
+        item_names, item_code = encode_names(naming.to_column(item, "item"), "item", items)
+        class_names, label_code, _ = encode_labels(naming.to_column(label, "label"), classes, ())
+        return cls.from_codes(
+            np.repeat(item_code, times), np.zeros(times.sum(), np.int32), np.repeat(label_code, times),
+            item_names, np.array([ANONYMOUS], object), class_names,
+        )  # fmt: skip
+
+    # Looking into it --------------------------------------------------------------------------------------------------
+
+    @property
+    def n_annotations(self) -> int:
+        """N, the number of rows."""
+        return int(self.annotator.size)
+
+    @property
+    def n_items(self) -> int:
+        """I."""
+        return int(self.items.size)
+
+    @property
+    def n_annotators(self) -> int:
+        """A."""
+        return int(self.annotators.size)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return int(self.classes.size)
+
+    def __len__(self) -> int:
+        return self.n_annotations
+
+    @cached_property
+    def item(self) -> IntArray:
+        """(N,) code into items."""
+        return _frozen(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
+
+    @cached_property
+    def annotator_ptr(self) -> IntArray:
+        """(A+1,) the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
+        return _frozen(kernels.offsets(self.annotator, self.n_annotators))
+
+    @cached_property
+    def by_annotator(self) -> IntArray:
+        """(N,) row numbers in annotator order."""
+        return _frozen(kernels.group(self.annotator, self.annotator_ptr))
+
+    @property
+    def per_annotator(self) -> IntArray:
+        """(A,) annotations of each annotator."""
+        return np.diff(self.annotator_ptr)
+
+    def votes(self) -> FloatArray:
+        """(I, K) how often (by weight) each item was given each class."""
+        return kernels.votes(self.item_ptr, self.label, self.weight, self.proba, self.n_classes)
+
+    def soft_labels(
+        self,
+        kind: Literal["normalized", "softmax", "smoothed"] = "normalized",
+        *,
+        temperature: float = 1.0,
+        pseudocount: float = 1.0,
+    ) -> FloatArray:
+        """(I, K) the votes as a distribution.
+
+        `normalized`: shares of the votes. `softmax`: softmax(votes / temperature) of the raw counts, which leaves no
+        class at zero (Fornaciari et al. 2021). `smoothed`: shares after adding `pseudocount` to every class. An item
+        without votes is uniform.
+        """
+        votes = self.votes()
+        if kind == "softmax":
+            if not temperature > 0:
+                raise BadParameter(f"temperature must be above 0, got {temperature}.")
+            votes = np.exp((votes - votes.max(axis=1, keepdims=True, initial=0)) / temperature)
+        elif kind == "smoothed":
+            if not pseudocount > 0:
+                raise BadParameter(f"pseudocount must be above 0, got {pseudocount}.")
+            votes = votes + pseudocount
+        elif kind != "normalized":
+            raise BadParameter(f"kind must be 'normalized', 'softmax' or 'smoothed', got {kind!r}.")
+        total = votes.sum(axis=1, keepdims=True)
+        return np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / max(self.n_classes, 1))
+
+    def describe(self) -> dict[str, Any]:
+        """Counts, balance, redundancy and raw agreement, as plain values for a table or JSON."""
+        per_item, per_annotator = np.diff(self.item_ptr), np.diff(self.annotator_ptr)
+        votes = self.votes()
+        total = votes.sum(axis=1)
+        pairs = float((total * (total - 1)).sum()) if self.weight is None and self.proba is None else 0.0
+        same_pair = (np.diff(self.item) == 0) & (np.diff(self.annotator) == 0) if len(self) else np.empty(0, bool)
+        shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
+        return {
+            "annotations": self.n_annotations,
+            "items": self.n_items,
+            "annotators": self.n_annotators,
+            "classes": self.n_classes,
+            "class_shares": dict(zip(map(str, self.classes), shares.tolist(), strict=True)),
+            "annotations_per_item": _spread(per_item),
+            "annotations_per_annotator": _spread(per_annotator),
+            "items_without_annotation": int((per_item == 0).sum()),
+            "annotators_without_annotation": int((per_annotator == 0).sum()),
+            "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
+            "repeated_pairs": int(same_pair.sum()),
+            "unanimous_items": float((votes.max(axis=1)[total > 0] == total[total > 0]).mean())
+            if (total > 0).any()
+            else None,
+            # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
+            "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
+            "weighted": self.weight is not None,
+            "probabilistic": self.proba is not None,
+        }
+
+    def to_arrow(self) -> Any:
+        """An Arrow table with the columns item, annotator, label (and weight, p_<class>), names instead of codes."""
+        columns = {
+            "item": self.items[self.item],
+            "annotator": self.annotators[self.annotator],
+            "label": self.classes[self.label],
+        }
+        if self.weight is not None:
+            columns["weight"] = self.weight
+        if self.proba is not None:
+            columns |= {f"p_{name}": self.proba[:, k] for k, name in enumerate(self.classes)}
+        return pa.table(columns)
+
+    def gold_codes(self, item: Any, label: Any) -> IntArray:
+        """(I,) class codes of known labels, aligned with `items`; −1 where no label is known.
+
+        Rows without a label and items that are not in the table are ignored.
+        """
+        item, label = joined(naming.to_column(item, "item")), joined(naming.to_column(label, "label"))
+        rows = np.flatnonzero(~naming.missing_rows(label))
+        item_names, item_code = naming.encode(item.take(rows), "item")
+        label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
+        known = naming.match(label_names, self.classes, "gold labels")
+        if (known < 0).any():
+            row = int(np.flatnonzero(known[label_code] < 0)[0])
+            count, name = int((known[label_code] < 0).sum()), label_names[label_code[row]]
+            raise UnknownClass(
+                f"gold: {count:,} of {label_code.size:,} labels are none of the table's {self.n_classes} classes; "
+                f"first at row {rows[row]} (from 0): {naming.shown(name)}. Declare all classes in making the table: "
+                "classes=[…]."
+            )
+        at = naming.match(item_names, self.items, "items of the gold labels")[item_code]
+        gold = np.full(self.n_items, -1, np.int32)
+        here = at >= 0
+        gold[at[here]] = known[label_code[here]]
+        if (gold[at[here]] != known[label_code[here]]).any():
+            row = int(np.flatnonzero(here)[np.flatnonzero(gold[at[here]] != known[label_code[here]])[0]])
+            raise DataError(
+                f"gold: item {naming.shown(item_names[item_code[row]])} (row {rows[row]}, from 0) has two different "
+                "labels; keep one."
+            )
+        return gold
+
+    # Making another from it -------------------------------------------------------------------------------------------
+
+    def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
+        """The part with these items and annotators (names, or a mask over all) and these rows (a mask or row numbers).
+
+        Items and annotators that are asked for stay, with or without rows; the classes always stay.
+        """
+        keep = np.ones(self.n_annotations, np.bool_)
+        if rows is not None:
+            rows = np.asarray(rows)
+            if rows.dtype == np.bool_ and len(rows) != self.n_annotations:
+                raise DataError(
+                    f"rows: a mask of {len(rows):,} for {self.n_annotations:,} annotations; they must be equally many."
+                )
+            if rows.dtype != np.bool_:
+                if rows.size and not (rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < self.n_annotations):
+                    raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
+                rows = np.isin(np.arange(self.n_annotations), rows)
+            keep = rows
+        item_keep = self._mask(items, self.items, "items")
+        annotator_keep = self._mask(annotators, self.annotators, "annotators")
+        keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
+        new_item = np.cumsum(item_keep, dtype=np.int32) - np.int32(1)
+        new_annotator = np.cumsum(annotator_keep, dtype=np.int32) - np.int32(1)
+        return Annotations(
+            new_annotator[self.annotator[keep]],
+            self.label[keep],
+            kernels.offsets(new_item[self.item[keep]], int(item_keep.sum())),
+            self.items[item_keep],
+            self.annotators[annotator_keep],
+            self.classes,
+            None if self.weight is None else self.weight[keep],
+            None if self.proba is None else self.proba[keep],
+        )
+
+    def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
+        """At most `redundancy` annotations of each item, drawn at random."""
+        if redundancy < 1:
+            raise BadParameter(f"redundancy must be at least 1, got {redundancy}.")
+        draw = np.random.default_rng(seed).random(self.n_annotations)
+        order = np.lexsort((draw, self.item))
+        rank = np.empty(self.n_annotations, np.int64)
+        rank[order] = np.arange(self.n_annotations) - self.item_ptr[self.item]  # order keeps items together
+        return self.select(rows=rank < redundancy)
+
+    def split(
+        self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
+    ) -> tuple[Annotations, Annotations]:
+        """Two tables: a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
+        if not 0 < share < 1:
+            raise BadParameter(f"share must be between 0 and 1, got {share}.")
+        if by not in ("item", "annotation"):
+            raise BadParameter(f"by must be 'item' or 'annotation', got {by!r}.")
+        n = self.n_items if by == "item" else self.n_annotations
+        first = np.zeros(n, np.bool_)
+        first[np.random.default_rng(seed).permutation(n)[: round(share * n)]] = True
+        if by == "item":
+            return self.select(items=first), self.select(items=~first)
+        return self.select(rows=first), self.select(rows=~first)
+
+    @staticmethod
+    def concat(tables: Iterable[Annotations]) -> Annotations:
+        """All rows of several tables; names are united, classes keep their order where all tables declare the same."""
+        tables = list(tables)
+        if not tables:
+            raise DataError("concat needs at least one table.")
+        items = _union([t.items for t in tables], "items")
+        annotators = _union([t.annotators for t in tables], "annotators")
+        same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
+        classes = tables[0].classes if same else _union([t.classes for t in tables], "classes")
+        weighted, probabilistic = any(t.weight is not None for t in tables), any(t.proba is not None for t in tables)
+        parts = [t.to_classes(classes) for t in tables]
+        return Annotations.from_codes(
+            np.concatenate([naming.recode(t.item, t.items, items, "items") for t in parts]),
+            np.concatenate([naming.recode(t.annotator, t.annotators, annotators, "annotators") for t in parts]),
+            np.concatenate([t.label for t in parts]),
+            items,
+            annotators,
+            classes,
+            weight=np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in parts])
+            if weighted
+            else None,
+            proba=np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
+            if probabilistic
+            else None,
+        )
+
+    def to_classes(self, classes: Names) -> Annotations:
+        """The same rows with their labels as codes into `classes`; a label outside them is an error."""
+        if classes is self.classes or classes.tolist() == self.classes.tolist():
+            return self
+        at = naming.match(self.classes, classes, "classes")
+        unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
+        if unknown.any():
+            row = int(np.flatnonzero(unknown)[0])
+            raise naming.unknown_label(
+                "label", int(unknown.sum()), len(self), row, self.classes[self.label[row]], len(classes)
+            )
+        proba = None
+        if self.proba is not None:
+            proba = np.zeros((len(self), len(classes)))
+            proba[:, at[at >= 0]] = self.proba[:, at >= 0]
+        return Annotations.from_codes(
+            self.item,
+            self.annotator,
+            at[self.label],
+            self.items,
+            self.annotators,
+            classes,
+            weight=self.weight,
+            proba=proba,
+        )
+
+    def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
+        if chosen is None:
+            return np.ones(len(among), np.bool_)
+        if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_ and len(chosen) == len(among):
+            return chosen
+        wanted, _ = naming.encode(naming.to_column(chosen, what), what)
+        at = naming.match(wanted, among, what)
+        if (at < 0).any():
+            missing = wanted[at < 0]
+            raise DataError(
+                f"{what}: {missing.size} of {wanted.size} names are not in the table, as {naming.shown(missing[0])}."
+            )
+        mask = np.zeros(len(among), np.bool_)
+        mask[at] = True
+        return mask
+
+    # Showing it -------------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(name)[:40] for name in self.classes[:5]) + (", …" if self.n_classes > 5 else "")
+        kind = " probabilistic" if self.proba is not None else " weighted" if self.weight is not None else ""
+        return (
+            f"Annotations: {self.n_annotations:,}{kind} annotations of {self.n_items:,} items by {self.n_annotators:,} "
+            f"annotators, {self.n_classes} classes ({shown}), {self.n_annotations / max(self.n_items, 1):.1f} per item"
+        )
+
+    def _repr_html_(self) -> str:
+        head = self.select(rows=np.arange(min(5, len(self)))) if len(self) else self
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
+            for row in zip(
+                head.items[head.item], head.annotators[head.annotator], head.classes[head.label], strict=True
+            )
+        )
+        return (
+            f"<p>{escape(repr(self))}</p><table><thead><tr><th>item</th><th>annotator</th><th>label</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+
+def _union(parts: Sequence[Names], what: str) -> Names:
+    kept = [part for part in parts if part.size]
+    for part in kept[1:]:
+        naming.match(part[:1], kept[0][:1], what)  # an error where the kinds differ
+    if not kept:
+        return parts[0]
+    everything = np.concatenate(kept)
+    return np.array(sorted(set(everything.tolist())), dtype=everything.dtype)
+
+
+def _spread(values: IntArray) -> dict[str, float]:
+    if values.size == 0:
+        return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
+    return {
+        "min": int(values.min()),
+        "median": float(np.median(values)),
+        "mean": float(values.mean()),
+        "max": int(values.max()),
+    }
+
+
+def _frozen(array: IntArray) -> IntArray:
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,98 @@
+"""Labelled sets: one bundled, further ones from a data folder that the environment variable DISSENSUS_DATA names."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dissensus.exceptions import BadParameter, UnknownName
+from dissensus.table.datasets import digits
+from dissensus.table.datasets.dataset import Dataset, Images
+from dissensus.table.datasets.folder import VARIABLE, data_folder, describe, is_labelled, read_folder, set_folders
+from dissensus.table.questions import Questions
+
+__all__ = ["Dataset", "DatasetInfo", "Images", "list_datasets", "load_dataset"]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What there is to load."""
+
+    name: str
+    title: str
+    source: str  # "bundled", or the folder
+    files: tuple[str, ...]
+    labelled: bool  # whether `load_dataset` can load it
+
+
+def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
+    """The bundled set, then those of the data folder (`folder`, or that of the environment) by name."""
+    bundled = DatasetInfo(digits.NAME, digits.DESCRIPTION.splitlines()[0], "bundled", (), True)
+    where = data_folder(folder)
+    return [bundled] + [
+        DatasetInfo(
+            name,
+            describe(path).splitlines()[0],
+            str(path),
+            tuple(sorted(file.name for file in path.iterdir())),
+            is_labelled(path),
+        )
+        for name, path in ({} if where is None else set_folders(where)).items()
+    ]
+
+
+def load_dataset(
+    name: str,
+    *,
+    gold: str | None = None,
+    votes: str | None = None,
+    folder: str | Path | None = None,
+    seed: int | None = None,
+) -> Dataset:
+    """A labelled set by name: its annotated items, with everything known about them aligned.
+
+    Names are text, as in the files. The classes are the labels of the annotations and of the gold, sorted; where all
+    look like whole numbers, by value ("2" before "10").
+
+    Parameters
+    ----------
+    name : str
+        `digits-crowd`, or a sub-folder of the data folder; `list_datasets()` and `dissensus datasets` list them.
+    gold : str, optional
+        Another gold of the folder: "paper" reads gold_paper.csv.gz.
+    votes : "annotations" or "counts", optional
+        Which to read where a folder has both; annotations where left out.
+    folder : path, optional
+        The data folder, instead of that in the environment variable DISSENSUS_DATA.
+    seed : int, optional
+        Draws another crowd and other labels for `digits-crowd`.
+
+    >>> data = load_dataset("digits-crowd")
+    >>> data.missing
+    'digits-crowd has every part.'
+    >>> data.gold.shape, data.features.shape, list(data.splits)
+    ((1797,), (1797, 64), ['test', 'train'])
+    """
+    if name == digits.NAME:
+        if gold is not None or votes is not None:
+            raise BadParameter(f"'{name}' has one gold and its annotations; leave out gold= and votes=.")
+        return digits.digits_crowd(0 if seed is None else seed)
+    where = data_folder(folder)
+    there = {} if where is None else set_folders(where)
+    if name not in there:
+        near = difflib.get_close_matches(name, [digits.NAME, *there], n=1)
+        guess = f" did you mean '{near[0]}'?" if near else ""
+        hint = f"`dissensus datasets` lists all {len(there) + 1}."
+        if where is None:
+            hint = f"{VARIABLE} is not set: to load from a data folder, `export {VARIABLE}=FOLDER` or give folder=."
+        raise UnknownName(f"no data set '{name}';{guess} {hint}")
+    if seed is not None:
+        raise BadParameter(f"'{name}' is not drawn at random; seed= is for '{digits.NAME}'.")
+    whole = read_folder(there[name], gold=gold, votes=votes)
+    tables = whole.annotations.values() if isinstance(whole.annotations, Questions) else [whole.annotations]
+    labelled = np.any([np.diff(table.item_ptr) > 0 for table in tables], axis=0)
+    return whole if labelled.all() else dataclasses.replace(whole.only(labelled), unlabelled_too=whole)

@@ -1,0 +1,177 @@
+"""A labelled set: its table of annotations, and whatever else is known about items and annotators, aligned with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.exceptions import MissingColumn
+from dissensus.table import names as naming
+from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.questions import Questions
+
+
+class Images:
+    """Pixels by item name, read when first asked for: (n, height, width[, channel]), `x` in the order of `item`."""
+
+    def __init__(self, item: Names, load: Callable[[], Any]):
+        self.item, self._load = item, load
+
+    @cached_property
+    def x(self) -> Any:
+        """(n, …) the pixels."""
+        return self._load()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Annotations with what is known beside them; a part that the set does not have is None, and `missing` says so.
+
+    `load_dataset` gives the items that have annotations; `splits` and `whole` also hold those without.
+    """
+
+    name: str
+    description: str  # a title, and a line or two
+    annotations: Annotations | Questions
+    gold: IntArray | None = None  # (I,) class codes, −1 unknown
+    items: Any = None  # Arrow table of I rows: item, text, split, …
+    features: FloatArray | None = None  # (I, D) float32; NaN in the rows of items without
+    annotators: Any = None  # Arrow table of A rows: annotator, …
+    responses: Any = None  # Arrow table: raw responses behind the labels, as they were given
+    golds: tuple[str, ...] = ()  # what `load_dataset(…, gold=…)` accepts
+    stored_images: Images | None = None
+    unlabelled_too: Dataset | None = None  # see `whole`
+
+    @property
+    def item_names(self) -> Names:
+        """(I,) the names of the items, in the order of every aligned array."""
+        return self._table.items
+
+    @property
+    def whole(self) -> Dataset:
+        """The same set with the items that nobody labelled."""
+        return self.unlabelled_too or self
+
+    @cached_property
+    def splits(self) -> Mapping[str, Dataset]:
+        """The parts by the `split` column of the items, such as train, dev, test; none where there is no such column.
+
+        A part holds all its items, also those without annotations.
+        """
+        there = self.items is not None and "split" in self.items.column_names
+        return self.split_by("split") if there else MappingProxyType({})
+
+    def split_by(self, column: str) -> Mapping[str, Dataset]:
+        """The parts by the values of another column of the items, such as `fold10`; blank values are in no part."""
+        frame = self.whole.items
+        columns = [] if frame is None else frame.column_names
+        if column not in columns:
+            raise MissingColumn(f"{self.name}: no item column '{column}'; there are {', '.join(columns) or 'none'}.")
+        values = np.array(frame[column].to_pylist(), object)
+        return MappingProxyType(
+            {str(v): self.whole.only(values == v) for v in class_order({v for v in values if v not in (None, "")})}
+        )
+
+    def only(self, mask: BoolArray) -> Dataset:
+        """The part with the items of a mask over `item_names`; annotators and classes all stay."""
+        annotations: Annotations | Questions
+        if isinstance(self.annotations, Questions):
+            annotations = Questions({q: table.select(items=mask) for q, table in self.annotations.items()})
+        else:
+            annotations = self.annotations.select(items=mask)
+        return dataclasses.replace(
+            self,
+            annotations=annotations,
+            gold=None if self.gold is None else self.gold[mask],
+            items=None if self.items is None else self.items.filter(mask),
+            features=None if self.features is None else self.features[mask],
+            unlabelled_too=None,
+        )
+
+    @cached_property
+    def has_image(self) -> BoolArray:
+        """(I,) whether the pixels of an item are stored."""
+        if self.stored_images is None:
+            return np.zeros(self.item_names.size, np.bool_)
+        return np.asarray(naming.match(self.item_names, self.stored_images.item, "images") >= 0)
+
+    @cached_property
+    def images(self) -> Any:
+        """(I, height, width[, channel]) pixels, zero where not `has_image`; None where no item has an image."""
+        if self.stored_images is None or not self.has_image.any():
+            return None
+        at = naming.match(self.item_names, self.stored_images.item, "images")
+        pixels = self.stored_images.x[at]
+        pixels[at < 0] = 0
+        return pixels
+
+    def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
+        """Write the set, all its items, in the layout of a data folder; returns the paths of the files.
+
+        `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
+        go along only where asked for.
+        """
+        from dissensus.table.datasets.write import write_folder  # it needs this class
+
+        return write_folder(self, folder, features=features)
+
+    @property
+    def missing(self) -> str:
+        """One sentence: what this set does not have."""
+        absent = {
+            "annotator ids (votes only)": self._table.annotators.tolist() == [ANONYMOUS],
+            "gold": self.gold is None,
+            "item columns": self.items is None,
+            "features": self.features is None,
+            "annotator metadata": self.annotators is None,
+            "splits": not self.whole.splits,
+        }
+        lacks = [f"no {what}" for what, gone in absent.items() if gone]
+        text = f"{self.name} has {_listed(lacks) if lacks else 'every part'}"
+        n = self.item_names.size
+        for what, known in (
+            ("gold", None if self.gold is None else self.gold >= 0),
+            ("features", None if self.features is None else ~np.isnan(self.features).any(axis=1)),
+            ("images", None if self.stored_images is None else self.has_image),
+        ):
+            if known is not None and not known.all():
+                text += f"; {what} for {known.sum():,} of its {n:,} items"
+        return text + "."
+
+    def __repr__(self) -> str:
+        lines = [f"Dataset {self.name}: {self.description.splitlines()[0]}", f"  {self.annotations!r}"]
+        if self.items is not None:
+            lines.append(f"  items: {', '.join(self.items.column_names)}")
+        if self.features is not None:
+            lines.append(f"  features: {self.features.shape[1]} columns")
+        if self.annotators is not None:
+            lines.append(f"  annotators: {', '.join(self.annotators.column_names)}")
+        if self.whole.splits:
+            sizes = (f"{name} {part.item_names.size:,}" for name, part in self.whole.splits.items())
+            lines.append(f"  splits: {', '.join(sizes)}")
+        return "\n".join([*lines, f"  {self.missing}"])
+
+    @property
+    def _table(self) -> Annotations:
+        """Any of the tables: all questions share items and annotators."""
+        return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
+
+
+def class_order(names: Iterable[str]) -> list[str]:
+    """Sorted names; by value where all are whole numbers, so that "10" comes after "9"."""
+    names = list(names)
+    if all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names):
+        return sorted(names, key=int)
+    return sorted(names)
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

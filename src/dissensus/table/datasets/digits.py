@@ -1,0 +1,128 @@
+"""`digits-crowd`: scikit-learn's handwritten digits, labelled by simulated annotators of whom everything is known.
+
+Real images decide what is hard: difficulty is how near an image lies to images of another digit, compared with those of
+its own, and the digit it is mistaken for is that of the nearest image of another class.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.table.datasets.dataset import Dataset, Images
+from dissensus.table.datasets.png import data_uri
+from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
+
+NAME = "digits-crowd"
+DESCRIPTION = """Handwritten digits with simulated annotators
+Which digit does the image show? 1,797 real images of 8 × 8 pixels from scikit-learn; about five labels each by 42 \
+simulated annotators: experts, ordinary people, per-class specialists, spammers, an adversary and a clique who copy."""
+
+KINDS = {
+    "expert": 5,
+    "ordinary": 20,
+    "specialist": 6,
+    "uniform-spammer": 3,
+    "constant-spammer": 2,
+    "adversary": 1,
+    "clique": 5,
+}
+N_CASUAL = 6  # of the ordinary ones: too few labels to tell how good they are
+N_LABELS_CASUAL = 6.5  # on average
+N_TEST = 360  # the last images
+
+
+def digits_crowd(seed: int = 0) -> Dataset:
+    """The set with the crowd and the labels drawn from a seed; images, difficulty and splits are always the same."""
+    pixels, truth = _digits()
+    difficulty, decoy = _difficulty()
+    n = truth.size
+    items = np.array([f"d{i:04d}" for i in range(n)], object)
+    classes = np.array([str(k) for k in range(10)], object)
+
+    crowd = make_crowd(sum(KINDS.values()), 10, kinds=KINDS, skew=0.6, seed=seed)
+    names = np.array([f"a{a:02d}" for a in range(crowd.kind.size)], object)
+    activity = np.clip(crowd.activity, 0.3, 2.5)
+    for kinds, low, high in ((("uniform-spammer", "constant-spammer", "adversary"), 0.9, 1.5), (("clique",), 1.3, 1.7)):
+        here = np.isin(crowd.kind, kinds)
+        activity[here] = np.clip(activity[here], low, high)  # enough labels to be found out
+    casual = np.flatnonzero(crowd.kind == "ordinary")[:N_CASUAL]
+    activity[casual] = 0
+    activity[casual] = activity.sum() * N_LABELS_CASUAL / (5 * n)
+    crowd = dataclasses.replace(crowd, activity=activity)
+    sim = annotate(
+        crowd, truth, difficulty=difficulty, decoy=decoy, redundancy=(4, 6),
+        items=items, annotators=names, classes=classes, seed=seed,
+    )  # fmt: skip
+
+    right = np.einsum("akk,k->a", sim.confusion, np.bincount(truth, minlength=10) / n)
+    split = np.where(np.arange(n) < n - N_TEST, "train", "test")
+    features = pixels.reshape(n, 64).astype(np.float32)
+    return Dataset(
+        NAME,
+        DESCRIPTION,
+        sim.annotations,
+        gold=truth,
+        items=pa.table(
+            {
+                "item": items,
+                "image": _pictures(),
+                "split": split,
+                "difficulty": difficulty,
+                "looks_like": classes[decoy],
+            }
+        ),
+        features=features,
+        annotators=pa.table(
+            {
+                "annotator": names,
+                "kind": crowd.kind,
+                "accuracy": right,
+                "copies": pa.array([names[leader] if leader >= 0 else None for leader in crowd.leader], pa.string()),
+            }
+        ),
+        stored_images=Images(items, lambda: pixels),
+    )
+
+
+@cache
+def _digits() -> tuple[Any, IntArray]:
+    """Pixels (1797, 8, 8) from 0 to 16, and the digit each shows (1797,)."""
+    from sklearn.datasets import load_digits  # slow to import, and few need it
+
+    pixels, truth = load_digits(return_X_y=True)
+    return _frozen(pixels.reshape(-1, 8, 8).astype(np.uint8)), _frozen(truth.astype(np.int32))
+
+
+@cache
+def _pictures() -> list[str]:
+    """(1797,) the images as text, dark on light."""
+    pixels, _ = _digits()
+    return [data_uri(one) for one in (255 - np.minimum(pixels.astype(np.int64) * 16, 255)).astype(np.uint8)]
+
+
+@cache
+def _difficulty() -> tuple[FloatArray, IntArray]:
+    """(1797,) difficulty and look-alike digit of each image."""
+    pixels, truth = _digits()
+    x = pixels.reshape(len(pixels), -1).astype(np.float32)
+    square = (x * x).sum(axis=1)
+    distance = square[:, None] + square - 2 * (x @ x.T)  # whole numbers below 2^24: exact in any order of summing
+    np.fill_diagonal(distance, np.inf)
+    same = truth[:, None] == truth
+    own = np.partition(np.where(same, distance, np.inf), 2, axis=1)[:, 2]  # the third nearest of its class
+    other = np.where(same, np.inf, distance)
+    ratio = np.sqrt(own / other.min(axis=1))
+    difficulty = MAX_DIFFICULTY * np.clip((ratio - 0.45) / 0.65, 0, 1) ** 2
+    return _frozen(difficulty), _frozen(truth[other.argmin(axis=1)])
+
+
+def _frozen(array: Any) -> Any:
+    """Read-only, because it is kept for the next call."""
+    array.flags.writeable = False
+    return array

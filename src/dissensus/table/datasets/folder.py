@@ -1,0 +1,219 @@
+"""Sets in a data folder: one sub-folder each, with these files as `.csv` or `.csv.gz` (the plain one wins).
+
+- annotations (item, annotator, label), or counts (item, label, count) where nobody knows who voted. A column `question`
+  makes one table per question; a column `relation` too, from a list of ticked boxes alone.
+- gold and gold_<name> (item, label); items (item, …, split); annotators (annotator, …); responses.
+- features.npz and images.npz (`item`, `x`); README.md with a title and a description.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus.common.types import FloatArray, Names
+from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.datasets.dataset import Dataset, Images, class_order
+from dissensus.table.io import read_frame
+from dissensus.table.io.files import about
+from dissensus.table.questions import Questions
+
+VARIABLE = "DISSENSUS_DATA"
+"""The environment variable that names the data folder."""
+
+COLUMNS = {
+    "annotations": ("item", "annotator", "label"),
+    "counts": ("item", "label", "count"),
+    "gold": ("item", "label"),
+    "items": ("item",),
+    "annotators": ("annotator",),
+    "responses": (),
+}
+"""What each table must have."""
+
+
+def data_folder(folder: str | Path | None = None) -> Path | None:
+    """The data folder: the one given, or that of the environment; None where neither names one."""
+    given = folder if folder is not None else os.environ.get(VARIABLE) or None
+    if given is None:
+        return None
+    if not Path(given).is_dir():
+        where = f"the environment variable {VARIABLE}" if folder is None else "folder"
+        raise UnreadableFile(f"{where} names '{given}', which is not a folder.")
+    return Path(given)
+
+
+def set_folders(folder: Path) -> dict[str, Path]:
+    """The sub-folders with a set or a README, by name."""
+    found = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
+    return {path.name: path for path in found}
+
+
+def is_labelled(path: Path) -> bool:
+    """Whether a folder holds annotations or counts."""
+    return _find(path, "annotations") is not None or _find(path, "counts") is not None
+
+
+def describe(path: Path) -> str:
+    """The title and the first lines of a folder's README, up to its first list."""
+    readme = path / "README.md"
+    lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
+    end = next((at for at, line in enumerate(lines) if line.startswith("- ")), len(lines))
+    return "\n".join(line for line in lines[:end] if line).removeprefix("# ") or path.name
+
+
+def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
+    """The set in one folder, all its items; see `load_dataset`."""
+    if not is_labelled(path):
+        raise DataError(
+            f"'{path.name}' is no labelled set: it has neither annotations.csv nor counts.csv (nor .csv.gz)."
+        )
+    rows = _read(path, _votes_file(path, votes))
+    golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
+    known = _read(path, "gold" if gold is None else f"gold_{gold}")
+    if gold is not None and known is None:
+        others = f"has {', '.join(map(repr, golds))}" if golds else "has no other golds"
+        default = "without gold= it reads gold.csv" if _find(path, "gold") else "there is no gold.csv either"
+        raise UnknownName(f"'{path.name}' has no gold '{gold}': it {others}, and {default}.")
+    frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
+    features = (
+        None if (file := _archive(path, "features")) is None else (read_array(file, "item"), read_array(file, "x"))
+    )
+    images = (
+        None
+        if (file := _archive(path, "images")) is None
+        else Images(read_array(file, "item"), partial(read_array, file, "x"))
+    )
+
+    named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
+    named += [] if features is None else [set(features[0].tolist())]
+    named += [] if images is None else [set(images.item.tolist())]
+    items = _names(sorted(set().union(*named)))
+    with about(path):
+        annotations = _annotations(rows, known, items)
+        one = annotations if isinstance(annotations, Annotations) else next(iter(annotations.values()))
+        asks_one = isinstance(annotations, Annotations)
+        return Dataset(
+            path.name,
+            describe(path),
+            annotations,
+            gold=one.gold_codes(known["item"], known["label"]) if asks_one and known is not None else None,
+            items=_align_frame(frame["items"], "item", items),
+            features=_align_features(features, items),
+            annotators=_align_frame(frame["annotators"], "annotator", one.annotators),
+            responses=frame["responses"],
+            golds=golds,
+            stored_images=images,
+        )
+
+
+def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions:
+    if "relation" in rows.column_names:
+        return _over(Questions.from_ticks(rows["relation"], rows["item"], rows["annotator"]), items)
+    if "question" in rows.column_names:
+        return _over(Questions.from_arrays(rows["question"], rows["item"], rows["annotator"], rows["label"]), items)
+    # the gold's labels are classes too: nobody may have given one of them
+    classes = class_order(_distinct(rows, "label") | (set() if known is None else _distinct(known, "label")))
+    if "annotator" not in rows.column_names:
+        try:
+            count = rows["count"].cast(pa.int64()).to_numpy()
+        except pa.ArrowInvalid as error:
+            raise DataError(f"column 'count' must hold whole numbers: {error}.") from error
+        return Annotations.from_counts(rows["item"], rows["label"], count, classes, items=items)
+    return Annotations.from_arrays(rows["item"], rows["annotator"], rows["label"], classes, items=items)
+
+
+def _over(questions: Questions, items: Names) -> Questions:
+    """The same tables with more items."""
+    return Questions(
+        {
+            question: Annotations.from_codes(
+                naming.recode(t.item, t.items, items, "items"), t.annotator, t.label, items, t.annotators, t.classes
+            )
+            for question, t in questions.items()
+        }
+    )
+
+
+def _votes_file(path: Path, votes: str | None) -> str:
+    there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
+    if votes is None:
+        return there[0]
+    if votes not in there:
+        raise BadParameter(f"'{path.name}': votes must be {' or '.join(map(repr, there))}, got {votes!r}.")
+    return votes
+
+
+def _find(path: Path, stem: str) -> Path | None:
+    return next((file for end in (".csv", ".csv.gz") if (file := path / (stem + end)).is_file()), None)
+
+
+def _read(path: Path, stem: str) -> Any:
+    """A table with all columns as text, or None where there is no such file."""
+    file = _find(path, stem)
+    if file is None:
+        return None
+    frame = read_frame(file)
+    for column in COLUMNS[stem.partition("_")[0]]:
+        if column not in frame.column_names:
+            raise MissingColumn(f"{file}: no column '{column}'; the columns are {', '.join(frame.column_names)}.")
+    return frame
+
+
+def _archive(path: Path, stem: str) -> Path | None:
+    return file if (file := path / f"{stem}.npz").is_file() else None
+
+
+def read_array(file: Path, name: str) -> Any:
+    """One array of an archive; names as text objects."""
+    try:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            array = archive[name]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise UnreadableFile(f"{file} cannot be read as arrays `item` and `x` ({str(error)[:100]}).") from error
+    return _names(array.tolist()) if array.dtype.kind == "U" else array
+
+
+def _distinct(frame: Any, column: str) -> set[str]:
+    return set(pc.unique(frame[column].drop_null()).to_pylist())  # the table tells where one is missing
+
+
+def _names(values: list[str]) -> Names:
+    names = np.empty(len(values), object)
+    names[:] = values
+    return names
+
+
+def _once(names: Names, where: str) -> Names:
+    known, count = np.unique(names[names != np.array(None)], return_counts=True)
+    if (count > 1).any():
+        raise DataError(f"{where}: {known[count > 1][0]!r} has {count.max()} rows; keep one.")
+    return names
+
+
+def _align_frame(frame: Any, key: str, names: Names) -> Any:
+    """One row per name, in their order; empty cells where the frame has no such row."""
+    if frame is None:
+        return None
+    at = naming.match(names, _once(_names(frame[key].to_pylist()), f"{key}s.csv"), key)
+    frame = frame.take(pa.array(at, mask=at < 0))
+    return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))
+
+
+def _align_features(features: tuple[Names, FloatArray] | None, items: Names) -> FloatArray | None:
+    """(I, D) float32, NaN in the rows of items that have none."""
+    if features is None:
+        return None
+    at = naming.match(items, _once(features[0], "features.npz"), "items")
+    x = np.asarray(features[1], np.float32)[at]
+    x[at < 0] = np.nan
+    return x

@@ -1,0 +1,23 @@
+"""Arrow IPC files and streams, and Feather (version 2), which is the same thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from dissensus.table.io.columns import Columns, needed
+from dissensus.table.io.files import reading
+
+MAGIC = b"ARROW1"  # a file begins so; a stream, as Hugging Face writes it, does not
+
+
+def read(path: Path, columns: Columns | None) -> pa.Table:
+    """The columns needed, with their types, mapped into memory rather than copied."""
+    with reading(path):
+        source = pa.memory_map(str(path))
+        is_file = source.read(len(MAGIC)) == MAGIC
+        source.seek(0)
+        reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+        wanted = needed(columns, reader.schema.names)
+        return reader.read_all().select(wanted)

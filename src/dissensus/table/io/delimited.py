@@ -1,0 +1,127 @@
+"""CSV and TSV, plain or gzipped.
+
+Everything is read as text, so that 007 stays 007; nothing is taken for missing but an empty field, so that a class may
+be called NA, None or null.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import deque
+from itertools import chain, dropwhile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from dissensus.exceptions import UnreadableFile
+from dissensus.table.io.columns import Columns, needed
+from dissensus.table.io.files import BinaryFile, is_gzip, not_utf8, open_bytes, reading
+
+_SPECIAL = r'[",\r\n]'  # a cell with one of these is quoted
+_FIRST_BLOCK, _LAST_BLOCK = 2**22, 2**31 - 1  # bytes; a row must fit a block, which Arrow counts in 32 bits
+
+
+def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Table:
+    """The columns needed of a file with a header, as text. Of several delimiters, the most frequent in the header."""
+    with reading(path):
+        delimiter, there = _header(path, delimiters)
+        wanted = needed(columns, there)
+        try:
+            table = _parse(path, delimiter, wanted)
+        except pa.ArrowInvalid as error:
+            raise _explained(path, delimiter, wanted, error) from error
+        if there[-1] in wanted:
+            _check_last_quote(path, table[there[-1]])
+        return table
+
+
+def read_tsv(path: Path, columns: Columns | None) -> pa.Table:
+    """The same with tabs, whatever the header looks like."""
+    return read(path, columns, delimiters="\t")
+
+
+def write(table: pa.Table, file: BinaryFile) -> None:
+    """Commas and a header; text is quoted only where some cell needs it; floats in full."""
+    header = ['"' + name.replace('"', '""') + '"' if re.search(_SPECIAL, name) else name for name in table.column_names]
+    file.write((",".join(header) + "\n").encode())
+    plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
+    table = pa.table(plain, names=table.column_names)
+    # Arrow quotes all text or none
+    text = [
+        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    ]
+    quote = any(pc.any(pc.match_substring_regex(column, _SPECIAL)).as_py() for column in text)
+    options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quote else "none")
+    pacsv.write_csv(table, file, options)
+
+
+def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
+    with open_bytes(path) as file:
+        lines = (line.decode("utf-8-sig") for line in dropwhile(bytes.isspace, file))
+        first = next(lines, None)
+        if first is None:
+            raise UnreadableFile(f"{path} is empty; a table needs a header and rows.")
+        delimiter = max(delimiters, key=first.count)
+        try:
+            return delimiter, next(csv.reader(chain([first], lines), delimiter=delimiter))
+        except csv.Error as error:
+            raise UnreadableFile(f"{path}: its first line is no header ({error}); is it a table of text?") from error
+
+
+def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = True) -> Any:
+    block = _FIRST_BLOCK
+    while True:
+        with pa.input_stream(str(path), compression="gzip" if is_gzip(path) else None) as file:
+            try:
+                return pacsv.read_csv(
+                    file,
+                    pacsv.ReadOptions(use_threads=use_threads, block_size=block),
+                    pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                    pacsv.ConvertOptions(
+                        include_columns=wanted,
+                        column_types=dict.fromkeys(wanted, pa.string()),
+                        null_values=[""],
+                        strings_can_be_null=True,
+                    ),
+                )
+            except pa.ArrowInvalid as error:
+                if "straddling" not in str(error) or block == _LAST_BLOCK:
+                    raise
+        block = min(16 * block, _LAST_BLOCK)  # a row longer than the block
+
+
+def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
+    """Our sentence for Arrow's. Arrow tells the row only when it reads on one thread, so it reads once more."""
+    try:
+        _parse(path, delimiter, wanted, use_threads=False)
+    except pa.ArrowInvalid as again:
+        error = again
+    said = str(error)
+    at = re.search(r"Row #(\d+)", said)
+    where = f"row {int(at[1]):,} (the header is row 1)" if at else "a row"
+    if "UTF8" in said:
+        return not_utf8(path, f" in {where}")
+    if fields := re.search(r"Expected (\d+) columns, got (\d+):(.*)", said, re.DOTALL):
+        hint = "a quote may never be closed" if "\n" in fields[3].strip() else "quote a cell that holds the delimiter"
+        return UnreadableFile(
+            f"{path}: {where} has {fields[2]} fields, the header has {fields[1]} (separated by {delimiter!r}); "
+            f"mend that row: {hint}."
+        )
+    if "Empty CSV" in said:  # a header without a line end
+        return UnreadableFile(f"{path}: there is no row; a table needs at least one.")
+    if "straddling" in said:
+        return UnreadableFile(f"{path}: a row is longer than 2 GB; a quote may never be closed.")
+    return UnreadableFile(f"{path} cannot be read: {said[:200]}.")
+
+
+def _check_last_quote(path: Path, column: Any) -> None:
+    """Arrow takes a quote that is never closed in the last column for one long cell; rows are lost in it: an error."""
+    if len(column) and "\n" in (column[-1].as_py() or ""):
+        with open_bytes(path) as file:
+            last = deque((line for line in file if line.strip()), maxlen=1).pop()
+        if not last.rstrip().endswith(b'"'):
+            raise UnreadableFile(f"{path}: a quote is never closed, and the rest of the file is one cell; mend it.")

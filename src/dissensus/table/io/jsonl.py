@@ -1,0 +1,95 @@
+"""JSON lines, or one JSON array of records, plain or gzipped; the exports of annotation tools are such records too."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dissensus.exceptions import UnreadableFile
+from dissensus.table.io.columns import Columns, needed
+from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.names import to_column
+
+Record = dict[str, Any]
+_LOOK_AHEAD = 1000  # records that say which columns there are
+
+
+def read(path: Path, columns: Columns | None) -> pa.Table:
+    """The fields needed of every record; one that a record lacks is missing there."""
+    rows = records(path)
+    first = list(islice(rows, _LOOK_AHEAD))
+    wanted = needed(columns, list(dict.fromkeys(key for record in first for key in record)))
+    values: dict[str, list[Any]] = {name: [] for name in wanted}
+    for record in chain(first, rows):
+        for name in wanted:
+            values[name].append(record.get(name))
+    return pa.table({name: _column(column, name) for name, column in values.items()})
+
+
+def records(path: Path) -> Iterator[Record]:
+    """The records of a file one by one; anything else in it is an error with its line."""
+    with reading(path), open_bytes(path) as file:
+        yield from parse(file, str(path))
+
+
+def parse(file: BinaryFile, where: str) -> Iterator[Record]:
+    """The records of an open file, called `where` in errors."""
+    for number, line in enumerate(file, start=1):
+        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line  # a byte order mark
+        if not line.strip():
+            continue
+        try:
+            if line.lstrip()[:1] == b"[":  # the whole file is one array
+                for position, record in enumerate(json.loads(line + file.read())):
+                    yield _checked(record, f"{where}: record {position:,} (from 0)")
+                return
+            record = json.loads(line.rstrip())
+        except json.JSONDecodeError as error:
+            at = f"line {number + error.lineno - 1:,} is not JSON ({error.msg}, column {error.colno:,})"
+            raise UnreadableFile(f"{where}: {at}; mend that line.") from error
+        except RecursionError as error:
+            raise UnreadableFile(f"{where}: line {number:,} is nested too deeply to be a record.") from error
+        yield _checked(record, f"{where}: line {number:,}")
+
+
+def _checked(record: Any, where: str) -> Record:
+    if not isinstance(record, dict):
+        raise UnreadableFile(f"{where} holds {str(record)[:40]!r}; expected an object: {{…}}.")
+    return record
+
+
+def _column(values: list[Any], name: str) -> Any:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        return to_column(values, name)  # says which kinds are mixed, and where
+
+
+def write(table: pa.Table, file: BinaryFile) -> None:
+    """One object per row; what JSON has no word for (NaN, infinity) is null."""
+    for batch in table.to_batches():
+        for record in batch.to_pylist():
+            file.write((dumps(record) + "\n").encode())
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """`value` as JSON in plain UTF-8; NaN and infinity are null, floats are written in full."""
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if hasattr(value, "tolist"):  # NumPy
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

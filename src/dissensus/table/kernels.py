@@ -1,0 +1,158 @@
+"""Loops that build and index the table: counting sorts, vote counts, coding of integer names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.jit import compiled
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+
+INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.sort
+
+
+@compiled
+def offsets(codes: IntArray, n: int) -> IntArray:
+    """(n+1,) where the rows of each code start once they are grouped."""
+    ptr = np.zeros(n + 1, np.int64)
+    for row in range(codes.size):
+        ptr[codes[row] + 1] += 1
+    for code in range(n):
+        ptr[code + 1] += ptr[code]
+    return ptr
+
+
+def group(codes: IntArray, ptr: IntArray) -> IntArray:
+    """Row numbers grouped by code, in row order within each (a stable counting sort)."""
+    order: IntArray = np.empty(codes.size, np.int32 if codes.size < 2**31 else np.int64)
+    _fill_groups(codes, ptr[:-1].copy(), order)
+    return order
+
+
+@compiled
+def _fill_groups(codes: IntArray, fill: IntArray, order: IntArray) -> None:
+    for row in range(codes.size):
+        order[fill[codes[row]]] = row
+        fill[codes[row]] += 1
+
+
+@compiled
+def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
+    """Whether the rows already stand in the order (item, annotator, label)."""
+    for row in range(1, item.size):
+        if item[row] != item[row - 1]:
+            if item[row] < item[row - 1]:
+                return False
+        elif annotator[row] != annotator[row - 1]:
+            if annotator[row] < annotator[row - 1]:
+                return False
+        elif label[row] < label[row - 1]:
+            return False
+    return True
+
+
+@compiled
+def sort_rows(
+    item: IntArray, annotator: IntArray, label: IntArray, item_ptr: IntArray, n_classes: int
+) -> tuple[IntArray, IntArray]:
+    """Annotator and label codes in the order (item, annotator, label).
+
+    One scatter by item, then a small sort inside each item: two passes over memory whatever the number of annotators.
+    """
+    fill = item_ptr[:-1].copy()
+    annotators, labels = np.empty_like(annotator), np.empty_like(label)
+    for row in range(item.size):
+        to = fill[item[row]]
+        fill[item[row]] += 1
+        annotators[to] = annotator[row]
+        labels[to] = label[row]
+    for i in range(item_ptr.size - 1):
+        start, stop = item_ptr[i], item_ptr[i + 1]
+        if stop - start > INSERTION_LIMIT:
+            keys = np.empty(stop - start, np.int64)
+            for row in range(start, stop):
+                keys[row - start] = np.int64(annotators[row]) * n_classes + labels[row]
+            keys.sort()
+            for row in range(start, stop):
+                annotators[row] = keys[row - start] // n_classes
+                labels[row] = keys[row - start] % n_classes
+        else:
+            for row in range(start + 1, stop):
+                a, y = annotators[row], labels[row]
+                hole = row
+                while hole > start and (
+                    annotators[hole - 1] > a or (annotators[hole - 1] == a and labels[hole - 1] > y)
+                ):
+                    annotators[hole], labels[hole] = annotators[hole - 1], labels[hole - 1]
+                    hole -= 1
+                annotators[hole], labels[hole] = a, y
+    return annotators, labels
+
+
+@compiled
+def votes(item_ptr: IntArray, label: IntArray, weight: Any, proba: Any, n_classes: int) -> FloatArray:
+    """(I, K) summed weight of the labels that each item was given; a probabilistic label counts in parts."""
+    n_items = item_ptr.size - 1
+    out = np.zeros((n_items, n_classes))
+    for i in range(n_items):
+        for row in range(item_ptr[i], item_ptr[i + 1]):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            if proba is not None:
+                for k in range(n_classes):
+                    out[i, k] += w * proba[row, k]
+            else:
+                out[i, label[row]] += w
+    return out
+
+
+@compiled
+def agreement(
+    item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, proba: Any, posterior: FloatArray, n: int
+) -> tuple[FloatArray, FloatArray]:
+    """(A,) weight of each annotator's labels that are right by the posterior (I, K), and of all its labels."""
+    hits, total = np.zeros(n), np.zeros(n)
+    for i in range(item_ptr.size - 1):
+        for row in range(item_ptr[i], item_ptr[i + 1]):
+            w = 1.0
+            if weight is not None:
+                w = weight[row]
+            total[annotator[row]] += w
+            if proba is not None:
+                for k in range(posterior.shape[1]):
+                    hits[annotator[row]] += w * proba[row, k] * posterior[i, k]
+            else:
+                hits[annotator[row]] += w * posterior[i, label[row]]
+    return hits, total
+
+
+@compiled
+def expected_labels(posterior: FloatArray, annotator: IntArray, confusion: FloatArray) -> FloatArray:
+    """(n, K) Σ_c posterior[n, c] confusion[annotator[n], c, :]."""
+    n, n_classes = posterior.shape
+    out = np.zeros((n, n_classes))
+    for row in range(n):
+        for c in range(n_classes):
+            for k in range(n_classes):
+                out[row, k] += posterior[row, c] * confusion[annotator[row], c, k]
+    return out
+
+
+@compiled
+def present(values: IntArray, low: int, span: int) -> BoolArray:
+    """(span,) which of the integers low … low + span − 1 occur."""
+    seen = np.zeros(span, np.bool_)
+    for row in range(values.size):
+        seen[values[row] - low] = True
+    return seen
+
+
+@compiled
+def look_up(values: IntArray, low: int, code: IntArray) -> IntArray:
+    """Codes of integer names, through the table `code` that starts at the integer `low`."""
+    out = np.empty(values.size, np.int32)
+    for row in range(values.size):
+        out[row] = code[values[row] - low]
+    return out

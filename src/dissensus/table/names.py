@@ -1,0 +1,265 @@
+"""Names become codes once, at the door: any column of ids or labels → sorted distinct names and int32 codes.
+
+A column is an Arrow array, a NumPy array, a list, or a series of pandas or polars. Names come out as int64, float64,
+bool, or object holding `str`; text sorts by code point. A column must be of one kind: 1 and "1" in the same column are
+an error, never silently the same or silently two.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus.common.types import BoolArray, IntArray, Names
+from dissensus.exceptions import DataError, UnknownClass
+from dissensus.table import kernels
+
+_MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def to_column(values: Any, column: str) -> Any:
+    """`values` as an integer or boolean NumPy array, or as an Arrow array of one kind (nulls kept)."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
+        if values.ndim != 1:
+            raise DataError(f"column '{column}': expected one dimension, got shape {values.shape}.")
+        return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+    if hasattr(values, "to_arrow") and not isinstance(values, pa.Array | pa.ChunkedArray):  # polars, narwhals
+        values = values.to_arrow()
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        if isinstance(values, np.ndarray) and values.ndim != 1:
+            raise DataError(f"column '{column}': expected one dimension, got shape {values.shape}.")
+        if not isinstance(values, np.ndarray) and not hasattr(values, "__arrow_array__"):
+            values = list(values) if not hasattr(values, "dtype") else np.asarray(values)
+        try:
+            # from_pandas: NaN in an object column means "missing", as pandas and most readers write it
+            values = pa.array(values, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise DataError(_mixed_kinds(values, column)) from error
+        except (OverflowError, UnicodeEncodeError) as error:  # beyond 64 bits; half a surrogate pair
+            raise DataError(
+                f"column '{column}' holds a name that cannot be stored ({error}); make it other text."
+            ) from None
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        values = values.cast(kind.value_type)
+        kind = values.type
+    if pa.types.is_string_view(kind):  # Arrow cannot sort these
+        values = values.cast(pa.large_string())
+        kind = values.type
+    if pa.types.is_null(kind) or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        pass
+    elif pa.types.is_floating(kind):
+        values = _integral(values)
+    elif pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        values = values.cast(pa.string())
+    else:
+        raise DataError(f"column '{column}' holds values of type {kind}; convert it to text or integers.")
+    if values.null_count == 0 and (pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)):
+        return values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+    return values
+
+
+def missing_rows(column: Any) -> BoolArray:
+    """(N,) which rows of a column from `to_column` hold no name: null, NaN, or blank text."""
+    if isinstance(column, np.ndarray):
+        return np.zeros(column.size, np.bool_)
+    missing = pc.is_null(column, nan_is_null=True)
+    if _is_text(column.type):
+        blank = [name for name in pc.unique(column).to_pylist() if name is not None and not name.strip()]
+        missing = pc.or_(missing, pc.is_in(column, value_set=pa.array(blank, column.type)))
+    return np.asarray(missing, dtype=np.bool_)
+
+
+def encode(column: Any, what: str) -> tuple[Names, IntArray]:
+    """Sorted distinct names of a column from `to_column`, and the code of every row; a missing name is an error."""
+    if isinstance(column, np.ndarray):
+        if column.dtype.kind == "b":
+            names, codes = np.unique(column, return_inverse=True)
+            return names, codes.astype(np.int32)
+        return _encode_integers(column)
+    if column.null_count:
+        raise _missing(column, what)
+    if pa.types.is_floating(column.type):
+        values = column.to_numpy()
+        if np.isnan(values).any():
+            raise _missing(column, what)
+        names, codes = np.unique(values, return_inverse=True)
+        return names, codes.astype(np.int32)
+    names, codes = _encode_hashed(column)
+    if names.dtype == object and (not all(names.tolist()) or any(map(str.isspace, names.tolist()))):
+        raise _missing(column, what)
+    return names, codes
+
+
+def recode(codes: IntArray, names: Names, into: Names, what: str) -> IntArray:
+    """Codes into `names`, turned into codes into `into`; −1 where `into` lacks the name."""
+    return np.append(match(names, into, what), -1).astype(np.int32)[codes]
+
+
+def match(names: Names, into: Names, what: str) -> IntArray:
+    """(len(names),) the position of each name in `into`, −1 where it is not there. Kinds must agree."""
+    if names.size == 0 or into.size == 0:
+        return np.full(names.size, -1, np.int32)
+    if _kind(names) != _kind(into) and {_kind(names), _kind(into)} != {"integers", "numbers"}:
+        raise DataError(
+            f"{what}: one table names them by {_kind(into)} (such as {shown(into[0])}), the other by {_kind(names)} "
+            f"(such as {shown(names[0])}); convert one to the other's kind."
+        )
+    if _kind(names) != "text":
+        order = np.argsort(into, kind="stable")
+        at = order[np.minimum(np.searchsorted(into, names, sorter=order), into.size - 1)]
+        return np.where(into[at] == names, at, -1).astype(np.int32)
+    place = {name: position for position, name in enumerate(into.tolist())}
+    return np.fromiter((place.get(name, -1) for name in names.tolist()), np.int32, names.size)
+
+
+def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
+    """A list of names that the caller declares, in its order, in the kind of the column `like` where possible."""
+    values = list(range(int(names))) if isinstance(names, Integral) else list(names)  # type: ignore[arg-type]
+    column = to_column(values, what)
+    kind = (
+        like.dtype.kind
+        if isinstance(like, np.ndarray)
+        else "U"
+        if _is_text(like.type)
+        else "i"
+        if pa.types.is_integer(like.type)
+        else "O"
+    )
+    if kind in "iu" and not isinstance(column, np.ndarray) and _is_text(column.type):
+        with suppress(ValueError):  # text for integers, as a command line gives it
+            column = np.array([int(value) for value in values], np.int64)
+    elif kind == "U" and isinstance(column, np.ndarray):
+        column = pa.array([str(value) for value in values])
+    if isinstance(column, np.ndarray):
+        result: Names = column.astype(np.int64) if column.dtype.kind in "iu" else column
+    else:
+        if missing_rows(column).any():
+            raise DataError(f"{what}: a declared name is blank or missing: {values!r}.")
+        result = to_names(column)
+    if len(set(result.tolist())) != result.size:
+        twice = next(name for name in result.tolist() if result.tolist().count(name) > 1)
+        raise DataError(f"{what}: {shown(twice)} is declared twice.")
+    return result
+
+
+def to_names(column: Any) -> Names:
+    """What `to_column` gives as names: object holding `str` for text, the natural dtype otherwise."""
+    if isinstance(column, np.ndarray):
+        return column
+    if _is_text(column.type):
+        names = np.empty(len(column), object)
+        names[:] = column.to_pylist()
+        return names
+    return np.asarray(column)
+
+
+def hashes(names: Names) -> IntArray:
+    """(n,) a 64-bit hash of each name, the same on every machine and in every process."""
+    if names.dtype.kind in "iub":
+        mixed = mix(names.astype(np.int64).view(np.uint64))
+    else:
+        mixed = mix(np.fromiter((zlib.crc32(str(name).encode()) for name in names.tolist()), np.uint64, names.size))
+    return np.asarray(mixed)
+
+
+def mix(x: Any) -> Any:
+    """A bijection of 64-bit integers that scatters them (the finaliser of SplitMix64)."""
+    x = np.asarray(x, np.uint64)
+    with np.errstate(over="ignore"):
+        x = (x + np.uint64(0x9E3779B97F4A7C15)) & _MASK
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def smallest_int(n: int) -> type[np.signedinteger[Any]]:
+    """The smallest signed integer type that holds the codes 0 … n − 1 (and −1)."""
+    return np.int8 if n <= 2**7 else np.int16 if n <= 2**15 else np.int32
+
+
+def shown(name: Any) -> str:
+    """A name as errors show it: quoted, and cut where it is long."""
+    text = repr(name if isinstance(name, str) else getattr(name, "item", lambda: name)())
+    return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"
+
+
+def unknown_label(column: str, count: int, total: int, row: int, value: Any, n_classes: int) -> UnknownClass:
+    """The error for labels outside the declared classes."""
+    return UnknownClass(
+        f"column '{column}': {count:,} of {total:,} rows hold a name outside the {n_classes} classes given; first at "
+        f"row {row} (from 0): {shown(value)}. Leave out classes to take them from the rows, or declare it in abstain."
+    )
+
+
+def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
+    if values.size == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    low, high = int(values.min()), int(values.max())
+    if high > np.iinfo(np.int64).max:
+        raise DataError(f"an integer name, {high}, does not fit 64 signed bits; convert the column to text.")
+    span = high - low + 1
+    if span > 4 * values.size + 1024:
+        names, codes = _encode_hashed(pa.array(values))
+        return names.astype(np.int64), codes
+    seen = kernels.present(values, low, span)
+    names = np.flatnonzero(seen) + low
+    if names.size == span and low == 0 and values.dtype == np.int32:
+        return names, values  # the names are the codes
+    code = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+    return names, kernels.look_up(values, low, code)
+
+
+def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
+    encoded = column.dictionary_encode()  # one dictionary for all chunks
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    if len(encoded) == 0:
+        return np.empty(0, object if _is_text(column.type) else np.int64), np.empty(0, np.int32)
+    dictionary = chunks[-1].dictionary
+    order = np.asarray(pc.sort_indices(dictionary))
+    rank = np.empty(order.size, np.int32)
+    rank[order] = np.arange(order.size, dtype=np.int32)
+    codes = np.concatenate([rank[np.asarray(chunk.indices)] for chunk in chunks])
+    return to_names(dictionary.take(order)), codes
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _integral(values: Any) -> Any:
+    """Floats that are all whole numbers, as a column of integers with missing values becomes in pandas."""
+    array = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+    known = array[~np.isnan(array)]
+    if known.size and np.all(np.isfinite(known)) and np.all(known == np.floor(known)) and np.abs(known).max() < 2**53:
+        return pa.array(array, from_pandas=True).cast(pa.int64())
+    return pa.array(array, from_pandas=True)
+
+
+def _kind(names: Names) -> str:
+    return {"i": "integers", "u": "integers", "f": "numbers", "b": "truth values"}.get(names.dtype.kind, "text")
+
+
+def _missing(column: Any, what: str) -> DataError:
+    rows = np.flatnonzero(missing_rows(column))
+    drop, abstain = "Name them or drop those rows.", "Drop those rows, or declare them as abstentions: abstain=[None]."
+    advice = abstain if what == "label" else drop
+    return DataError(
+        f"column '{what}': {rows.size:,} of {len(column):,} rows are blank or missing; first at row {rows[0]} (from 0)."
+        f" {advice}"
+    )
+
+
+def _mixed_kinds(values: Any, column: str) -> str:
+    first: dict[str, tuple[int, Any]] = {}
+    for row, value in enumerate(values):
+        first.setdefault(type(value).__name__, (row, value))
+    seen = "; ".join(f"{kind} at row {row}: {str(value)[:40]!r}" for kind, (row, value) in list(first.items())[:3])
+    return f"column '{column}' mixes kinds of values ({seen}); convert it to one kind, such as text."

@@ -1,0 +1,96 @@
+"""Several questions about the same items: one table each."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from dissensus.exceptions import DataWarning
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.columns import check_weight, joined
+
+
+class Questions(Mapping[str, Annotations]):
+    """Several questions about the same items by the same annotators: a mapping from question to its table."""
+
+    def __init__(self, tables: Mapping[str, Annotations]):
+        self._tables = dict(tables)
+
+    def __getitem__(self, question: str) -> Annotations:
+        return self._tables[question]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __repr__(self) -> str:
+        rows = "".join(f"\n  {name}: {table!r}" for name, table in self.items())
+        return f"Questions: {len(self)}{rows}"
+
+    @classmethod
+    def from_arrays(
+        cls,
+        question: Any,
+        item: Any,
+        annotator: Any,
+        label: Any,
+        classes: Iterable[Any] | int | None = None,
+        *,
+        weight: Any = None,
+        abstain: Any = (),
+    ) -> Questions:
+        """One table per distinct value of `question`, over the same items and annotators.
+
+        Each has its own classes, those of its labels, unless `classes` declares the same ones for all.
+        """
+        classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
+        weight = None if weight is None else check_weight(weight)
+        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
+        item, annotator, label = (
+            joined(naming.to_column(c, n)) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
+        )
+        items, annotators = naming.encode(item, "item")[0], naming.encode(annotator, "annotator")[0]
+        item_code = naming.encode(item, "item")[1]
+        pairs = np.unique(question_code.astype(np.int64) * items.size + item_code).size
+        if question_names.size == pairs == items.size > 2:
+            warnings.warn(
+                f"each of the {items.size:,} items has a question of its own; if the column holds the items' texts, "
+                "leave it out.",
+                DataWarning,
+                stacklevel=2,
+            )
+        tables = {}
+        for code, name in enumerate(question_names):
+            rows = np.flatnonzero(question_code == code)
+            tables[str(name)] = Annotations.from_arrays(
+                item.take(rows), annotator.take(rows), label.take(rows), classes,
+                weight=None if weight is None else weight[rows], abstain=abstain, items=items, annotators=annotators,
+            )  # fmt: skip
+        return cls(tables)
+
+    @classmethod
+    def from_ticks(cls, question: Any, item: Any, annotator: Any) -> Questions:
+        """One yes/no table ("0", "1") per question from the ticked boxes alone.
+
+        Every (item, annotator) pair that occurs anywhere answered every question: "1" where ticked, "0" elsewhere.
+        """
+        question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
+        items, item_code = naming.encode(naming.to_column(item, "item"), "item")
+        annotators, annotator_code = naming.encode(naming.to_column(annotator, "annotator"), "annotator")
+        pairs, pair_code = np.unique(item_code.astype(np.int64) * len(annotators) + annotator_code, return_inverse=True)
+        classes = np.array(["0", "1"], object)
+        tables = {}
+        for code, name in enumerate(question_names):
+            ticked = np.zeros(pairs.size, np.int8)
+            ticked[pair_code[question_code == code]] = 1
+            tables[str(name)] = Annotations.from_codes(
+                pairs // len(annotators), pairs % len(annotators), ticked, items, annotators, classes
+            )
+        return cls(tables)

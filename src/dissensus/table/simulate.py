@@ -1,0 +1,398 @@
+"""Annotators with known truth.
+
+How a label arises. Item i has a true class t_i, a look-alike class ("decoy") and a difficulty d_i in [0, 0.5]: whoever
+looks at the item takes it for its decoy with probability d_i and for t_i otherwise. Annotator a, who takes an item for
+class p, gives label l with probability `answers[a, p, l]`. A member of a clique does not look: with probability
+`copying` it gives what its leader answers on that item, whether or not the leader's own answer is in the table. So
+harder items are confused more, by everyone who looks and by nobody who does not.
+
+Draws come in blocks of `BLOCK` items, each with its own child of the seed; a clique's shared answers come from a hash
+of the seed, the item and the leader. Any part of a simulation is therefore the same bits however it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+BLOCK = 2**13
+"""Items per block: the unit of seeding, and small enough that a block's arrays stay in the processor's cache."""
+
+KINDS: dict[str, float] = {
+    "expert": 0.15,
+    "ordinary": 0.55,
+    "specialist": 0.15,
+    "uniform-spammer": 0.04,
+    "constant-spammer": 0.03,
+    "adversary": 0.02,
+    "clique": 0.06,
+}
+"""The kinds of annotators, and their shares in a default crowd."""
+
+CLIQUE_SIZE = 5
+MAX_DIFFICULTY = 0.5  # beyond it an item would more often be taken for its decoy than for what it is
+
+_CROWD, _ITEMS, _LABELS, _SHARED = range(4)  # children of the seed
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """Who the annotators are: how each answers, how much each works, who copies whom."""
+
+    answers: FloatArray  # (A, K, K) [annotator, class it takes the item for, label it gives]
+    kind: Names  # (A,) one of KINDS, or a name of the caller's own
+    activity: FloatArray  # (A,) how much work each takes on, relative to the others
+    leader: IntArray  # (A,) the annotator whose answers it gives (itself for a leader), −1 for nobody's
+    copying: FloatArray  # (A,) how often it gives them; 1 for a leader
+
+    def confusion(self, taken_for: FloatArray) -> FloatArray:
+        """(A, K, K) [annotator, true, given], where items of class t are taken for p at the rate taken_for[t, p]."""
+        copying = np.where(self.leader >= 0, self.copying, 0.0)[:, None, None]
+        given = (1 - copying) * self.answers + copying * self.answers[self.leader]  # leader −1: times 0
+        return np.asarray(taken_for @ given)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """A table of annotations and everything that is true about it."""
+
+    annotations: Annotations
+    truth: IntArray  # (I,) class codes
+    difficulty: FloatArray  # (I,) chance that somebody who looks takes the item for its decoy
+    decoy: IntArray  # (I,) the class that the item is mistaken for
+    confusion: FloatArray  # (A, K, K) [annotator, true, given], over all items
+    crowd: Crowd
+
+    @property
+    def kind(self) -> Names:
+        """(A,) the kind of each annotator."""
+        return self.crowd.kind
+
+
+def simulate(
+    n_items: int,
+    n_annotators: int,
+    n_classes: int,
+    *,
+    redundancy: int | tuple[int, int] = 5,
+    kinds: Mapping[str, float] | None = None,
+    hardness: float = 0.1,
+    skew: float = 1.0,
+    prior: FloatArray | None = None,
+    part: tuple[int, int] | None = None,
+    seed: int = 0,
+) -> Simulation:
+    """A crowd, items and annotations, all drawn from the seed. Items, annotators and classes are named by their codes.
+
+    Parameters
+    ----------
+    redundancy : int or (low, high)
+        Annotations per item, by different annotators; of a pair, a whole number drawn anew for every item.
+    kinds : kind → share, optional
+        See `make_crowd`.
+    hardness : float
+        Mean difficulty, from 0 (nobody mistakes an item) to 0.5.
+    skew : float
+        How unequally the work is shared: the standard deviation of log activity. With 0 all work alike.
+    prior : (K,), optional
+        Share of each class; equal where left out.
+    part : (first, end), optional
+        Only these items of the n_items, as in `range`. Parts drawn one by one make up the whole, so that a simulation
+        larger than memory can be written part by part; those that start at multiples of `BLOCK` waste no work.
+
+    >>> sim = simulate(1000, 20, 4, seed=1)
+    >>> sim.annotations
+    Annotations: 5,000 annotations of 1,000 items by 20 annotators, 4 classes (0, 1, 2, 3), 5.0 per item
+    >>> [str(kind) for kind in sim.kind[:3]], sim.confusion.shape
+    (['ordinary', 'expert', 'ordinary'], (20, 4, 4))
+    """
+    first, end = (0, n_items) if part is None else part
+    if not 0 <= first <= end <= n_items:
+        raise BadParameter(f"part must lie within 0 … {n_items:,}, got ({first}, {end}).")
+    if not 0 <= hardness <= MAX_DIFFICULTY:
+        raise BadParameter(f"hardness must lie between 0 and {MAX_DIFFICULTY}, got {hardness}.")
+    crowd = make_crowd(n_annotators, n_classes, kinds=kinds, skew=skew, seed=seed)
+    shares = np.full(n_classes, 1 / n_classes) if prior is None else np.asarray(prior, np.float64)
+    if shares.shape != (n_classes,) or (shares < 0).any() or not np.isclose(shares.sum(), 1):
+        raise BadParameter(f"prior must hold {n_classes} shares that sum to one, got {shares.tolist()}.")
+
+    aligned = first // BLOCK * BLOCK  # blocks are drawn whole, then cut
+    blocks = [_draw_items(block, shares, hardness, seed) for block in range(aligned // BLOCK, -(-end // BLOCK))]
+    truth, difficulty, decoy = (
+        np.concatenate([block[field] for block in blocks] or [np.empty(0, dtype)])[: end - aligned]
+        for field, dtype in enumerate((naming.smallest_int(n_classes), np.float32, naming.smallest_int(n_classes)))
+    )
+    drawn = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, aligned)
+    sim = Simulation(
+        _table(drawn, np.arange(aligned, end), np.arange(n_annotators), np.arange(n_classes)),
+        truth,
+        difficulty,
+        decoy,
+        crowd.confusion(np.eye(n_classes) * (1 - hardness) + (1 - np.eye(n_classes)) * hardness / (n_classes - 1)),
+        crowd,
+    )
+    if first == aligned:
+        return sim
+    cut = slice(first - aligned, None)
+    return replace(
+        sim,
+        annotations=sim.annotations.select(items=sim.annotations.items >= first),
+        truth=truth[cut],
+        difficulty=difficulty[cut],
+        decoy=decoy[cut],
+    )
+
+
+def annotate(
+    crowd: Crowd,
+    truth: IntArray,
+    *,
+    difficulty: FloatArray | None = None,
+    decoy: IntArray | None = None,
+    redundancy: int | tuple[int, int] = 5,
+    items: Names | None = None,
+    annotators: Names | None = None,
+    classes: Names | None = None,
+    seed: int = 0,
+) -> Simulation:
+    """Let a crowd label items of your own.
+
+    Parameters
+    ----------
+    truth : (I,)
+        Class codes.
+    difficulty, decoy : (I,), optional
+        See the module; left out, nobody mistakes an item. Both or neither.
+    items, annotators, classes : names, optional
+        Items and annotators in sorted order. Left out, the codes are the names.
+    """
+    n_annotators, n_classes = crowd.answers.shape[:2]
+    truth = np.asarray(truth)
+    if (difficulty is None) != (decoy is None):
+        raise BadParameter("difficulty and decoy belong together; give both or neither.")
+    if truth.size and not (truth.min() >= 0 and truth.max() < n_classes):
+        raise DataError(f"truth must hold class codes from 0 to {n_classes - 1}, got {truth.min()} … {truth.max()}.")
+    difficulty = np.zeros(truth.size, np.float32) if difficulty is None else np.asarray(difficulty)
+    decoy = truth if decoy is None else np.asarray(decoy)
+    taken_for = np.zeros((n_classes, n_classes))
+    np.add.at(taken_for, (truth, truth), 1 - difficulty)
+    np.add.at(taken_for, (truth, decoy), difficulty)
+    taken_for = taken_for / np.maximum(taken_for.sum(axis=1, keepdims=True), 1e-300)
+    drawn = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, 0)
+    table = _table(
+        drawn,
+        np.arange(truth.size) if items is None else items,
+        np.arange(n_annotators) if annotators is None else annotators,
+        np.arange(n_classes) if classes is None else classes,
+    )
+    return Simulation(table, truth, difficulty, decoy, crowd.confusion(taken_for), crowd)
+
+
+def make_crowd(
+    n_annotators: int, n_classes: int, *, kinds: Mapping[str, float] | None = None, skew: float = 1.0, seed: int = 0
+) -> Crowd:
+    """A crowd of the given kinds, in random order.
+
+    Parameters
+    ----------
+    kinds : kind → share, optional
+        Shares of the kinds in `KINDS`, in any unit: of five annotators, {"expert": 3, "adversary": 2} makes just that.
+        On an item taken for what it is, a label is right with a probability near 0.95 from an expert, 0.75 from an
+        ordinary annotator, 0.95 on a third of the classes and 0.5 on the others from a specialist, 0.05 from an
+        adversary (whose wrong answers are systematic), 0.6 from the leader of a clique. Cliques have about five
+        members, who copy their leader 95 times of 100; one who would be alone becomes ordinary.
+    skew : float
+        Standard deviation of log activity.
+    """
+    if n_annotators < 1 or n_classes < 2:
+        raise BadParameter(f"a crowd needs an annotator and two classes, got {n_annotators} and {n_classes}.")
+    rng = _generator(seed, _CROWD)
+    kind = _apportion(KINDS if kinds is None else kinds, n_annotators)
+    if (kind == "clique").sum() == 1:
+        kind[kind == "clique"] = "ordinary"
+    kind = rng.permutation(kind)
+
+    right = np.full((n_annotators, n_classes), 0.75)  # the mean of each annotator's accuracy on each class
+    right[kind == "expert"] = 0.95
+    right[kind == "clique"] = 0.6
+    right[kind == "adversary"] = 0.05
+    knows = rng.random((n_annotators, n_classes)).argsort(axis=1) < max(1, round(n_classes / 3))
+    right[kind == "specialist"] = np.where(knows[kind == "specialist"], 0.95, 0.5)
+    right = rng.beta(20 * right, 20 * (1 - right))
+
+    wrong = rng.standard_exponential((n_annotators, n_classes, n_classes))  # Dirichlet(1) over the wrong labels
+    favourite = (np.arange(n_classes) + rng.integers(1, n_classes, (n_annotators, n_classes))) % n_classes
+    lies = kind == "adversary"
+    wrong[lies] += 20 * (favourite[lies, :, None] == np.arange(n_classes))
+    wrong *= 1 - np.eye(n_classes)
+    answers = wrong * ((1 - right) / wrong.sum(axis=2))[:, :, None]
+    answers[:, np.arange(n_classes), np.arange(n_classes)] = right
+
+    answers[kind == "uniform-spammer"] = 1 / n_classes
+    constant = kind == "constant-spammer"
+    always = np.eye(n_classes)[rng.integers(n_classes, size=n_annotators)]  # (A, K)
+    answers[constant] = (0.97 * always + 0.03 / n_classes)[constant, None, :]
+
+    leader, copying = np.full(n_annotators, -1, np.int32), np.ones(n_annotators)
+    members = np.flatnonzero(kind == "clique").astype(np.int32)
+    for clique in np.array_split(members, max(1, members.size // CLIQUE_SIZE)) if members.size else ():
+        leader[clique] = clique[0]
+        copying[clique[1:]] = 0.95
+    return Crowd(answers, kind, np.exp(skew * rng.standard_normal(n_annotators)), leader, copying)
+
+
+def _annotate(
+    crowd: Crowd,
+    truth: IntArray,
+    difficulty: FloatArray,
+    decoy: IntArray,
+    redundancy: int | tuple[int, int],
+    seed: int,
+    start: int,
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Annotators (N,) and labels (N,) of all rows, and rows per item (I,); `start` numbers the first item."""
+    low, high = (int(redundancy),) * 2 if isinstance(redundancy, Integral) else redundancy  # type: ignore[misc]
+    n_classes = crowd.answers.shape[1]
+    active = int((crowd.activity > 0).sum())
+    if not 1 <= low <= high <= active:
+        raise BadParameter(f"redundancy must lie between 1 and the {active} active annotators, got {redundancy}.")
+    # chance of a label up to l: one (A·K,) column per l, in the order of gathering
+    chance = np.cumsum(crowd.answers, axis=2).reshape(-1, n_classes).T.astype(np.float32)[:-1].copy()
+    tickets = _tickets(crowd.activity)
+    annotator = np.empty(truth.size * high, np.int32)
+    label = np.empty(truth.size * high, naming.smallest_int(n_classes))
+    per_item = np.empty(truth.size, np.int32)
+    end = 0
+    for at in range(0, truth.size, BLOCK):
+        rng = _generator(seed, _LABELS, (start + at) // BLOCK)
+        n = min(BLOCK, truth.size - at)
+        # every block is drawn whole and then cut, so that the last one of a part gives the same bits
+        who = _draw_annotators(rng, BLOCK, high, tickets)[:n]  # (n, high)
+        count = rng.integers(low, high + 1, BLOCK, dtype=np.int32)[:n]
+        uniform = rng.random((3, BLOCK, high), np.float32)[:, :n]
+        item = np.repeat(np.arange(at, at + n, dtype=np.int32), high)
+        kept: BoolArray | slice = slice(None)
+        if low < high:  # any `count` of them; the first ones would have the lowest codes
+            kept = (rng.random((BLOCK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
+        item, rows = item[kept], slice(end, end + int(count.sum()))
+        annotator[rows] = who.ravel()[kept]
+        label[rows] = _draw_labels(
+            crowd, chance, seed, annotator[rows], item.astype(np.uint64) + np.uint64(start),
+            truth[item], difficulty[item], decoy[item], *(u.ravel()[kept] for u in uniform),
+        )  # fmt: skip
+        per_item[at : at + n] = count
+        end = rows.stop
+    return annotator[:end], label[:end], per_item
+
+
+def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
+    """Truth, difficulty and decoy of the items of one block."""
+    rng, n_classes, code = _generator(seed, _ITEMS, block), prior.size, naming.smallest_int(prior.size)
+    truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(BLOCK), side="right").astype(code)
+    # m·U^(m/h − 1) has mean h and reaches up to m: most items easy, few hard
+    power = MAX_DIFFICULTY / hardness - 1 if hardness else np.inf
+    difficulty = np.float32(MAX_DIFFICULTY) * rng.random(BLOCK, np.float32) ** np.float32(power)
+    decoy = (truth.astype(np.int32) + rng.integers(1, n_classes, BLOCK, dtype=np.int32)) % n_classes
+    return truth, difficulty, decoy.astype(code)
+
+
+def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntArray) -> IntArray:
+    """(n, size) different annotators for each item, sorted; drawn one by one in proportion to their tickets."""
+    n_annotators = int(tickets[-1]) + 1
+    if n_annotators <= 16 * size:  # a small crowd: who comes first, at rates by tickets (Efraimidis & Spirakis 2006)
+        waiting = rng.standard_exponential((n, n_annotators), np.float32)
+        with np.errstate(divide="ignore"):  # no ticket: waits for ever
+            waiting /= np.bincount(tickets, minlength=n_annotators).astype(np.float32)
+        return np.sort(np.argpartition(waiting, size - 1, axis=1)[:, :size].astype(np.int32), axis=1)
+    who = np.sort(tickets[rng.integers(tickets.size, size=(n, size), dtype=np.int32)], axis=1)
+    todo = np.arange(n)
+    while todo.size:  # draw again for whoever came up twice
+        twice = np.zeros((todo.size, size), np.bool_)
+        twice[:, 1:] = who[todo, 1:] == who[todo, :-1]
+        todo, twice = todo[twice.any(axis=1)], twice[twice.any(axis=1)]
+        again = who[todo]
+        again[twice] = tickets[rng.integers(tickets.size, size=int(twice.sum()), dtype=np.int32)]
+        who[todo] = np.sort(again, axis=1)
+    return who
+
+
+def _draw_labels(
+    crowd: Crowd,
+    chance: FloatArray,
+    seed: int,
+    annotator: IntArray,
+    item: Any,
+    truth: IntArray,
+    difficulty: FloatArray,
+    decoy: IntArray,
+    looking: FloatArray,
+    answering: FloatArray,
+    copying: FloatArray,
+) -> IntArray:
+    """(n,) the label of each row; the last three are uniform draws."""
+    if (crowd.leader >= 0).any():
+        leader = crowd.leader[annotator]
+        copied = np.flatnonzero(leader >= 0)
+        copied = copied[copying[copied] < crowd.copying[annotator[copied]]]
+        annotator = annotator.copy()
+        annotator[copied] = leader[copied]
+        looking[copied], answering[copied] = _shared_draws(seed, item[copied], leader[copied])
+    taken_for = np.where(looking < difficulty, decoy, truth)
+    row = annotator * np.int64(crowd.answers.shape[1]) + taken_for
+    label = np.zeros(row.size, naming.smallest_int(crowd.answers.shape[1]))
+    for up_to in chance:  # K − 1 gathers instead of an (n, K) array
+        label += answering >= up_to[row]
+    return label
+
+
+def _shared_draws(seed: int, item: Any, leader: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Two uniform draws for each (item, leader), the same in every row, block and part."""
+    key = np.random.SeedSequence(seed, spawn_key=(_SHARED,)).generate_state(1, np.uint64)
+    first = naming.mix(naming.mix(item ^ key) ^ leader.astype(np.uint64))
+    second = naming.mix(first)
+    scale = np.float32(2**-24)  # 24 bits are what float32 holds below 1
+    return (first >> np.uint64(40)).astype(np.float32) * scale, (second >> np.uint64(40)).astype(np.float32) * scale
+
+
+def _table(drawn: tuple[IntArray, IntArray, IntArray], items: Names, annotators: Names, classes: Names) -> Annotations:
+    annotator, label, per_item = drawn
+    ptr = np.zeros(per_item.size + 1, np.int64)
+    np.cumsum(per_item, out=ptr[1:])
+    return Annotations(annotator, label, ptr, items, annotators, classes)  # rows are drawn in the order of the table
+
+
+def _tickets(activity: FloatArray) -> IntArray:
+    """Codes of annotators, each as often as it is active (at least once), so that one gather draws one."""
+    per_annotator = max(16, 2**16 // activity.size)
+    share = np.round(activity / activity.mean() * per_annotator).astype(np.int64)
+    return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))
+
+
+def _apportion(shares: Mapping[str, float], n: int) -> Names:
+    """(n,) kinds in these shares, by largest remainder."""
+    for kind, share in shares.items():
+        if kind not in KINDS:
+            raise BadParameter(f"kinds: no kind {kind!r}; there are {', '.join(KINDS)}.")
+        if not share >= 0:
+            raise BadParameter(f"kinds: the share of {kind!r} must not be negative, got {share}.")
+    total = sum(shares.values())
+    if not total > 0:
+        raise BadParameter("kinds: the shares sum to nothing.")
+    exact = np.array([share / total * n for share in shares.values()])
+    count = np.floor(exact + 1e-9).astype(int)
+    short = np.argsort(count - exact, kind="stable")[: n - count.sum()]
+    count[short] += 1
+    return np.repeat(np.array(list(shares), object), count)
+
+
+def _generator(seed: int, *child: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=child))

@@ -1,0 +1,37 @@
+"""What the tests of all engines ask: is it the answer of `local`?"""
+
+import warnings
+
+import numpy as np
+
+from dissensus import methods
+from dissensus.exceptions import ConvergenceWarning
+from dissensus.models.base import TIE
+
+METHODS = (
+    "majority-vote", "wawa", "zero-based-skill", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad",
+)  # fmt: skip
+
+
+def fit(method: str, table, gold=None, **keywords):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return methods[method](**keywords).fit(table, gold=gold)
+
+
+def assert_agree(one, other, atol: float = 1e-6) -> None:
+    """Posteriors, annotators and the way there; labels, but where the best two classes are within 1e-9."""
+    assert one.n_iter_ == other.n_iter_
+    np.testing.assert_allclose(other.posterior_, one.posterior_, atol=atol)
+    np.testing.assert_allclose(other.reliability_, one.reliability_, atol=atol)
+    np.testing.assert_allclose(other.trace_, one.trace_, rtol=1e-9)
+    best = np.sort(one.posterior_, axis=1)[:, -2:]
+    clear = best[:, 1] - best[:, 0] > TIE
+    np.testing.assert_array_equal(one.predict()[clear], other.predict()[clear])
+
+
+def short(method: str, passes: int) -> dict[str, int]:
+    """Keywords that end a fit early; restarts, which draw, are among what must agree."""
+    if method in ("majority-vote", "wawa"):
+        return {}
+    return {"max_iter": passes} | ({} if method == "zero-based-skill" else {"restarts": 2})

@@ -1,0 +1,256 @@
+"""Tables on a disk: the codes are those of a table in memory, and a fit that is killed goes on where it was."""
+
+import json
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from dissensus import load, methods, read, save
+from dissensus.compute.engines import Disk, code
+from dissensus.compute.engines.coding import Coded, code_table
+from dissensus.compute.engines.disk import DiskEngine, RunFolder
+from dissensus.exceptions import DataError, MissingColumn, UnknownClass, UnreadableFile
+from dissensus.table.simulate import simulate
+from tables import random_table
+
+pytest.importorskip("duckdb", reason="needs the `disk` extra")
+
+
+def rows_of(coded: Coded) -> dict[str, np.ndarray]:
+    folder = coded.folder
+    arrays = {
+        "item_ptr": np.fromfile(folder / "item_ptr.i64", np.int64),
+        "annotator": np.fromfile(folder / "annotator.i32", np.int32),
+        "label": np.fromfile(folder / "label.i8", np.int8),
+    }
+    return arrays | ({"weight": np.fromfile(folder / "weight.f64")} if coded.weighted else {})
+
+
+def write(path, names: bool = False, seed: int = 0, parts: int = 3, weight: bool = False):
+    """A simulated table in shuffled rows over several files; returns it in memory."""
+    frame = simulate(900, 40, 4, redundancy=(1, 6), seed=seed).annotations.to_arrow()
+    rng = np.random.default_rng(seed)
+    if names:  # text that sorts otherwise than the numbers do, and beyond ASCII
+        for place, column in enumerate(("item", "annotator", "label")):
+            frame = frame.set_column(place, column, pc.binary_join_element_wise("é", frame[column].cast("string"), "_"))
+    if weight:
+        frame = frame.append_column("weight", pa.array(rng.choice([0.5, 1.0, 2.5], len(frame))))
+    frame = frame.take(pa.array(rng.permutation(len(frame))))
+    path.mkdir(exist_ok=True)
+    for part in range(parts):
+        pq.write_table(frame.slice(part * len(frame) // parts, len(frame) // parts + 1), path / f"{part}.parquet")
+    first = [pq.read_table(path / f"{part}.parquet") for part in range(parts)]
+    return read(pa.concat_tables(first))
+
+
+@pytest.mark.parametrize("weight", [False, True])
+@pytest.mark.parametrize("names", [False, True])
+def test_codes_are_those_of_a_table_in_memory(names, weight, tmp_path, monkeypatch):
+    monkeypatch.setattr("dissensus.compute.engines.coding.BATCH", 97)  # items begin in one batch and end in another
+    table = write(tmp_path / "in", names=names, weight=weight)
+    coded = code(f"{tmp_path}/in/*.parquet", tmp_path / "out")
+    for name, array in rows_of(coded).items():
+        np.testing.assert_array_equal(array, getattr(table, name), err_msg=name)
+    for name in ("items", "annotators", "classes", "per_annotator"):
+        np.testing.assert_array_equal(np.asarray(getattr(coded, name)), getattr(table, name), err_msg=name)
+    assert (coded.n_items, coded.n_annotations) == (table.n_items, len(table))
+    np.testing.assert_array_equal(coded.items[np.array([3, 1])], table.items[[3, 1]])
+    assert coded.items[5] == table.items[5]
+
+
+def test_declared_classes_keep_their_order(tmp_path):
+    table = write(tmp_path / "in", parts=1)
+    coded = code(tmp_path / "in" / "0.parquet", tmp_path / "out", classes=[3, 9, 0, 1, 2])
+    assert coded.classes.tolist() == [3, 9, 0, 1, 2]
+    np.testing.assert_array_equal(coded.classes[rows_of(coded)["label"]].sum(), table.classes[table.label].sum())
+    with pytest.raises(UnknownClass, match="outside the 2 classes"):
+        code(tmp_path / "in" / "0.parquet", tmp_path / "other", classes=[0, 1])
+
+
+def test_codes_are_made_once_and_again_when_the_file_changes(tmp_path):
+    write(tmp_path / "in", parts=1)
+    path = tmp_path / "in" / "0.parquet"
+    code(path, tmp_path / "out")
+    made = (tmp_path / "out" / "annotator.i32").stat().st_mtime_ns
+    code(path, tmp_path / "out")
+    assert (tmp_path / "out" / "annotator.i32").stat().st_mtime_ns == made
+    (tmp_path / "out" / "meta.json").unlink()  # killed while sorting
+    assert code(path, tmp_path / "out").n_items == 900
+    pq.write_table(pq.read_table(path).slice(0, 100), path)
+    assert code(path, tmp_path / "out").n_annotations == 100
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "message"),
+    [
+        ({"item": [1, None], "annotator": [1, 2], "label": [0, 1]}, DataError, "'item': 1 of 2 rows are blank"),
+        ({"item": [1, 2], "annotator": ["a", " "], "label": [0, 1]}, DataError, "'annotator': 1 of 2 rows are blank"),
+        ({"item": [1.5, 2.0], "annotator": [1, 2], "label": [0, 1]}, DataError, "convert it to text or integers"),
+        ({"item": [1, 2], "annotator": [1, 2]}, MissingColumn, "label"),
+        ({"item": [1], "annotator": [1], "label": [0], "weight": [-1.0]}, DataError, "weights are 0 or more"),
+    ],
+)
+def test_what_is_refused(columns, error, message, tmp_path):
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(error, match=message):
+        code(tmp_path / "a.parquet", tmp_path / "out")
+
+
+def test_files_that_do_not_go_together(tmp_path):
+    for name, item in (("a", [1]), ("b", ["x"])):
+        pq.write_table(pa.table({"item": item, "annotator": [1], "label": [0]}), tmp_path / f"{name}.parquet")
+    with pytest.raises(UnreadableFile, match=r"cannot be sorted and coded: .* Could not convert string 'x' to INT64.$"):
+        code(tmp_path / "*.parquet", tmp_path / "out")
+
+
+def test_no_such_file():
+    with pytest.raises(UnreadableFile, match="no such file: nothing"):
+        methods["wawa"](engine="disk").fit("nothing/*.parquet")
+
+
+def test_a_fit_leaves_files_and_arrays_mapped_from_them(tmp_path):
+    table = write(tmp_path / "in", names=True)
+    model = methods["glad"](engine=Disk(block_rows=500)).fit(tmp_path / "in" / "*.parquet")
+    local = methods["glad"]().fit(table)
+    assert (tmp_path / "in" / "_.parquet.dissensus").is_dir()
+    left = pq.read_table(model.items_path_)
+    expected = local.to_frame("items", "pyarrow")
+    assert left.column_names == expected.column_names
+    for column in ("item", "label"):
+        assert left[column].to_pylist() == expected[column].to_pylist()
+    for column in ("confidence", "difficulty", expected.column_names[-1]):
+        np.testing.assert_allclose(left[column], expected[column], atol=1e-9)
+    assert not model.posterior_.flags.writeable
+    assert isinstance(model.posterior_.base, np.memmap)
+    np.testing.assert_array_equal(model.predict(), local.predict())
+    np.testing.assert_allclose(model.predict_proba(table), local.predict_proba(table), atol=1e-9)
+    assert model.to_frame("items", "pyarrow")["item"].to_pylist() == table.items.tolist()
+    parts = pa.concat_tables(model.item_frames())
+    assert parts.equals(left)
+
+
+def test_frames_in_parts_are_those_of_the_model_as_it_is_now(tmp_path):
+    table = write(tmp_path / "in")
+    model = methods["dawid-skene"](engine=Disk(block_rows=500)).fit(tmp_path / "in" / "*.parquet")
+    again = load(save(model, tmp_path / "saved"))
+    assert not hasattr(again, "items_path_")
+    model.partial_fit(table.select(rows=np.arange(40)))  # what is on the disk is of before
+    for each in (model, again):
+        (frame,) = each.item_frames()
+        assert frame.equals(each.to_frame("items", "pyarrow"))
+
+
+def test_a_model_fitted_on_a_disk_is_saved_and_learns_more(tmp_path):
+    table = write(tmp_path / "in", names=True)
+    model = methods["dawid-skene"](engine=Disk(folder=tmp_path / "work")).fit(tmp_path / "in" / "*.parquet")
+    again = load(save(model, tmp_path / "saved"))
+    assert again.engine == "disk"
+    np.testing.assert_array_equal(again.items_, table.items)
+    np.testing.assert_array_equal(again.posterior_, model.posterior_)
+    model.partial_fit(table.select(rows=np.arange(7)))
+    assert model.n_annotations_.sum() == len(table) + 7
+
+
+KILLED = """
+import os, signal, sys, warnings
+from dissensus import methods
+from dissensus.compute.engines import Disk
+from dissensus.compute.engines.disk import DiskEngine, RunFolder
+
+walked, walk = 0, DiskEngine._walk
+
+def counted(self, *arguments):
+    global walked
+    walked += 1
+    if walked == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    walk(self, *arguments)
+
+DiskEngine._walk = counted
+methods[sys.argv[3]](engine=Disk(block_rows=500), threads=1, restarts=2).fit(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(("method", "blocks", "passes"), [("dawid-skene", 40, 3), ("mace", 211, 20)])
+def test_a_fit_that_was_killed_goes_on_from_the_last_pass(method, blocks, passes, tmp_path):
+    table = write(tmp_path, parts=1)
+    path = str(tmp_path / "0.parquet")
+    done = subprocess.run([sys.executable, "-c", KILLED, path, str(blocks), method], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    keywords = {"threads": 1, "restarts": 2}
+    steps: list[int] = []
+    model = methods[method](engine=Disk(block_rows=500), **keywords)
+    model.fit(path, on_step=lambda step, _: steps.append(step))
+    assert steps[0] > passes  # those before are not made again
+    assert steps == list(range(steps[0], steps[-1] + 1))
+    local = methods[method](**keywords).fit(table)
+    assert model.n_iter_ == local.n_iter_ == steps[-1]
+    np.testing.assert_allclose(model.trace_, local.trace_, rtol=1e-12)
+    np.testing.assert_allclose(model.posterior_, local.posterior_, atol=1e-9)
+    assert not list(tmp_path.rglob("state.npz"))  # and the next one begins anew
+
+
+def test_a_state_that_was_cut_short_is_not_taken(tmp_path):
+    write(tmp_path, parts=1)
+    model = methods["dawid-skene"](engine=Disk(block_rows=500))
+    model.fit(tmp_path / "0.parquet")
+    first = np.array(model.posterior_)
+    (run,) = tmp_path.rglob("DawidSkene-*")
+    (run / "state.npz").write_bytes(b"PK\x03\x04 half a file")
+    assert model.fit(tmp_path / "0.parquet").n_iter_ > 1
+    np.testing.assert_array_equal(model.posterior_, first)
+
+
+def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
+    write(tmp_path, parts=1)
+    rows, open_at_once = [], []
+    of_block = DiskEngine._rows
+
+    def watched(self, first, end):
+        found = of_block(self, first, end)
+        rows.append(found.annotator.size)
+        open_at_once.append(Path("/proc/self/maps").read_text().count("annotator.i32"))
+        return found
+
+    monkeypatch.setattr(DiskEngine, "_rows", watched)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        methods["dawid-skene"](engine=Disk(block_rows=300), threads=1, max_iter=2).fit(tmp_path / "0.parquet")
+    assert max(rows) < 320
+    assert max(open_at_once) <= 2  # this one, and the last one until its name is taken
+
+
+def test_meta_says_what_the_codes_were_made_of(tmp_path):
+    write(tmp_path, parts=1)
+    code(tmp_path / "0.parquet", tmp_path / "out")
+    made_of = json.loads((tmp_path / "out" / "meta.json").read_text())["made_of"]
+    assert made_of["files"][0][1] == (tmp_path / "0.parquet").stat().st_size
+    assert made_of["columns"] == {"item": "item", "annotator": "annotator", "label": "label"}
+
+
+def test_a_state_belongs_to_one_table_method_keywords_and_gold(tmp_path):
+    write(tmp_path, parts=1)
+    coded, gold = code(tmp_path / "0.parquet", tmp_path / "out"), np.zeros(900, np.int32)
+    model = methods["dawid-skene"](engine=Disk(), threads=1)
+    same = RunFolder(methods["dawid-skene"](engine=Disk(block_rows=9), threads=2), coded, None).path
+    assert RunFolder(model, coded, None).path == same
+    others = [
+        RunFolder(model, coded, gold),
+        RunFolder(model, coded, gold + 1),
+        RunFolder(methods["dawid-skene"](smoothing=0.2), coded, None),
+        RunFolder(methods["one-coin"](), coded, None),
+        RunFolder(model, code(tmp_path / "0.parquet", tmp_path / "out", classes=[3, 2, 1, 0]), None),
+    ]
+    assert len({same, *(other.path for other in others)}) == 6
+    one, two = (random_table(seed) for seed in (1, 2))  # of the same size
+    assert (
+        RunFolder(model, code_table(one, tmp_path), None).path != RunFolder(model, code_table(two, tmp_path), None).path
+    )

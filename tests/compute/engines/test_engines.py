@@ -1,0 +1,262 @@
+"""All engines give the same answer, over tables of every kind, real sets and a simulated crowd."""
+
+import dataclasses
+import pickle
+import socket
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from compute.engines.agreement import METHODS, assert_agree, fit, short
+from compute.engines.cluster import marks
+from dissensus import Annotations, methods
+from dissensus.compute.engines import Disk, Spark, Torch, scatter
+from dissensus.compute.engines.base import Block, Rows
+from dissensus.compute.engines.scatter import session
+from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
+from dissensus.models.methods.dawid_skene import ConfusionPass, Confusions, VotePass
+from dissensus.models.methods.glad import AbilityPass, Skills
+from dissensus.models.methods.mace import Believed, CopyPass, certain
+from dissensus.models.methods.majority_vote import AgreementPass, SharePass, Skilled
+from dissensus.models.methods.one_coin import CoinPass, Coins
+from dissensus.models.methods.wawa import SkillPass
+from dissensus.table.datasets import load_dataset
+from dissensus.table.simulate import simulate
+from tables import KINDS, placed, random_table, some_gold
+
+ENGINES = ("disk", "torch")
+ON_A_CLUSTER = ("dawid-skene",)  # where every pass is a job; `test_spark` has the other methods
+
+
+def engine_of(name: str, folder, block_rows: int):
+    if name == "torch":
+        pytest.importorskip("torch", reason="needs the `learning` extra")
+        return Torch(device="cpu", part_rows=block_rows)
+    pytest.importorskip("duckdb", reason="needs the `disk` extra")
+    return Disk(folder=folder / "codes", block_rows=block_rows)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_every_kind(kind, method, engine, tmp_path):
+    table = random_table(3, **KINDS[kind])
+    placed = engine_of(engine, tmp_path, block_rows=17)  # item 0 has more rows than a block, some items have none
+    if engine == "disk" and table.proba is not None:
+        with pytest.raises(BadParameter, match="this table is probabilistic"):
+            fit(method, table, engine=placed)
+        return
+    for gold in (None, some_gold(table)):
+        keywords = short(method, 20)
+        assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=placed, **keywords))
+
+
+@pytest.mark.realdata(has="annotated items, ")
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
+def test_real_sets(readme, engine, tmp_path, request):
+    table = load_dataset(readme.parent.name, folder=readme.parent.parent).annotations
+    if engine == "spark":
+        request.getfixturevalue("spark_session")
+        placed, methods, passes = Spark(partitions=2), ON_A_CLUSTER, 2
+    else:
+        placed, methods, passes = engine_of(engine, tmp_path, max(1000, len(table) // 3)), METHODS, 5
+    for method in methods:
+        keywords = short(method, passes) | ({"restarts": 1} if engine == "spark" else {})
+        assert_agree(fit(method, table, **keywords), fit(method, table, engine=placed, **keywords))
+
+
+@cache
+def five_million():
+    """500,000 items, 5,000 annotators, 5 classes: a table, and what `local` makes of it in two passes."""
+    table = simulate(500_000, 5_000, 5, redundancy=10, seed=0).annotations
+    return table, fit("dawid-skene", table, max_iter=2, restarts=1)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
+def test_five_million_annotations(engine, tmp_path, request):
+    """Each method is fitted to the end at this size by `benchmarks.scale.agree`."""
+    table, local = five_million()
+    placed = engine_of(engine, tmp_path, 1_000_000) if engine != "spark" else Spark(partitions=2)
+    if engine == "spark":
+        request.getfixturevalue("spark_session")
+    assert_agree(local, fit("dawid-skene", table, max_iter=2, restarts=1, engine=placed))
+
+
+def passes(table: Annotations):
+    """Every pass with some parameters, and what it writes."""
+    rng, I, A, K = np.random.default_rng(1), table.n_items, table.n_annotators, table.n_classes
+    prior, theta = rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(K), (A, K)).transpose(0, 2, 1)
+    right, skill = rng.uniform(0.3, 0.9, A), rng.uniform(0, 1, A)
+    beliefs = certain(right, rng.dirichlet(np.ones(K), A))
+    return {
+        "confusion": (ConfusionPass(), Confusions(prior, np.ascontiguousarray(theta)), {"posterior": (I, K)}),
+        "vote": (VotePass(), None, {}),
+        "agreement": (AgreementPass(), None, {}),
+        "coin": (CoinPass(), Coins(prior, np.stack([right, 1 - right], axis=1)), {"posterior": (I, K)}),
+        "copy": (CopyPass(), Believed(prior, beliefs), {"posterior": (I, K)}),
+        "skill": (SkillPass(), skill, {"votes": (I, K)}),
+        "share": (SharePass(), Skilled(skill, prior, np.ones(K)), {"posterior": (I, K), "item_total": (I,)}),
+        "ability": (AbilityPass(1.3), Skills(4 * right, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
+    }
+
+
+@pytest.mark.parametrize("kind", ["hard", "weighted"])
+@pytest.mark.parametrize("name", passes(random_table(1)))
+def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
+    """What a cluster does: the pass is sent, each task opens it, walks its items and closes it; sums are added."""
+    table = random_table(2, **KINDS[kind])
+    gold = some_gold(table)
+    walk, params, shapes = passes(table)[name]
+    with placed(table, gold) as engine:
+        whole = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
+        expected = engine.sweep(walk, params, whole)
+        parts, found = {key: np.full(shape, np.nan) for key, shape in shapes.items()}, []
+        for start, stop in ((0, 5), (5, 23)):
+            sent, at = pickle.loads(pickle.dumps((walk, params))), table.item_ptr[start : stop + 1]
+            rows, cut = engine.rows, slice(at[0], at[-1])
+            weight = None if rows.weight is None else rows.weight[cut]
+            block = Block(
+                0, stop - start, Rows(at - at[0], rows.annotator[cut], rows.label[cut], weight), gold[start:stop], start
+            )
+            (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
+            sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
+            found.append(sent[0].close([buffer], engine.pool))
+    total = found[0] + found[1]
+    for field in dataclasses.fields(total):
+        np.testing.assert_allclose(getattr(total, field.name), getattr(expected, field.name), atol=1e-10)
+    for key in shapes:
+        np.testing.assert_allclose(parts[key], whole[key], atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_simulated_crowd_to_the_end(engine, tmp_path):
+    table = simulate(40_000, 300, 5, seed=5).annotations  # 200,000 annotations
+    placed = engine_of(engine, tmp_path, block_rows=30_000)
+    assert_agree(fit("dawid-skene", table), fit("dawid-skene", table, engine=placed))
+
+
+def test_more_classes_than_the_kernels_have_vectors_for(tmp_path):
+    table = random_table(5, n_classes=40, n=301)
+    local = fit("dawid-skene", table, max_iter=9)
+    for engine in ENGINES:
+        assert_agree(local, fit("dawid-skene", table, engine=engine_of(engine, tmp_path, 50), max_iter=9))
+
+
+def test_an_engine_that_is_none_is_refused():
+    with pytest.raises(BadParameter, match=r"engine must be 'local', 'disk', 'torch', 'spark', .*, got 'gpu'"):
+        methods["dawid-skene"](engine="gpu").fit(random_table(1))
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused(device):
+    with pytest.raises(BadParameter, match=f"no device '{device}'"):
+        methods["dawid-skene"](engine=Torch(device=device)).fit(random_table(1))
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(BadParameter, match="block_rows must be at least 1"):
+        Disk(block_rows=0)
+    with pytest.raises(BadParameter, match="part_rows must be at least 1"):
+        Torch(part_rows=0)
+    with pytest.raises(BadParameter, match=r"^memory_gb must be above 0, got -1\.$"):
+        Disk(memory_gb=-1)
+    for keyword in ("partitions", "partition_rows", "broadcast_annotators"):
+        with pytest.raises(BadParameter, match=f"^{keyword} must be at least 1.*, got 0"):
+            Spark(**{keyword: 0})
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["local", "local[*]", "local[4]", "local[4,2]", "local-cluster[2,1,512]", "yarn", "k8s://https://host:443",
+     "spark://host:7077", "spark://[::1]:7077", "spark://one:7077,two:7077"],
+)  # fmt: skip
+def test_addresses_that_spark_knows(master):
+    assert Spark(master=master).master == master
+
+
+@pytest.mark.parametrize(
+    "master", ["", "foo", "host:7077", "spark:/host:7077", "spark://host", "http://h:1", "local[x]"]
+)
+def test_an_address_that_spark_does_not_know_is_named(master):
+    with pytest.raises(BadParameter, match=r"^master must be an address such as 'spark://host:7077'") as told:
+        Spark(master=master)
+    assert f"got {master!r}" in str(told.value)
+
+
+@pytest.fixture
+def no_session(monkeypatch):
+    pytest.importorskip("pyspark", reason="needs the `spark` extra")
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", classmethod(lambda cls: None))
+    return monkeypatch
+
+
+def test_a_cluster_that_is_not_there_is_named_at_once(no_session):
+    no_session.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda self: pytest.fail("Spark was started"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens, and nobody else will
+        master = "spark://127.0.0.1:{0},127.0.0.1:{0}".format(taken.getsockname()[1])
+        with pytest.raises(BadParameter, match="no Spark cluster listens at master") as told:
+            methods["dawid-skene"](engine=Spark(master=master)).fit(random_table(1))
+    assert repr(master) in str(told.value)
+    assert "Connection refused" in str(told.value)
+    with pytest.raises(BadParameter, match=r"no Spark cluster listens at master 'spark://127.0.0.1:99999'"):
+        session("spark://127.0.0.1:99999")
+
+
+def test_a_spark_that_does_not_start_says_why_and_where(no_session):
+    from py4j.protocol import Py4JError
+
+    said = "An error occurred while calling None.x.\n: org.apache.spark.SparkException: no queue\n\tat org.apache.y\n"
+
+    def fail(self):
+        raise Py4JError(said)
+
+    no_session.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", fail)
+    with pytest.raises(BadParameter, match=r"at master 'yarn' \(org.apache.spark.SparkException: no queue\); ") as told:
+        session("yarn")
+    assert "\n" not in str(told.value)
+    with pytest.raises(MissingExtra, match=r"Spark does not start \(org.apache.spark.SparkException: no queue\); "):
+        session()
+
+
+def test_a_file_that_is_no_parquet_is_named_before_spark_starts(no_session, tmp_path):
+    no_session.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda self: pytest.fail("Spark was started"))
+    no_session.chdir(tmp_path)
+    (tmp_path / "labels.csv").write_text("item,annotator,label\na,x,1\n")
+    for source in ("labels.csv", "./labels.csv", tmp_path / "labels.csv"):
+        with pytest.raises(UnreadableFile, match=r"labels.csv is no Parquet file, which engine='spark' needs; convert"):
+            scatter(source)
+
+
+def test_a_path_needs_the_disk_engine(tmp_path):
+    pq.write_table(pa.table({"item": [1, 1], "annotator": [1, 2], "label": [0, 1]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="fit takes one table of annotations, got str"):
+        methods["dawid-skene"]().fit(str(tmp_path / "a.parquet"))
+
+
+def test_a_table_in_memory_needs_a_folder_to_be_put_on_a_disk():
+    with pytest.raises(BadParameter, match=r"name it: Disk\(folder=…\)"):
+        methods["dawid-skene"](engine="disk").fit(random_table(1))
+
+
+def test_an_engine_travels_with_the_keywords():
+    from sklearn.base import clone
+
+    model = clone(methods["one-coin"](engine=Disk(folder="work", block_rows=7)))
+    assert model.engine == Disk(folder="work", block_rows=7)
+    assert "engine=Disk(folder='work'" in repr(model)
+
+
+def test_earlier_counts_are_for_tables_in_memory(tmp_path):
+    table = Annotations.from_arrays([1, 1, 2], [1, 2, 1], [0, 1, 1])
+    before = {1: np.eye(2)}
+    with pytest.raises(DataError, match="on a disk takes no earlier counts"):
+        methods["dawid-skene"](engine=Disk(folder=tmp_path)).fit(table, earlier=before)
+    pytest.importorskip("torch", reason="needs the `learning` extra")
+    local = methods["dawid-skene"]().fit(table, earlier=before)
+    np.testing.assert_allclose(
+        methods["dawid-skene"](engine="torch").fit(table, earlier=before).posterior_, local.posterior_, atol=1e-12
+    )

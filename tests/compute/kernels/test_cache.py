@@ -1,0 +1,28 @@
+"""Compiled code is kept on disk: a second process does not compile again."""
+
+import json
+import os
+import subprocess
+import sys
+
+FIT = """
+import json, numpy as np, dissensus as dz
+from dissensus.compute.kernels import confusion
+from dissensus.table import kernels as table
+for K in (3, 5):
+    made = dz.Annotations.from_arrays(*np.random.default_rng(0).integers(0, K, (3, 200)))
+    dz.methods["dawid-skene"]().fit(made).predict_proba(made)
+kernels = [confusion.sweep(3), confusion.sweep(5), confusion.load, confusion.maximise, table.sort_rows, table.offsets]
+print(json.dumps([[sum(k.stats.cache_hits.values()), sum(k.stats.cache_misses.values())] for k in kernels]))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    counts = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        counts.append(json.loads(done.stdout))
+    assert all(misses > 0 and hits == 0 for hits, misses in counts[0])
+    assert all(misses == 0 and hits > 0 for hits, misses in counts[1])

@@ -1,0 +1,357 @@
+"""Whom to ask next: gains against literal loops and brute force, the greedy choice, limits, names, and time."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+import dissensus as dz
+from dissensus import Annotations
+from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.models.base import Aggregator
+from dissensus.models.methods import DawidSkene, HierarchicalDawidSkene, MajorityVote, OneCoin
+from dissensus.questions import recommend as recommendation
+from dissensus.questions.recommend import Recommendation, recommend
+from dissensus.table.simulate import simulate
+from tables import random_table
+
+
+class Expects(Aggregator):
+    """Believes what it is told, of items (I, K), of annotators (A, K, K), and of the labels behind each row (A, K)."""
+
+    def __init__(self, *, belief=None, confusion=None, labels=None, seed=0):
+        self.belief, self.confusion, self.labels, self.seed = belief, confusion, labels, seed
+
+    def _fit(self, table, gold, on_step):
+        self.posterior_, self.prior_ = np.array(self.belief), np.mean(self.belief, axis=0)
+        self.confusion_ = np.array(self.confusion)
+        counts = np.diff(table.annotator_ptr).astype(float)
+        self._judge(counts, counts)
+
+    def _score(self, table, known):
+        return self.posterior_
+
+    def _confusions(self, known):
+        return self.confusion_[known]
+
+    def _confusion_size(self):
+        return None if self.labels is None else np.array(self.labels)[:, :, None]
+
+
+def told(n_items, n_annotators, n_classes, seed, labels=None, observed=0):
+    """Such a model and its table, in which the first `observed` annotators have labelled everything."""
+    rng = np.random.default_rng(seed)
+    belief = rng.dirichlet(np.full(n_classes, 0.7), n_items)
+    confusion = rng.dirichlet(np.full(n_classes, 0.5), (n_annotators, n_classes)) / 2 + np.eye(n_classes) / 2
+    size = np.full((n_annotators, n_classes), 1e9) if labels is None else labels
+    item, annotator = np.divmod(np.arange(n_items * max(observed, 1)), max(observed, 1))
+    table = Annotations.from_arrays(
+        item, annotator, rng.integers(0, n_classes, item.size), classes=n_classes, items=np.arange(n_items),
+        annotators=np.arange(n_annotators),
+    )  # fmt: skip
+    return Expects(belief=belief, confusion=confusion, labels=size).fit(table), table
+
+
+def everything(model, table, **more):
+    return recommend(model, table, budget=1e6, allow_repeats=True, **more)
+
+
+def entropy(p):
+    return -sum(x * np.log(x) for x in p if x > 0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_gain_of_a_first_label_is_the_literal_fall_of_entropy(n_classes):
+    model, table = told(6, 4, n_classes, n_classes)
+    for j in range(4):
+        found = everything(model, table, annotators=[j])
+        assert len(found) == 6
+        for i, gain, about_item in zip(found.items, found.gain, found.about_item, strict=True):
+            q, theta = model.posterior_[i], model.confusion_[j]
+            after = 0.0
+            for y in range(n_classes):
+                p = sum(q[k] * theta[k, y] for k in range(n_classes))
+                after += p * entropy([q[k] * theta[k, y] / p for k in range(n_classes)])
+            assert gain == pytest.approx(entropy(q) - after, abs=1e-7)
+            assert about_item == pytest.approx(entropy(q) - after, abs=1e-9)
+
+
+def test_gain_about_the_annotator_is_that_of_drawn_confusions():
+    """I(y; z, Θ) by drawing Θ: H(mean of P(y | z, Θ)) − mean of the entropies."""
+    labels = np.array([[3.0, 12.0, 5.0], [40.0, 1.0, 2.0]])
+    model, table = told(4, 2, 3, 0, labels)
+    rng = np.random.default_rng(0)
+    for j in range(2):
+        found = everything(model, table, annotators=[j], per_item=1)
+        drawn = np.stack([rng.dirichlet(labels[j, k] * model.confusion_[j, k], 200_000) for k in range(3)])
+        spread = -(drawn * np.log(np.maximum(drawn, 1e-300))).sum(axis=2).mean(axis=1)
+        first = found.items[0]  # later ones are told more by what was asked before
+        q = model.posterior_[first]
+        expected = entropy(q @ model.confusion_[j]) - q @ spread
+        assert found.gain[0] == pytest.approx(expected, abs=3e-3)
+        assert found.about_item[0] < found.gain[0]
+
+
+def joint_information(q, thetas):
+    """I(z; y_1 … y_m) over all outcomes."""
+    joint = np.array([
+        [q[k] * np.prod([theta[k, y] for theta, y in zip(thetas, ys, strict=True)]) for k in range(len(q))]
+        for ys in itertools.product(range(len(q)), repeat=len(thetas))
+    ])  # fmt: skip
+    return entropy(q) + entropy(joint.sum(axis=1)) - entropy(joint.reshape(-1))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_gains_of_one_item_add_up_to_the_joint_information(n_classes):
+    model, table = told(1, 3, n_classes, 7)
+    found = everything(model, table)
+    assert len(found) == 3
+    whole = joint_information(model.posterior_[0], model.confusion_[found.annotators])
+    assert found.gain.sum() == pytest.approx(whole, abs=1e-7)
+    assert (np.diff(found.gain) <= 1e-12).all()
+
+
+def test_beyond_the_outcomes_that_are_kept_gains_stay_near(monkeypatch):
+    model, table = told(1, 6, 3, 3)
+    exact = joint_information(model.posterior_[0], model.confusion_)
+    assert exact < everything(model, table).gain.sum() < 1.1 * exact  # taken together, outcomes have told less
+    monkeypatch.setattr(recommendation, "OUTCOMES", 1000)
+    assert everything(model, table).gain.sum() == pytest.approx(exact, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_greedy_choice_is_the_literal_one(seed):
+    model, table = told(3, 4, 2, seed)
+    pairs = list(itertools.product(range(3), range(4)))
+    chosen = []
+    for _ in range(6):
+
+        def value(pair):
+            of_item = [j for i, j in chosen if i == pair[0]]
+            q, theta = model.posterior_[pair[0]], model.confusion_
+            return joint_information(q, theta[[*of_item, pair[1]]]) - joint_information(q, theta[of_item])
+
+        chosen.append(max((pair for pair in pairs if pair not in chosen), key=value))
+    found = recommend(model, table, budget=6, allow_repeats=True)
+    assert list(zip(found.items, found.annotators, strict=True)) == chosen
+
+
+def test_greedy_is_near_the_best_of_all_choices():
+    for seed in range(5):
+        model, table = told(2, 4, 2, seed)
+        total = []
+        for picks in itertools.combinations(range(8), 3):
+            of_item = [[pick % 4 for pick in picks if pick // 4 == i] for i in (0, 1)]
+            total.append(sum(joint_information(model.posterior_[i], model.confusion_[of_item[i]]) for i in (0, 1)))
+        found = recommend(model, table, budget=3, allow_repeats=True)
+        assert (1 - 1 / np.e) * max(total) <= found.gain.sum() <= max(total) + 1e-7
+
+
+def test_what_is_known_of_annotators_grows_with_what_they_are_asked():
+    """Somebody new who may be good is asked first, and no more than it takes to see that the other is better."""
+    model, table = told(200, 2, 2, 0, labels=np.array([[1e9, 1e9], [1.0, 1.0]]))
+    model.posterior_[:] = 0.5
+    model.confusion_[:] = [[[0.9, 0.1], [0.1, 0.9]], [[0.8, 0.2], [0.2, 0.8]]]
+    found = recommend(model, table, budget=160, allow_repeats=True, per_item=1)
+    assert found.annotators.tolist() == [1] * 20 + [0] * 140  # rounds of 20
+
+
+def test_price_divides_the_gain_and_the_budget_is_kept():
+    model, table = told(5, 3, 2, 2)
+    cost = {0: 1.0, 1: 2.5, 2: 10.0}
+    found = recommend(model, table, budget=11, cost=cost, allow_repeats=True)
+    assert found.cost.sum() <= 11
+    assert found.cost.tolist() == [cost[j] for j in found.annotators]
+    np.testing.assert_allclose(found.per_cost, found.gain / found.cost)
+    assert (np.diff(found.per_cost) <= 1e-9).all()
+    left = 11 - found.cost.sum()
+    rest = {(i, j) for i in range(5) for j in range(3)} - set(zip(found.items, found.annotators, strict=True))
+    assert all(cost[j] > left for _, j in rest)
+    same = recommend(model, table, budget=11, cost=[1.0, 2.5, 10.0], allow_repeats=True)
+    assert same.annotators.tolist() == found.annotators.tolist()
+    dear = recommend(model, table, budget=5, cost={0: 6, 1: 6, 2: 1}, allow_repeats=True)
+    assert set(dear.annotators) == {2}
+
+
+def test_capacity_and_labels_per_item_are_kept():
+    model, table = told(6, 3, 2, 2)
+    found = everything(model, table, capacity=2, per_item=1)
+    assert np.bincount(found.annotators).tolist() == [2, 2, 2]
+    assert np.bincount(found.items).tolist() == [1] * 6
+    some = everything(model, table, capacity={1: 1})
+    assert np.bincount(some.annotators).tolist() == [6, 1, 6]
+
+
+def test_observed_pairs_are_not_asked_again_unless_allowed():
+    model, table = told(4, 5, 3, 1, observed=2)
+    found = recommend(model, table, budget=100)
+    assert len(found) == found.candidates == 12
+    assert set(found.annotators) == {2, 3, 4}
+    again = recommend(model, table, budget=100, allow_repeats=True)
+    assert len(again) == again.candidates == 20
+    assert len(set(zip(again.items, again.annotators, strict=True))) == 20
+
+
+def test_candidates_are_all_that_is_chosen_from():
+    model, table = told(4, 5, 3, 1, observed=2)
+    found = recommend(model, table, budget=100, candidates=([0, 0, 1, 3, 3], [0, 2, 4, 4, 4]))
+    assert sorted(zip(found.items.tolist(), found.annotators.tolist(), strict=True)) == [(0, 2), (1, 4), (3, 4)]
+    assert found.candidates == 3
+    inner = recommend(model, table, budget=100, items=[1, 3], candidates=([0, 1], [2, 4]))
+    assert (inner.items.tolist(), inner.annotators.tolist()) == ([1], [4])
+    both = recommend(model, table, budget=100, items=[3, 1], annotators=[4, 2])
+    assert sorted(zip(both.items.tolist(), both.annotators.tolist(), strict=True)) == [(1, 2), (1, 4), (3, 2), (3, 4)]
+
+
+@pytest.mark.parametrize("name", sorted(set(dz.methods) - {"expects"}))
+def test_every_method_can_be_asked(name):
+    K = 2 if dz.methods.entry(name).facts.get("binary") else 3
+    table = random_table(0, 30, 6, K, 120)
+    table = Annotations.from_arrays(
+        table.item, table.annotator, table.label, K, items=np.arange(32), annotators=np.arange(8)
+    )  # two items and two annotators without labels
+    model = dz.methods[name]().fit(table)
+    found = recommend(model, table, budget=20)
+    assert len(found) == 20
+    assert (found.gain >= found.about_item - 1e-9).all()
+    assert (found.about_item >= -1e-9).all()
+    observed = set(zip(table.item.tolist(), table.annotator.tolist(), strict=True))
+    assert not observed & set(zip(found.items.tolist(), found.annotators.tolist(), strict=True))
+    new = recommend(model, table, budget=3, items=[30, 31], annotators=[6, 7])
+    assert len(new) == 3
+
+
+@pytest.mark.parametrize("model", [DawidSkene(), OneCoin(), HierarchicalDawidSkene(), dz.methods["glad"]()])
+def test_row_order_changes_nothing_and_names_only_names(model):
+    table = simulate(60, 9, 3, redundancy=3, seed=2).annotations
+    order = np.random.default_rng(0).permutation(len(table))
+    first = recommend(model.fit(table), table, budget=40)
+    other = Annotations.from_arrays(table.item[order], table.annotator[order], table.label[order])
+    second = recommend(model.fit(other), other, budget=40)
+    assert (first.items.tolist(), first.annotators.tolist()) == (second.items.tolist(), second.annotators.tolist())
+    assert first.gain.tolist() == second.gain.tolist()
+    flipped = Annotations.from_arrays(59 - table.item, 8 - table.annotator, table.label)
+    third = recommend(model.fit(flipped), flipped, budget=40)
+    np.testing.assert_allclose(third.gain, first.gain, atol=2e-5)
+    pairs = [set(zip(one.items, one.annotators, strict=True)) for one in (first, third)]
+    assert len({(59 - i, 8 - j) for i, j in pairs[1]} & pairs[0]) >= 36  # exact ties are drawn by name
+
+
+def test_ties_are_drawn_by_name_and_not_by_order():
+    model, table = told(50, 3, 2, 0)
+    model.posterior_[:] = 0.5
+    model.confusion_[:] = model.confusion_[0]
+    found = recommend(model, table, budget=20, allow_repeats=True)
+    assert len(set(found.items)) == 20
+    assert found.items.tolist() != sorted(found.items.tolist())
+    assert len(set(found.annotators)) == 3
+
+
+def test_majority_vote_has_nothing_to_learn_of_annotators():
+    table = simulate(60, 9, 3, redundancy=4, seed=2).annotations
+    found = recommend(MajorityVote().fit(table), table, budget=20)
+    np.testing.assert_allclose(found.gain, found.about_item, atol=1e-6)
+
+
+def test_one_class_has_nothing_to_tell():
+    table = Annotations.from_arrays([0, 1], [0, 1], [0, 0], classes=1)
+    assert len(recommend(DawidSkene().fit(table), table, budget=5)) == 0
+
+
+def test_labels_that_are_recommended_put_more_items_right_than_others():
+    from dissensus.evaluation.hard import hits
+
+    sim = simulate(300, 20, 2, redundancy=15, seed=5)
+    whole = sim.annotations
+    rng = np.random.default_rng(0)
+    rank = np.lexsort((rng.random(len(whole)), whole.item))
+    have = np.zeros(len(whole), bool)
+    have[rank[whole.item_ptr[:-1]]] = True
+    key = whole.item * 20 + whole.annotator
+    random = have | (rng.permutation(len(whole)) < 900)
+    for _ in range(9):
+        part = whole.select(rows=have)
+        rest = ~have
+        found = recommend(
+            DawidSkene().fit(part), part, budget=100, candidates=(whole.item[rest], whole.annotator[rest])
+        )
+        have |= np.isin(key, found.items * 20 + found.annotators)
+    gold = sim.truth
+    right = [hits(gold, DawidSkene().fit(whole.select(rows=rows)).posterior_).mean() for rows in (have, random)]
+    assert right[0] > right[1] + 0.03
+
+
+@pytest.mark.parametrize(
+    ("keywords", "words"),
+    [
+        ({"budget": 0}, "budget must be a number above 0, got 0"),
+        ({"budget": 5, "per_item": 0}, "per_item must be a whole number, at least 1, got 0"),
+        ({"budget": 5, "items": [0, 99]}, "items: 99 is not in the table; declare it there"),
+        ({"budget": 5, "annotators": [77]}, "annotators: 77 is not in the table"),
+        ({"budget": 5, "annotators": "ab"}, "annotators must be a list of names, got the text 'ab'"),
+        ({"budget": 5, "candidates": ([0], [99])}, "candidates: 99 is not in the table"),
+        ({"budget": 5, "candidates": ([0], [1, 2])}, "two columns of the same length"),
+        ({"budget": 5, "cost": {0: 1.0}}, "cost: annotator 1 has none"),
+        ({"budget": 5, "cost": 0}, "cost must be above 0, got 0 for annotator"),
+        ({"budget": 5, "cost": [1.0, 2.0]}, "cost has shape (2,); expected one number, or one for each of 4"),
+        ({"budget": 5, "cost": "much"}, "cost must be numbers, got 'much'"),
+        ({"budget": 5, "capacity": 2.5}, "capacity must be whole numbers, got 2.5"),
+        ({"budget": 5, "capacity": -1}, "capacity must be numbers, 0 or more, got -1"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(keywords, words):
+    import re
+
+    model, table = told(5, 4, 2, 0)
+    with pytest.raises((BadParameter, DataError), match=re.escape(words)):
+        recommend(model, table, **keywords)
+
+
+def test_models_that_cannot_be_asked_are_refused():
+    table = simulate(20, 6, 2, seed=0).annotations
+    with pytest.raises(NotFitted):
+        recommend(DawidSkene(), table, budget=5)
+    with pytest.raises(DataError, match="recommend takes a table of annotations, got str"):
+        recommend(DawidSkene().fit(table), "labels.csv", budget=5)
+    with pytest.raises(BadParameter, match="got str"):
+        recommend("dawid-skene", table, budget=5)
+    other = Annotations.from_arrays([0, 1], [0, 1], [0, 2], classes=3)
+    with pytest.raises(DataError, match="the model has 2 classes and the table 3"):
+        recommend(DawidSkene().fit(table), other, budget=5)
+
+
+def test_frame_has_a_row_per_label_in_order():
+    model, table = told(4, 3, 2, 0)
+    found = everything(model, table)
+    assert isinstance(found, Recommendation)
+    frame = found.to_arrow()
+    names = ["rank", "item", "annotator", "gain", "about_item", "cost", "gain_per_cost"]
+    assert frame.column_names == names == list(found.to_frame().columns)
+    assert frame["rank"].to_pylist() == list(range(1, 13))
+    assert "12 of 12 labels for 12" in repr(found)
+
+
+def test_a_million_pairs_take_a_bounded_number_of_logarithms():
+    table = simulate(10_000, 100, 2, redundancy=2, seed=0).annotations
+    model = OneCoin(threads=1).fit(table)
+    recommend(model, table, budget=2, threads=1)  # compiles
+    numbers = np.random.default_rng(0).random(4_000_000)  # what H(P) of as many pairs needs, twice
+
+    def seconds(work):
+        best = np.inf
+        for _ in range(3):
+            begin = time.perf_counter()
+            work()
+            best = min(best, time.perf_counter() - begin)
+        return best
+
+    floor = seconds(lambda: np.log(numbers))
+    ours = seconds(lambda: recommend(model, table, budget=20, threads=1))
+    assert ours < 300 * floor  # 25 to 90 were seen; a loop in Python would be thousands
+
+
+def test_a_budget_that_is_a_sum_of_prices_is_spent():
+    """0.3 − 0.1 − 0.1 is less than 0.1."""
+    model, table = told(5, 4, 2, 0)
+    assert len(recommend(model, table, budget=0.3, cost=0.1)) == 3

@@ -1,0 +1,124 @@
+import pyarrow as pa
+import pytest
+
+from dissensus.exceptions import DataError, UnreadableFile
+from dissensus.table import io
+
+HEADER = b"item,annotator,label\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_bytes(content, name="table.csv", **options):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return io.read(path, **options)
+
+    return read_bytes
+
+
+def names(table):
+    return table.items.tolist(), table.annotators.tolist(), table.classes.tolist()
+
+
+def test_everything_is_text_and_nothing_but_an_empty_field_is_missing(read):
+    table = read(HEADER + b"007,1e3,NA\n7,True,None\n07,null,NaN\n8,2020-01-01,nan\n9,x,#N/A\n10,-inf,N/A\n")
+    assert names(table)[0] == ["007", "07", "10", "7", "8", "9"]
+    assert names(table)[1] == ["-inf", "1e3", "2020-01-01", "True", "null", "x"]
+    assert names(table)[2] == ["#N/A", "N/A", "NA", "NaN", "None", "nan"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + HEADER + b"1,a,x\n2,b,y\n",
+        (HEADER + b"1,a,x\n2,b,y\n").replace(b"\n", b"\r\n"),
+        b"\n\n" + HEADER + b"1,a,x\n\n2,b,y",
+        HEADER.replace(b",", b";") + b"1;a;x\n2;b;y\n",
+        HEADER.replace(b",", b"\t") + b"1\ta\tx\n2\tb\ty\n",
+        b'"item","annotator","label"\n"1","a","x"\n"2",b,y\n',
+        b'text,item,"a\nnote",annotator,label\n"a, b\n",1,,a,x\nc,2,,b,y\n',
+    ],
+    ids=["byte order mark", "CRLF", "blank lines", "semicolons", "tabs", "quotes", "line break in the header"],
+)
+def test_the_usual_dialects_are_the_same_table(read, content):
+    assert names(read(content)) == (["1", "2"], ["a", "b"], ["x", "y"])
+
+
+def test_quoted_cells_may_hold_anything(read):
+    table = read(HEADER + b'"a,b","say ""x""","two\nlines"\n')
+    assert names(table) == (["a,b"], ['say "x"'], ["two\nlines"])
+
+
+def test_line_breaks_in_cells_do_not_cut_a_long_file(read):  # which is read in blocks of 4 MB
+    table = read(b"item,annotator,label,text\n" + (b'1,a,x,"' + b"\n" * 1000 + b'"\n') * 9000)
+    assert len(table) == 9000
+
+
+def test_tsv_has_tabs_whatever_the_header_looks_like(read):
+    table = read(b"item,a,b\tannotator\tlabel\n1\ta,b\tx\n", "table.tsv", item="item,a,b")
+    assert names(table) == (["1"], ["a,b"], ["x"])
+
+
+def test_only_the_columns_needed_have_to_be_utf8(read):
+    assert len(read(b"item,annotator,label,text\n1,a,x,caf\xe9\n")) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            HEADER + b"1,a,x\n2,b,\xe9\n",
+            r"not UTF-8 text in row 3 \(the header is row 1\); save it as UTF-8, or convert",
+        ),
+        ("item,annotator,label\n1,a,x\n".encode("utf-16"), r"not UTF-8 text \(byte 0xff\)"),
+        (b"item,annotator,\xe9\n1,a,x\n", r"not UTF-8 text \(byte 0xe9\)"),
+        (
+            HEADER + b"1,a,x\n2,b\n",
+            r"row 3 \(the header is row 1\) has 2 fields, the header has 3 \(separated by ','\)",
+        ),
+        (HEADER + b"1,a,x\n" * 5000 + b"2,b,x,y\n", r"row 5,002 .* has 4 fields"),
+        (HEADER + b'1,"a,x\n2,b,y\n3,c,z\n', r"row 2 .* has 2 fields.*a quote may never be closed"),
+        (HEADER + b'1,a,"x\n2,b,y\n3,c,z\n', r"a quote is never closed, and the rest of the file is one cell"),
+        (b"", "is empty"),
+        (b"\n \n", "is empty"),
+        (HEADER.strip(), "there is no row"),
+        (b"x" * 200_000, "its first line is no header"),
+    ],
+)
+def test_what_cannot_be_read_says_where_and_what_to_do(read, content, message):
+    with pytest.raises(UnreadableFile, match=rf"table\.csv:? .*{message}"):
+        read(content)
+
+
+def test_a_line_break_in_the_last_cell_is_no_open_quote(read):
+    assert names(read(HEADER + b'1,a,x\n2,b,"y\n"\n\n'))[2] == ["x", "y\n"]
+
+
+def test_two_columns_of_one_name_are_an_error_where_they_are_needed(read):
+    with pytest.raises(DataError, match="2 columns are called 'label'"):
+        read(b"item,annotator,label,label\n1,a,x,y\n")
+    assert len(read(b"item,annotator,label,,\n1,a,x,,\n")) == 1
+
+
+def test_a_weight_that_is_no_number_says_where(read):
+    with pytest.raises(DataError, match=r"column 'weight': row 1 \(from 0\) holds 'much'"):
+        read(b"item,annotator,label,weight\n1,a,x,1\n2,b,y,much\n")
+
+
+def test_a_line_of_100_megabytes_is_read(read):
+    long = b"y" * 100_000_000
+    table = read(b"item,annotator,label,text\n1,a,x,\n2,b,z," + long + b"\n3,c,z,\n")
+    assert (len(table), table.n_classes) == (3, 2)
+    table = read(HEADER + b"1,a,x\n2,b," + long + b"\n3,c,z\n")
+    assert [len(name) for name in table.classes] == [1, 100_000_000, 1]
+    with pytest.raises(UnreadableFile, match="first line is no header"):
+        read(long)
+
+
+def test_text_is_quoted_only_where_needed_and_floats_are_written_in_full(tmp_path):
+    path = tmp_path / "table.csv"
+    io.write_frame({"item": ["a b", " c"], "p": [0.1, 1e-300], "n": [1, 2], "yes": [True, False]}, path)
+    assert path.read_text() == "item,p,n,yes\na b,0.1,1,true\n c,1e-300,2,false\n"
+    io.write_frame(pa.table({'a,"b"': ["x", None, 'y"\r'], "\r": [1, 2, 3]}), path)
+    assert path.read_bytes() == b'"a,""b""","\r"\n"x",1\n,2\n"y""\r",3\n'

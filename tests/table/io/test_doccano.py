@@ -1,0 +1,91 @@
+"""The shape of the exports is that of doccano's own data_export package, versions 1.0 to 1.8, and of its issue 113."""
+
+import json
+import zipfile
+
+import pytest
+
+from dissensus.exceptions import DataError, DataWarning, UnreadableFile
+from dissensus.table import io
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_records(*records, name="ann.jsonl", **options):
+        (tmp_path / name).write_text("\n".join(map(json.dumps, records)))
+        return io.read(tmp_path / name, **options)
+
+    return read_records
+
+
+def test_the_file_is_named_after_the_annotator(read):
+    table = read(
+        {"id": 7, "text": "t", "label": ["x"], "Comments": []},
+        {"id": 8, "text": "u", "label": ["y", "x"], "Comments": []},
+    )
+    assert table.annotators.tolist() == ["ann"]
+    assert table.items.tolist() == [7, 8]
+    assert table.votes().tolist() == [[1, 0], [1, 1]]
+
+
+def test_the_zip_of_all_annotators_is_one_table(tmp_path):
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        for who, label in (("ann", "x"), ("bob", "y")):
+            archive.writestr(f"{who}.jsonl", json.dumps({"id": 1, "text": "t", "label": [label]}) + "\n")
+        archive.writestr("unknown.jsonl", json.dumps({"id": 2, "text": "u", "label": []}) + "\n")
+        archive.writestr("readme.txt", "not this")
+    with pytest.warns(DataWarning, match="1 of 3 records have no label"):
+        table = io.read(tmp_path / "export.zip")
+    assert table.annotators.tolist() == ["ann", "bob"]
+    assert table.votes().tolist() == [[1, 1]]
+
+
+def test_a_damaged_zip_is_an_error(tmp_path):
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("ann.jsonl", json.dumps({"id": 1, "text": "t", "label": ["x"]}) + "\n")
+    content = bytearray((tmp_path / "export.zip").read_bytes())
+    content[45] ^= 0xFF  # inside the only record
+    (tmp_path / "export.zip").write_bytes(content)
+    with pytest.raises(UnreadableFile, match=r"export\.zip cannot be read .*CRC"):
+        io.read(tmp_path / "export.zip")
+
+
+def test_a_shared_project_names_nobody(read):
+    with pytest.warns(DataWarning, match="2 of 2 labels name no annotator and count as one annotator's"):
+        table = read({"id": 1, "text": "t", "label": ["x"]}, {"id": 2, "text": "u", "label": ["y"]}, name="all.jsonl")
+    assert table.annotators.tolist() == ["all"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"doc_id": 1, "text": "t", "labels": ["x"], "username": "eve"},
+        {"id": 1, "text": "t", "label": "x", "username": "eve"},
+        {"id": 1, "text": "t", "label": ["x"], "annotator": "eve"},
+        {"id": 1, "text": "t", "cats": ["x"], "entities": [], "annotator": "eve"},
+        {"id": 1, "text": "t", "annotations": [{"label": "x", "user": "eve"}], "meta": {}, "annotation_approver": None},
+    ],
+)
+def test_older_exports_name_the_annotator_in_the_record(read, record):
+    table = read(record)
+    assert (table.items.tolist(), table.annotators.tolist(), table.classes.tolist()) == ([1], ["eve"], ["x"])
+
+
+def test_annotations_of_several_users_in_one_record(read):
+    table = read({"id": 1, "text": "t", "annotations": [{"label": 4, "user": 1}, {"label": 2, "user": 3}], "meta": {}})
+    assert table.annotators.tolist() == ["1", "3"]
+    assert table.classes.tolist() == [2, 4]
+
+
+def test_item_and_annotator_may_be_other_fields(read):
+    table = read({"id": 1, "text": "t", "label": ["x"], "page": "p1", "by": "eve"}, item="page", annotator="by")
+    assert (table.items.tolist(), table.annotators.tolist()) == (["p1"], ["eve"])
+
+
+def test_records_without_any_label_and_spans_are_errors(read):
+    with pytest.warns(DataWarning), pytest.raises(DataError, match=r"ann\.jsonl holds no answer"):
+        read({"id": 1, "text": "t", "label": []})
+    with pytest.raises(DataError, match=r"record 1 of ann labels spans of its text \(\[0, 2, 'ORG'\]\)"):
+        read({"id": 1, "text": "EU", "label": [[0, 2, "ORG"]]})
+    with pytest.raises(DataError, match="has no 'id' nor 'doc_id' nor 'item' for item"):
+        read({"text": "t", "label": ["x"]})
