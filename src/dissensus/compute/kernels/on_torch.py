@@ -143,8 +143,13 @@ def confusion(
     cells = data.n_annotators * (1 if shape == COIN else K)
     counts = data.zeros(cells, K) if shape == FULL else data.zeros(cells)
     if table is not None and prior is not None:
-        logs = data.put(np.swapaxes(table, 1, 2)).log().view(counts.shape)
+        logs = data.put(table).swapaxes(1, 2).log().contiguous().view(counts.shape)
         log_prior = data.put(prior).log()
+        if shape == FULL and (fused := _fused(data)) is not None:
+            evidence, classes, counts, q = fused(data, logs, log_prior, posterior is not None)
+            if posterior is not None:
+                posterior[:] = q.cpu().numpy()
+            return float(evidence), classes.cpu().numpy(), _labels(counts, data, K)
     for part in data.parts():
         item, cell = part.item(), part.annotator if shape == COIN else part.cell
         if source == LIKELIHOOD:
@@ -161,9 +166,23 @@ def confusion(
         classes += q.sum(dim=0)
         counts.index_add_(0, cell, part.weighed(q[item] if shape == FULL else q.view(-1)[part.of_label(item)]))
         part.write(posterior, q)
-    n_true = K if shape == FULL else 1
-    labels = counts.view(data.n_annotators, -1, n_true).cpu().numpy()
-    return float(evidence), classes.cpu().numpy(), np.ascontiguousarray(np.swapaxes(labels, 1, 2))
+    return float(evidence), classes.cpu().numpy(), _labels(counts, data, K if shape == FULL else 1)
+
+
+def _labels(counts: torch.Tensor, data: Data, n_true: int) -> FloatArray:
+    """(A, true, given) of counts [annotator and given, true]."""
+    return counts.view(data.n_annotators, -1, n_true).swapaxes(1, 2).contiguous().cpu().numpy()
+
+
+def _fused(data: Data) -> Callable[..., tuple[torch.Tensor, ...]] | None:
+    """The pass as one kernel, where there is a GPU and Triton, for rows without weights and known classes."""
+    if not data.annotator.is_cuda or data.weight is not None or data.gold is not None:
+        return None
+    try:
+        from dissensus.compute.kernels import on_triton
+    except ModuleNotFoundError:
+        return None
+    return on_triton.confusion if data.n_classes <= on_triton.MAX_CLASSES else None
 
 
 def skilled_vote(
