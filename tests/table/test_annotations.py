@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dissensus import Annotations, Questions
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn, UnknownClass
-from dissensus.table.frames import find_columns
+from dissensus.table.find_columns import Columns
 from strategies import columns, identical, tables
 
 ITEM, ANNOTATOR, LABEL = ["i2", "i1", "i2", "i2"], ["b", "a", "a", "b"], ["x", "y", "y", "x"]  # 2 items, 4 rows
@@ -252,26 +252,26 @@ def test_every_kind_of_frame_gives_the_same_table(kind):
 
 
 def test_columns_have_synonyms_in_any_case_with_or_without_id():
-    found = find_columns(pa.table({"Task_ID": [], "rater": [], "Answer": [], "weight": []}))
+    found = Columns().find(["Task_ID", "rater", "Answer", "weight"])
     assert found == {"item": "Task_ID", "annotator": "rater", "label": "Answer", "weight": "weight"}
 
 
 def test_our_own_name_wins_over_a_synonym():
-    assert find_columns(pa.table({"id": [], "item": [], "worker": [], "label": []}))["item"] == "item"
+    assert Columns().find(["id", "item", "worker", "label"])["item"] == "item"
 
 
 def test_an_annotation_id_is_no_label():
     with pytest.raises(MissingColumn, match="no column 'label'"):
-        find_columns(pa.table({"item": [], "worker": [], "annotation_id": []}))
+        Columns().find(["item", "worker", "annotation_id"])
 
 
 def test_two_synonyms_have_to_be_told_apart():
     with pytest.raises(DataError, match="columns 'task', 'id' could each be item; say which: item=<column>"):
-        find_columns(pa.table({"task": [], "id": [], "worker": [], "label": []}))
+        Columns().find(["task", "id", "worker", "label"])
 
 
 def test_a_column_that_is_named_for_one_role_plays_no_other():
-    found = find_columns(pa.table({"question": [], "worker": [], "label": []}), item="question")
+    found = Columns(item="question").find(["question", "worker", "label"])
     assert found == {"item": "question", "annotator": "worker", "label": "label"}
 
 

@@ -12,18 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
+from dissensus.exceptions import BadParameter, DataError, UnknownClass
 from dissensus.table import kernels
 from dissensus.table import names as naming
-from dissensus.table.columns import as_list, check_proba, check_weight, encode_labels, encode_names, floats, joined
-from dissensus.table.frames import find_columns, to_arrow
+from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
+from dissensus.table.find_columns import Columns, column_names
 
 ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
@@ -87,7 +86,7 @@ class Annotations:
             classes are the distinct labels, sorted.
         weight : (N,), optional
             How much each row counts; not negative.
-        proba : (N, K), optional
+        proba : (N, K), or class → (N,), optional
             A distribution over the classes instead of one label; rows sum to one. Labels given beside it are not read.
         abstain : a label or a list of labels, optional
             Answers such as "can't say", which are no class. `None` in the list stands for a missing label. Their rows
@@ -102,35 +101,28 @@ class Annotations:
         array([[1., 1.],
                [0., 1.]])
         """
-        columns = {"item": naming.to_column(item, "item"), "annotator": naming.to_column(annotator, "annotator")}
-        if classes is not None and not isinstance(classes, Integral):
-            classes = list(classes)  # type: ignore[arg-type]  # read more than once below
         if label is None and proba is None:
             raise DataError("neither label nor proba is given; a table needs one of them.")
         if proba is not None and as_list(abstain):
             raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
-        if label is not None:
-            columns["label"] = naming.to_column(label, "label")
+        given = {"item": item, "annotator": annotator, "label": label}
+        columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None}
+        keep: BoolArray | None = None
+        if proba is not None:
+            class_names, proba = encode_proba(proba, classes)
+            label_code = proba.argmax(axis=1)
+        weight = None if weight is None else check_weight(weight)
         n = len(columns["item"])
         for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
             if other is not None and len(other) != n:
                 raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
-
         item_names, item_code = encode_names(columns["item"], "item", items)
         annotator_names, annotator_code = encode_names(columns["annotator"], "annotator", annotators)
-        keep: BoolArray | None = None
-        if proba is not None:
-            proba = check_proba(proba, classes)
-            class_names = (
-                np.arange(proba.shape[1]) if classes is None else naming.declared(classes, np.empty(0), "classes")
-            )
-            label_code = proba.argmax(axis=1)
-        else:
+        if proba is None:
             class_names, label_code, keep = encode_labels(columns["label"], classes, abstain)
-        weight = None if weight is None else check_weight(weight)
         if keep is not None:
             item_code, annotator_code = item_code[keep], annotator_code[keep]
-            weight = weight if weight is None else weight[keep]
+            weight = None if weight is None else weight[keep]
         return cls.from_codes(
             item_code, annotator_code, label_code, item_names, annotator_names, class_names, weight=weight, proba=proba
         )
@@ -152,11 +144,11 @@ class Annotations:
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
         label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
         ptr = kernels.offsets(item, len(items))
-        if weight is None and proba is None:
-            if kernels.is_sorted(item, annotator, label):
-                annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
-            else:
-                annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
+        plain = weight is None and proba is None
+        if plain and kernels.is_sorted(item, annotator, label):
+            annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
+        elif plain and item.size >= kernels.MIN_ROWS_TO_COMPILE:
+            annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
         else:  # rows that agree in all codes are put in order by what they weigh, so that no sum depends on row order
             keys = [] if proba is None else list(proba.T)
             order = np.lexsort((*keys, *([] if weight is None else [weight]), label, annotator, item))
@@ -184,34 +176,12 @@ class Annotations:
         called something else. `proba` names the columns that hold each class's probability (class → column, or a list
         of columns `p_<class>`); a frame without a label column and with columns `p_…` is read so by itself.
         """
-        columns = find_columns(frame, item=item, annotator=annotator, label=label, weight=weight, proba=proba)
-        if "question" in columns:
+        named = Columns(item, annotator, label, weight=weight, proba=proba)
+        if question := named.find(column_names(frame)).get("question"):
             raise DataError(
-                f"column '{columns['question']}' holds several questions, a table each; use dissensus.read or drop it."
+                f"column '{question}' holds several questions, a table each; use dissensus.read or drop it."
             )
-        data = to_arrow(
-            frame, [c for c in columns.values() if isinstance(c, str)] + list(columns.get("proba", {}).values())
-        )
-        by_class = columns.get("proba")
-        if by_class:
-            classes = (
-                list(range(classes)) if isinstance(classes, int) else list(by_class if classes is None else classes)
-            )
-            try:
-                matrix = np.column_stack([floats(data[by_class[c]], by_class[c]) for c in classes])
-            except KeyError as error:
-                raise MissingColumn(
-                    f"no column of probabilities for class {error}; there are {sorted(map(str, by_class))}."
-                ) from None
-        return cls.from_arrays(
-            data[columns["item"]],
-            data[columns["annotator"]],
-            None if by_class else data[columns["label"]],
-            classes,
-            weight=data[columns["weight"]] if "weight" in columns else None,
-            proba=matrix if by_class else None,
-            abstain=abstain,
-        )
+        return cls.from_arrays(**named.take(frame), classes=classes, abstain=abstain)
 
     @classmethod
     def from_matrix(

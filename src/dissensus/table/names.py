@@ -15,11 +15,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
-from dissensus.table import kernels
 
 _MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -53,7 +51,7 @@ def to_column(values: Any, column: str) -> Any:
     if pa.types.is_string_view(kind):  # Arrow cannot sort these
         values = values.cast(pa.large_string())
         kind = values.type
-    if pa.types.is_null(kind) or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+    if pa.types.is_null(kind) or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         pass
     elif pa.types.is_floating(kind):
         values = _integral(values)
@@ -70,9 +68,11 @@ def missing_rows(column: Any) -> BoolArray:
     """(N,) which rows of a column from `to_column` hold no name: null, NaN, or blank text."""
     if isinstance(column, np.ndarray):
         return np.zeros(column.size, np.bool_)
-    missing = pc.is_null(column, nan_is_null=True)
-    if _is_text(column.type):
-        blank = [name for name in pc.unique(column).to_pylist() if name is not None and not name.strip()]
+    import pyarrow.compute as pc
+
+    missing = column.is_null(nan_is_null=True)
+    if is_text(column.type):
+        blank = [name for name in column.unique().to_pylist() if name is not None and not name.strip()]
         missing = pc.or_(missing, pc.is_in(column, value_set=pa.array(blank, column.type)))
     return np.asarray(missing, dtype=np.bool_)
 
@@ -128,12 +128,12 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
         like.dtype.kind
         if isinstance(like, np.ndarray)
         else "U"
-        if _is_text(like.type)
+        if is_text(like.type)
         else "i"
         if pa.types.is_integer(like.type)
         else "O"
     )
-    if kind in "iu" and not isinstance(column, np.ndarray) and _is_text(column.type):
+    if kind in "iu" and not isinstance(column, np.ndarray) and is_text(column.type):
         with suppress(ValueError):  # text for integers, as a command line gives it
             column = np.array([int(value) for value in values], np.int64)
     elif kind == "U" and isinstance(column, np.ndarray):
@@ -154,7 +154,7 @@ def to_names(column: Any) -> Names:
     """What `to_column` gives as names: object holding `str` for text, the natural dtype otherwise."""
     if isinstance(column, np.ndarray):
         return column
-    if _is_text(column.type):
+    if is_text(column.type):
         names = np.empty(len(column), object)
         names[:] = column.to_pylist()
         return names
@@ -209,19 +209,23 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
     if span > 4 * values.size + 1024:
         names, codes = _encode_hashed(pa.array(values))
         return names.astype(np.int64), codes
-    seen = kernels.present(values, low, span)
+    place = values.astype(np.int64, copy=False)  # first: the difference may not fit the type of the values
+    place = place - low if low else place
+    seen = np.zeros(span, np.bool_)
+    seen[place] = True
     names = np.flatnonzero(seen) + low
     if names.size == span and low == 0 and values.dtype == np.int32:
         return names, values  # the names are the codes
-    code = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-    return names, kernels.look_up(values, low, code)
+    return names, (np.cumsum(seen, dtype=np.int32) - np.int32(1))[place]
 
 
 def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
+    import pyarrow.compute as pc
+
     encoded = column.dictionary_encode()  # one dictionary for all chunks
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     if len(encoded) == 0:
-        return np.empty(0, object if _is_text(column.type) else np.int64), np.empty(0, np.int32)
+        return np.empty(0, object if is_text(column.type) else np.int64), np.empty(0, np.int32)
     dictionary = chunks[-1].dictionary
     order = np.asarray(pc.sort_indices(dictionary))
     rank = np.empty(order.size, np.int32)
@@ -230,7 +234,8 @@ def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
     return to_names(dictionary.take(order)), codes
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """True for an Arrow type that holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 

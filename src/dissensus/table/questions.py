@@ -12,7 +12,7 @@ import numpy as np
 from dissensus.exceptions import DataWarning
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.columns import check_weight, joined
+from dissensus.table.encoding import check_weight, joined
 
 
 class Questions(Mapping[str, Annotations]):
