@@ -22,6 +22,7 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
+from dissensus.common.formatting import word_list
 from dissensus.exceptions import BadParameter
 
 CHECKED_TYPES = {int, float, bool, str, type(None)}
@@ -77,13 +78,13 @@ class Param:
         elif Any in kinds:
             return "be anything"
         elif others:
-            main = f"be of type {_either(others)}"
+            main = f"be of type {word_list(others, 'or')}"
         elif bool in kinds or str in kinds:
             main = "be True or False" if bool in kinds else "be text"
         else:
-            return f"be {_either(none + words)}"
+            return f"be {word_list(none + words, 'or')}"
         rest = words + none
-        return f"{main}{', or ' if len(rest) == 1 else ', ' if rest else ''}{_either(rest)}"
+        return f"{main}{', or ' if len(rest) == 1 else ', ' if rest else ''}{word_list(rest, 'or')}"
 
     def _number_in_words(self, whole: bool) -> str:
         limits = {name: f"{limit:g}" for name in LIMITS if (limit := getattr(self, name)) is not None}
@@ -249,7 +250,3 @@ def _kinds(hint: Any) -> Iterator[Any]:
         yield from (type(None) if word is None else word for word in get_args(hint))
     else:
         yield type(None) if hint is None else get_origin(hint) or hint
-
-
-def _either(words: list[str]) -> str:
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
