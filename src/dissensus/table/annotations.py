@@ -17,8 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, DataError, UnknownClass
+from dissensus.exceptions import DataError, UnknownClass
 from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
@@ -198,23 +199,15 @@ class Annotations:
         if matrix.ndim != 2:
             raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
         empty = matrix == missing
-        if matrix.dtype.kind == "f":
-            empty = empty | np.isnan(matrix)
-        elif matrix.dtype == object:
-            empty = empty | (matrix == np.array(None)) | (matrix != matrix)  # NaN differs from itself
-        item, annotator = np.nonzero(~np.asarray(empty, bool))
-        item_names = np.arange(matrix.shape[0]) if items is None else np.asarray(items)
-        annotator_names = np.arange(matrix.shape[1]) if annotators is None else np.asarray(annotators)
-        for what, given, n in (
-            ("items", item_names, matrix.shape[0]),
-            ("annotators", annotator_names, matrix.shape[1]),
-        ):
-            if len(given) != n or len(set(given.tolist())) != n:
+        if matrix.dtype.kind in "fO":
+            empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN differs from itself
+        names = []
+        for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
+            names.append(np.arange(n) if given is None else np.asarray(given))
+            if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
                 raise DataError(f"{what}: expected {n:,} different names for a matrix of shape {matrix.shape}.")
-        return cls.from_arrays(
-            item_names[item], annotator_names[annotator], matrix[item, annotator], classes,
-            items=item_names, annotators=annotator_names,
-        )  # fmt: skip
+        i, a = np.nonzero(~np.asarray(empty, bool))
+        return cls.from_arrays(names[0][i], names[1][a], matrix[i, a], classes, items=names[0], annotators=names[1])
 
     @classmethod
     def from_counts(
@@ -301,17 +294,14 @@ class Annotations:
         class at zero (Fornaciari et al. 2021). `smoothed`: shares after adding `pseudocount` to every class. An item
         without votes is uniform.
         """
+        check_argument("kind", kind, Literal["normalized", "softmax", "smoothed"])
         votes = self.votes()
         if kind == "softmax":
-            if not temperature > 0:
-                raise BadParameter(f"temperature must be above 0, got {temperature}.")
+            check_argument("temperature", temperature, float, above=0)
             votes = np.exp((votes - votes.max(axis=1, keepdims=True, initial=0)) / temperature)
         elif kind == "smoothed":
-            if not pseudocount > 0:
-                raise BadParameter(f"pseudocount must be above 0, got {pseudocount}.")
+            check_argument("pseudocount", pseudocount, float, above=0)
             votes = votes + pseudocount
-        elif kind != "normalized":
-            raise BadParameter(f"kind must be 'normalized', 'softmax' or 'smoothed', got {kind!r}.")
         total = votes.sum(axis=1, keepdims=True)
         return np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / max(self.n_classes, 1))
 
@@ -366,24 +356,25 @@ class Annotations:
         rows = np.flatnonzero(~naming.missing_rows(label))
         item_names, item_code = naming.encode(item.take(rows), "item")
         label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
-        known = naming.match(label_names, self.classes, "gold labels")
+        known = naming.recode(label_code, label_names, self.classes, "gold labels")
         if (known < 0).any():
-            row = int(np.flatnonzero(known[label_code] < 0)[0])
-            count, name = int((known[label_code] < 0).sum()), label_names[label_code[row]]
+            row = int((known < 0).argmax())
+            name = naming.shown(label_names[label_code[row]])
             raise UnknownClass(
-                f"gold: {count:,} of {label_code.size:,} labels are none of the table's {self.n_classes} classes; "
-                f"first at row {rows[row]} (from 0): {naming.shown(name)}. Declare all classes in making the table: "
+                f"gold: {(known < 0).sum():,} of {known.size:,} labels are none of the table's {self.n_classes} "
+                f"classes; first at row {rows[row]} (from 0): {name}. Declare all classes in making the table: "
                 "classes=[…]."
             )
-        at = naming.match(item_names, self.items, "items of the gold labels")[item_code]
-        gold = np.full(self.n_items, -1, np.int32)
+        at = naming.recode(item_code, item_names, self.items, "items of the gold labels")
         here = at >= 0
-        gold[at[here]] = known[label_code[here]]
-        if (gold[at[here]] != known[label_code[here]]).any():
-            row = int(np.flatnonzero(here)[np.flatnonzero(gold[at[here]] != known[label_code[here]])[0]])
+        at, known, rows = at[here], known[here], rows[here]
+        gold = np.full(self.n_items, -1, np.int32)
+        gold[at] = known
+        if (gold[at] != known).any():
+            row = int((gold[at] != known).argmax())
             raise DataError(
-                f"gold: item {naming.shown(item_names[item_code[row]])} (row {rows[row]}, from 0) has two different "
-                "labels; keep one."
+                f"gold: item {naming.shown(self.items[at[row]])} (row {rows[row]}, from 0) has two different labels; "
+                "keep one."
             )
         return gold
 
@@ -394,18 +385,15 @@ class Annotations:
 
         Items and annotators that are asked for stay, with or without rows; the classes always stay.
         """
-        keep = np.ones(self.n_annotations, np.bool_)
-        if rows is not None:
-            rows = np.asarray(rows)
-            if rows.dtype == np.bool_ and len(rows) != self.n_annotations:
-                raise DataError(
-                    f"rows: a mask of {len(rows):,} for {self.n_annotations:,} annotations; they must be equally many."
-                )
-            if rows.dtype != np.bool_:
-                if rows.size and not (rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < self.n_annotations):
-                    raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
-                rows = np.isin(np.arange(self.n_annotations), rows)
-            keep = rows
+        keep = np.ones(self.n_annotations, np.bool_) if rows is None else np.asarray(rows)
+        if keep.dtype != np.bool_:
+            if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < self.n_annotations):
+                raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
+            keep = np.isin(np.arange(self.n_annotations), keep)
+        if len(keep) != self.n_annotations:
+            raise DataError(
+                f"rows: a mask of {len(keep):,} for {self.n_annotations:,} annotations; they must be equally many."
+            )
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
@@ -424,8 +412,7 @@ class Annotations:
 
     def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
         """At most `redundancy` annotations of each item, drawn at random."""
-        if redundancy < 1:
-            raise BadParameter(f"redundancy must be at least 1, got {redundancy}.")
+        check_argument("redundancy", redundancy, int, low=1)
         draw = np.random.default_rng(seed).random(self.n_annotations)
         order = np.lexsort((draw, self.item))
         rank = np.empty(self.n_annotations, np.int64)
@@ -436,16 +423,13 @@ class Annotations:
         self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
     ) -> tuple[Annotations, Annotations]:
         """Two tables: a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
-        if not 0 < share < 1:
-            raise BadParameter(f"share must be between 0 and 1, got {share}.")
-        if by not in ("item", "annotation"):
-            raise BadParameter(f"by must be 'item' or 'annotation', got {by!r}.")
+        check_argument("share", share, float, above=0, below=1)
+        check_argument("by", by, Literal["item", "annotation"])
         n = self.n_items if by == "item" else self.n_annotations
         first = np.zeros(n, np.bool_)
         first[np.random.default_rng(seed).permutation(n)[: round(share * n)]] = True
-        if by == "item":
-            return self.select(items=first), self.select(items=~first)
-        return self.select(rows=first), self.select(rows=~first)
+        one, other = (self.select(**{"items" if by == "item" else "rows": part}) for part in (first, ~first))
+        return one, other
 
     @staticmethod
     def concat(tables: Iterable[Annotations]) -> Annotations:
@@ -457,22 +441,18 @@ class Annotations:
         annotators = _union([t.annotators for t in tables], "annotators")
         same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
         classes = tables[0].classes if same else _union([t.classes for t in tables], "classes")
-        weighted, probabilistic = any(t.weight is not None for t in tables), any(t.proba is not None for t in tables)
         parts = [t.to_classes(classes) for t in tables]
+        weight = proba = None
+        if any(t.weight is not None for t in parts):
+            weight = np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in parts])
+        if any(t.proba is not None for t in parts):
+            proba = np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
         return Annotations.from_codes(
             np.concatenate([naming.recode(t.item, t.items, items, "items") for t in parts]),
             np.concatenate([naming.recode(t.annotator, t.annotators, annotators, "annotators") for t in parts]),
             np.concatenate([t.label for t in parts]),
-            items,
-            annotators,
-            classes,
-            weight=np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in parts])
-            if weighted
-            else None,
-            proba=np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
-            if probabilistic
-            else None,
-        )
+            items, annotators, classes, weight=weight, proba=proba,
+        )  # fmt: skip
 
     def to_classes(self, classes: Names) -> Annotations:
         """The same rows with their labels as codes into `classes`; a label outside them is an error."""
@@ -490,15 +470,9 @@ class Annotations:
             proba = np.zeros((len(self), len(classes)))
             proba[:, at[at >= 0]] = self.proba[:, at >= 0]
         return Annotations.from_codes(
-            self.item,
-            self.annotator,
-            at[self.label],
-            self.items,
-            self.annotators,
-            classes,
-            weight=self.weight,
-            proba=proba,
-        )
+            self.item, self.annotator, at[self.label], self.items, self.annotators, classes,
+            weight=self.weight, proba=proba,
+        )  # fmt: skip
 
     def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
         if chosen is None:
@@ -551,14 +525,9 @@ def _union(parts: Sequence[Names], what: str) -> Names:
 
 
 def _spread(values: IntArray) -> dict[str, float]:
-    if values.size == 0:
-        return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
-    return {
-        "min": int(values.min()),
-        "median": float(np.median(values)),
-        "mean": float(values.mean()),
-        "max": int(values.max()),
-    }
+    values = values if values.size else np.zeros(1, np.int64)
+    middle = {"median": float(np.median(values)), "mean": float(values.mean())}
+    return {"min": int(values.min()), **middle, "max": int(values.max())}
 
 
 def _frozen(array: IntArray) -> IntArray:

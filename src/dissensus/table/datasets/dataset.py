@@ -116,14 +116,14 @@ class Dataset:
     @property
     def has_image(self) -> BoolArray:
         """(I,) True where the pixels of an item are stored."""
-        return self._image_row >= 0
+        return np.asarray(self._image_row >= 0)
 
     @property
     def has_features(self) -> BoolArray:
         """(I,) True where an item has features."""
         if self.features is None:
             return np.zeros(self.item_names.size, np.bool_)
-        return ~np.isnan(self.features).any(axis=1)
+        return np.asarray(~np.isnan(self.features).any(axis=1))
 
     @cached_property
     def images(self) -> Any:
