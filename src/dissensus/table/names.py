@@ -20,6 +20,7 @@ import pyarrow as pa
 from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
 
+BLOCK = 2**15  # integers that stay in the processor's cache while they are coded
 _MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -183,14 +184,24 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
     if span > 4 * values.size + 1024:
         names, codes = _encode_hashed(pa.array(values))
         return names.astype(np.int64), codes
-    place = values.astype(np.int64, copy=False)  # first: the difference may not fit the type of the values
-    place = place - low if low else place
+
+    def place(rows: slice) -> IntArray:
+        part = values[rows].astype(np.int64, copy=False)  # the difference may not fit the type of the values
+        return part - low if low else part
+
+    blocks = [slice(start, start + BLOCK) for start in range(0, values.size, BLOCK)]
     seen = np.zeros(span, np.bool_)
-    seen[place] = True
+    for rows in blocks:
+        seen[place(rows)] = True
+        if seen.all():  # no gaps: a name is its code, but for `low`
+            codes = place(slice(None)) if low else values
+            return np.arange(low, high + 1), codes.astype(np.int32, copy=False)
     names = np.flatnonzero(seen) + low
-    if names.size == span and low == 0 and values.dtype == np.int32:
-        return names, values  # the names are the codes
-    return names, (np.cumsum(seen, dtype=np.int32) - np.int32(1))[place]
+    code = np.cumsum(seen, dtype=np.int32) - np.int32(1)
+    codes = np.empty(values.size, np.int32)
+    for rows in blocks:
+        codes[rows] = code[place(rows)]
+    return names, codes
 
 
 def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
