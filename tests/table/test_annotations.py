@@ -545,3 +545,17 @@ def test_abstentions_beside_probabilities_are_an_error():
 def test_a_question_column_that_holds_the_items_own_text_is_doubted():
     with pytest.warns(DataWarning, match="each of the 3 items has a question of its own"):
         Questions.from_arrays(["why?", "why?", "how?", "who?"], [1, 1, 2, 3], [1, 2, 1, 1], [0, 1, 0, 1])
+
+
+@given(columns())
+def test_agreement_with_a_posterior_is_the_weight_of_labels_that_are_right(given_columns):
+    table = Annotations.from_arrays(**given_columns)
+    posterior = np.random.default_rng(0).dirichlet(np.ones(table.n_classes), table.n_items)
+    hits, total = np.zeros(table.n_annotators), np.zeros(table.n_annotators)
+    for row, (i, a, k) in enumerate(zip(table.item, table.annotator, table.label, strict=True)):
+        weight = 1.0 if table.weight is None else table.weight[row]
+        total[a] += weight
+        given_label = np.eye(table.n_classes)[k] if table.proba is None else table.proba[row]
+        hits[a] += weight * given_label @ posterior[i]
+    for found, expected in zip(table.agreement_with(posterior), (hits, total), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

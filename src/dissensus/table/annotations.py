@@ -281,6 +281,16 @@ class Annotations:
         """(I, K) how often (by weight) each item was given each class."""
         return kernels.votes(self.item_ptr, self.label, self.weight, self.proba, self.n_classes)
 
+    def agreement_with(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
+        if self.proba is None:
+            right = posterior[self.item, self.label]
+        else:
+            right = (self.proba * posterior[self.item]).sum(axis=1)
+        weight = np.ones(len(self)) if self.weight is None else self.weight
+        hits, total = (np.bincount(self.annotator, w, self.n_annotators) for w in (weight * right, weight))
+        return hits, total
+
     def soft_labels(
         self,
         kind: Literal["normalized", "softmax", "smoothed"] = "normalized",

@@ -108,35 +108,3 @@ def votes(item_ptr: IntArray, label: IntArray, weight: Any, proba: Any, n_classe
             else:
                 out[i, label[row]] += w
     return out
-
-
-@compiled
-def agreement(
-    item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, proba: Any, posterior: FloatArray, n: int
-) -> tuple[FloatArray, FloatArray]:
-    """(A,) weight of each annotator's labels that are right by the posterior (I, K), and of all its labels."""
-    hits, total = np.zeros(n), np.zeros(n)
-    for i in range(item_ptr.size - 1):
-        for row in range(item_ptr[i], item_ptr[i + 1]):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
-            total[annotator[row]] += w
-            if proba is not None:
-                for k in range(posterior.shape[1]):
-                    hits[annotator[row]] += w * proba[row, k] * posterior[i, k]
-            else:
-                hits[annotator[row]] += w * posterior[i, label[row]]
-    return hits, total
-
-
-@compiled
-def expected_labels(posterior: FloatArray, annotator: IntArray, confusion: FloatArray) -> FloatArray:
-    """(n, K) Σ_c posterior[n, c] confusion[annotator[n], c, :]."""
-    n, n_classes = posterior.shape
-    out = np.zeros((n, n_classes))
-    for row in range(n):
-        for c in range(n_classes):
-            for k in range(n_classes):
-                out[row, k] += posterior[row, c] * confusion[annotator[row], c, k]
-    return out
