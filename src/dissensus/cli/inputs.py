@@ -116,7 +116,7 @@ class Inputs:
 
     def _table(self, path: Path, item: str | None) -> tuple[Names, Any]:
         from dissensus.table import names as naming
-        from dissensus.table.frames import guess_column
+        from dissensus.table.find_columns import guess_column
         from dissensus.table.io import read_frame
 
         if self.kind == "images":
@@ -202,7 +202,7 @@ def _columns(path: Path) -> list[str]:
 
 def _numeric(path: Path) -> tuple[str, ...]:
     """The columns of a table besides the items' names."""
-    from dissensus.table.frames import guess_column
+    from dissensus.table.find_columns import guess_column
 
     columns = _columns(path)
     found = tuple(name for name in columns if name != guess_column("item", columns))

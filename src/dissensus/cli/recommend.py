@@ -164,7 +164,7 @@ def _prices(path: Path, who: Annotations | Names) -> dict[Any, float]:
     from dissensus.cli.inputs import like
     from dissensus.table import names as naming
     from dissensus.table.annotations import Annotations
-    from dissensus.table.frames import guess_column
+    from dissensus.table.find_columns import guess_column
     from dissensus.table.io import read_frame
 
     with show.waiting(f"reading {path}"):

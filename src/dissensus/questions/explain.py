@@ -53,7 +53,7 @@ from dissensus.models.methods.dawid_skene import soft_counts
 from dissensus.questions.compare import holm
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.frames import guess_column, no_column, to_arrow
+from dissensus.table.find_columns import guess_column, no_column, to_arrow
 
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "undecided", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -29,7 +29,7 @@ from dissensus.report.choice import CHOICE, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.frames import guess_column, to_arrow
+from dissensus.table.find_columns import guess_column, to_arrow
 from dissensus.table.io.jsonl import dumps
 
 LONGEST = 600  # characters of a text that is shown
