@@ -119,6 +119,17 @@ def param(
     return Param(default, text, low, high, above, below, check, must)
 
 
+def check_argument(name: str, value: Any, hint: Any, **limits: Any) -> None:
+    """Raise BadParameter where an argument of a function is none of the type `hint`, or out of its `limits`.
+
+    >>> check_argument("level", 95, float, above=0, below=1)
+    Traceback (most recent call last):
+    dissensus.exceptions.BadParameter: level must be between 0 and 1, got 95.
+    """
+    if problem := param(None, "", **limits).problem(value, hint):
+        raise BadParameter(f"{name} {problem}, got {value!r}.")
+
+
 @dataclass_transform(kw_only_default=True, field_specifiers=(param,))
 class Parameters:
     """A base for classes whose keywords are declared with `param`."""
@@ -200,7 +211,7 @@ class Parameters:
         return self
 
     def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
+        defaults = inspect.signature(type(self) if self._declared else type(self).__init__).parameters
         changed = {
             name: value for name, value in self.get_params(deep=False).items() if value != defaults[name].default
         }

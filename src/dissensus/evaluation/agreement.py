@@ -16,9 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.kernels.ratings import FIXED
-from dissensus.evaluation._ratings import Ratings, Scale, places, statistics
-from dissensus.evaluation.intervals import Estimate, Statistic, Sums, sparse_sums
+from dissensus.evaluation._ratings import FIXED, Ratings, Scale, places, statistics
+from dissensus.evaluation.intervals import Estimate, Statistic, Sums, resampled_sums
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table.annotations import Annotations
 
@@ -135,13 +134,11 @@ def _sums(
     seed: int | None = 0,
     on_step: OnStep | None = None,
 ) -> Sums:
-    ptr, column, value, n_columns = statistics(table, scale, places(table, scale, values))
-    sums = sparse_sums(ptr, column, value, n_columns, resamples=0)
-    if sums.whole[PAIRED] == 0:
+    found = statistics(table, scale, places(table, scale, values))
+    rated = found[np.flatnonzero(np.diff(found.indptr))]  # items without labels are not drawn
+    if rated[:, [PAIRED]].sum() == 0:
         raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
-    rated = np.flatnonzero(np.diff(ptr))  # items without labels are not drawn
-    packed = np.append(0, ptr[rated + 1])
-    return sparse_sums(packed, column, value, n_columns, resamples=resamples, seed=seed, on_step=on_step)
+    return resampled_sums(rated, resamples=resamples, seed=seed, on_step=on_step)
 
 
 # From sums (B, S) to coefficients (B,) --------------------------------------------------------------------------------

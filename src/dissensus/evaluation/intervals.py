@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
 from dissensus.evaluation._check import whole
 from dissensus.exceptions import BadParameter, DataError
@@ -101,28 +101,20 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
         raise DataError(
             f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
         )
+    from scipy.sparse import csr_array
+
     I, S = table.shape
-    return sparse_sums(
-        np.arange(I + 1) * S, np.tile(np.arange(S, dtype=np.int32), I), table.reshape(-1), S,
-        resamples=resamples, seed=seed, on_step=on_step,
-    )  # fmt: skip
+    sparse = csr_array((table.reshape(-1), np.tile(np.arange(S), I), np.arange(I + 1) * S), shape=(I, S))
+    return resampled_sums(sparse, resamples=resamples, seed=seed, on_step=on_step)
 
 
-def sparse_sums(
-    ptr: IntArray,
-    column: IntArray,
-    value: FloatArray,
-    n_columns: int,
-    *,
-    resamples: int = 1000,
-    seed: int | None = 0,
-    on_step: OnStep | None = None,
-) -> Sums:
-    """The same for statistics in sparse rows: item i has value[j] in column[j] for j in ptr[i] … ptr[i+1] − 1."""
+def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
+    """The same for sparse statistics, a csr_array (I, S)."""
     resamples = whole(resamples, "resamples", 0)
     seed = None if seed is None else whole(seed, "seed", 0)
-    total = np.bincount(column, value, n_columns).astype(np.float64)  # of no entries it would be integers
-    n_items, batches = ptr.size - 1, -(-resamples // LANES)
+    (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
+    total = np.bincount(stats.indices, stats.data, n_columns).astype(np.float64)  # integers where there are no entries
+    ptr, column = stats.indptr.astype(np.int64), stats.indices.astype(np.int32)  # one signature of the kernel
     sizes = np.diff(np.append(np.arange(0, n_items, BLOCK), n_items))  # items of each block
 
     def batch(child: np.random.SeedSequence) -> FloatArray:
@@ -130,7 +122,7 @@ def sparse_sums(
         sums = np.zeros((n_columns, LANES))
         of_blocks, of_items = child.spawn(2)
         drawn = np.random.default_rng(of_blocks).multinomial(n_items, sizes / n_items, size=LANES)
-        add_sums(ptr, column, value, drawn, of_items.generate_state(LANES, np.uint64), sums)
+        add_sums(ptr, column, stats.data, drawn, of_items.generate_state(LANES, np.uint64), sums)
         return sums
 
     parts = []
