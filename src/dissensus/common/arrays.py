@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.types import IntArray
+from dissensus.common.types import FloatArray, IntArray
 
 
 def ranges(start: IntArray, length: IntArray) -> IntArray:
@@ -14,3 +14,15 @@ def ranges(start: IntArray, length: IntArray) -> IntArray:
     array([3, 4, 7, 8, 9])
     """
     return np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length)
+
+
+def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
+    """(n, …) the sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
+
+    >>> sums_of_ranges(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2, 3]))
+    array([3., 0., 4.])
+    """
+    from scipy.sparse import csr_array
+
+    n = len(values)
+    return np.asarray(csr_array((np.ones(n), np.arange(n), ptr), shape=(ptr.size - 1, n)) @ values)
