@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.hard import hits
@@ -26,7 +28,7 @@ from dissensus.models.base import Aggregator, check_gold, methods
 from dissensus.table.annotations import Annotations
 
 MAJORITY = "majority-vote"
-LEAST = 1e-300  # probability that a hidden label is given at least: no method says 0, but a product may round to it
+MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but a product may round to it
 SIGNIFICANT = 0.05
 NEGLIGIBLE = 0.01  # nats per annotation: on real sets, what a vote is behind where it is as often right
 
@@ -119,13 +121,7 @@ class Comparison:
 
     def to_frame(self) -> Any:
         """One row per method, the best first; a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
-        frame = pa.Table.from_pylist(self.rows())
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """The same as plain values."""
@@ -175,8 +171,7 @@ def compare(
     """
     gold = check_gold(gold, table)
     models = _models(names, table)
-    if splits < 1:
-        raise BadParameter(f"splits must be at least 1, got {splits}.")
+    check_argument("splits", splits, int, low=1, must="must be at least 1")
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     total = len(models) * (splits + (gold is not None))
     step = on_fit or (lambda method, done, of: None)
@@ -186,7 +181,7 @@ def compare(
         done = number * total // len(models)
         try:
             found[name] = _try_out(
-                name, model, table, hidden, gold, lambda plus, n=name, d=done: step(n, d + plus, total)
+                model, table, hidden, gold, lambda plus, name=name, done=done: step(name, done + plus, total)
             )
         except DataError as error:  # such as a table that this method cannot take
             failed[name] = str(error)
@@ -214,8 +209,6 @@ class _Found:
 
 
 def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Aggregator]:
-    import dissensus.models.methods  # noqa: F401 - registers the methods
-
     if isinstance(names, str):
         raise BadParameter(f"names must be a list of methods, got the text {names!r}.")
     if names is None:
@@ -226,8 +219,7 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
         ]
     models: dict[str, Aggregator] = {}
     for one in names:
-        model = one if isinstance(one, Aggregator) else methods[one]()
-        name = one if isinstance(one, str) else methods.name_of(type(one))
+        name, model = named_model(one)
         if name in models:
             name = repr(model)
         if name in models:
@@ -238,10 +230,27 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
     return models
 
 
+def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
+    """The name of a method, and a model of it that is not fitted."""
+    return (model, methods[model]()) if isinstance(model, str) else (methods.name_of(type(model)), model)
+
+
+def fresh(model: Aggregator) -> Aggregator:
+    """A copy with the same keywords, not fitted."""
+    return type(model)(**model.get_params())
+
+
+def timed_fit(model: Aggregator, table: Annotations) -> tuple[Aggregator, float]:
+    """A copy of a model, fitted, and the seconds it took; that it does not settle shows in its score."""
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return fresh(model).fit(table), time.perf_counter() - began
+
+
 def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """(N,) which rows are hidden: a share of all, but of no item the last one."""
-    if not 0 < share < 1:
-        raise BadParameter(f"share must be between 0 and 1, got {share}.")
+    check_argument("share", share, float, above=0, below=1)
     draw = rng.random(len(table))
     safe = np.zeros(len(table), np.bool_)
     some = np.flatnonzero(np.diff(table.item_ptr) > 0)
@@ -256,40 +265,35 @@ def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArra
 
 
 def _try_out(
-    name: str, model: Aggregator, table: Annotations, hidden: list[BoolArray], gold: IntArray | None, step: Any
+    model: Aggregator,
+    table: Annotations,
+    hidden: list[BoolArray],
+    gold: IntArray | None,
+    step: Callable[[int], None],
 ) -> _Found:
     by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
     seconds, errors = [], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a method that does not settle shows in its score
-        for number, mask in enumerate(hidden):
-            step(number)
-            seen, rest = table.select(rows=~mask), table.select(rows=mask)
-            began = time.perf_counter()
-            fitted = fresh(model).fit(seen)
-            seconds.append(time.perf_counter() - began)
-            expected = fitted.predict_annotations(rest)
-            logs, w = log_likelihood(rest, expected)
-            by_item += np.bincount(rest.item, logs * w, rest.n_items)
-            weight += np.bincount(rest.item, w, rest.n_items)
-            errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
-        whole = right = None
-        if gold is not None:
-            step(len(hidden))
-            whole = fresh(model).fit(table)
-            known = gold >= 0
-            right = hits(gold[known], whole.posterior_[known])
+    for number, mask in enumerate(hidden):
+        step(number)
+        rest = table.select(rows=mask)
+        fitted, took = timed_fit(model, table.select(rows=~mask))
+        expected = fitted.predict_annotations(rest)
+        logs, w = log_likelihood(rest, expected)
+        by_item += np.bincount(rest.item, logs * w, rest.n_items)
+        weight += np.bincount(rest.item, w, rest.n_items)
+        errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
+        seconds.append(took)
+    whole = right = None
+    if gold is not None:
+        step(len(hidden))
+        whole, _ = timed_fit(model, table)
+        right = hits(gold, whole.posterior_)
     return _Found(whole, by_item, weight, float(np.mean(errors)), right, float(np.mean(seconds)))
-
-
-def fresh(model: Aggregator) -> Aggregator:
-    """A copy with the same keywords, not fitted."""
-    return type(model)(**model.get_params())
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
-    logs = np.log(np.maximum(expected, LEAST))
+    logs = np.log(np.maximum(expected, MIN_PROBABILITY))
     found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
     return found, np.ones(len(table)) if table.weight is None else table.weight
 
