@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Threads, balanced, even
@@ -111,11 +112,11 @@ class Edges:
         self.row_item = np.repeat(np.arange(table.n_items, dtype=np.int32), np.diff(rows.item_ptr))
         self.row_annotator, self.row_label = rows.annotator, rows.label.astype(np.int64)
         self.row_weight = np.ones(rows.label.size) if rows.weight is None else rows.weight
-        fresh = np.ones(self.row_item.size, np.bool_)
-        fresh[1:] = (np.diff(self.row_item) != 0) | (np.diff(rows.annotator) != 0)
-        first = np.flatnonzero(fresh)
+        first = np.flatnonzero(pair_starts(self.row_item, rows.annotator))
         self.item, self.annotator = self.row_item[first], rows.annotator[first]
-        self.bag, self.bags = _bags(self, np.append(first, fresh.size))  # bags (B, P): weights of the labels, sparse
+        self.bag, self.bags = _bags(
+            self, np.append(first, self.row_item.size)
+        )  # bags (B, P): weights of the labels, sparse
         self.items = Nodes(self.item, self.row_item, self.bag, table.n_items)
         self.annotators = Nodes(self.annotator, self.row_annotator, self.bag, table.n_annotators)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 
 
 def ranges(start: IntArray, length: IntArray) -> IntArray:
@@ -26,3 +26,10 @@ def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
 
     n = len(values)
     return np.asarray(csr_array((np.ones(n), np.arange(n), ptr), shape=(ptr.size - 1, n)) @ values)
+
+
+def pair_starts(item: IntArray, annotator: IntArray) -> BoolArray:
+    """(N,) True for the first row of each (item, annotator) pair, in rows sorted by item, then annotator."""
+    first = np.ones(item.size, np.bool_)
+    first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
+    return first

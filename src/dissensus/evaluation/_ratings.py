@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts, ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation._check import numbers
@@ -43,10 +44,8 @@ class Ratings:
             if table.weight.size and (table.weight[table.weight > 0] != table.weight.max()).any():
                 warnings.warn("weights are not used: agreement counts every label once.", DataWarning, stacklevel=5)
             table = table.select(rows=table.weight > 0)
-        new = np.ones(len(table), bool)
-        if not (table.n_annotators == 1 and table.annotators[0] == ANONYMOUS):
-            new[1:] = (np.diff(table.item) != 0) | (np.diff(table.annotator) != 0)
-        rating = np.cumsum(new) - 1
+        anonymous = table.n_annotators == 1 and table.annotators[0] == ANONYMOUS
+        rating = np.arange(len(table)) if anonymous else np.cumsum(pair_starts(table.item, table.annotator)) - 1
         share = 1 / np.bincount(rating)[rating] if len(table) else np.empty(0)
         if table.proba is None:
             return cls(table.item, table.annotator, rating, table.label, share)
@@ -114,7 +113,7 @@ def _products(rows: Any) -> Any:
     rows.sort_indices()
     later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # entries after it in its row
     left = np.repeat(np.arange(rows.nnz), later)
-    right = left + 1 + np.arange(left.size) - np.repeat(np.cumsum(later) - later, later)
+    right = ranges(np.arange(rows.nnz) + 1, later)
     c, k = rows.indices[left].astype(np.int64), rows.indices[right]
     row = np.repeat(np.arange(n), np.diff(rows.indptr))[left]
     column = c * (2 * K - c - 1) // 2 + k - c - 1

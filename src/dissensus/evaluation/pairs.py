@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation._check import whole
@@ -102,7 +103,7 @@ def cohen_kappa(
     start, stop = (np.searchsorted(rows.item[theirs], rows.item[mine], side) for side in ("left", "right"))
     times = stop - start  # rows of the other on the same item
     left = np.repeat(np.arange(mine.size), times)
-    right = start[left] + np.arange(left.size) - (np.cumsum(times) - times)[left]
+    right = ranges(start, times)
     if left.size == 0:
         raise DataError(f"annotators {naming.shown(first)} and {naming.shown(second)} have no item in common.")
     one, other = mine[left], theirs[right]

@@ -32,7 +32,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dissensus.common.arrays import ranges
+from dissensus.common.arrays import pair_starts, ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, hard_rows
@@ -252,20 +252,13 @@ class _Pairs:
 
 def _pairs(rows: Rows, A: int, K: int) -> _Pairs:
     item = np.repeat(np.arange(rows.item_ptr.size - 1), np.diff(rows.item_ptr))
-    once = np.flatnonzero(_starts(item, rows.annotator))
+    once = np.flatnonzero(pair_starts(item, rows.annotator))
     ratings = Ratings(item[once], rows.annotator[once], np.arange(once.size), rows.label[once], np.ones(once.size))
     parts = [
         (found.first, found.second, found.shared, found.sums(found.mine == found.theirs))
         for found in label_pairs(ratings, A, K, MIN_SHARED_ITEMS)
     ]
     return _Pairs(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _starts(item: IntArray, annotator: IntArray) -> BoolArray:
-    """(N,) the first row of each item and annotator."""
-    first = np.ones(item.size, np.bool_)
-    first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
-    return first
 
 
 def _circles(pairs: _Pairs, A: int, K: int) -> Any:
@@ -311,7 +304,7 @@ def _fit(table: Annotations, circles: Any, threads: int | None) -> _Others:
     """Dawid-Skene in which friends on an item share one vote."""
     rows, votes = hard_rows(table), table
     if circles.nnz > table.n_annotators:
-        there = _company(table.item, table.annotator, circles) @ _starts(table.item, table.annotator)
+        there = _company(table.item, table.annotator, circles) @ pair_starts(table.item, table.annotator)
         votes = dataclasses.replace(table, weight=1 / there if table.weight is None else table.weight / there)
     model = DawidSkene(threads=threads).fit(votes)
     prior, confusion = (np.maximum(one, SMALLEST) for one in (model.prior_, model.confusion_))
@@ -323,7 +316,7 @@ def _company(item: IntArray, annotator: IntArray, circles: Any) -> Any:
     from scipy.sparse import csr_array, eye_array
 
     N, A = item.size, circles.shape[0]
-    if circles.nnz == A and _starts(item, annotator).all():
+    if circles.nnz == A and pair_starts(item, annotator).all():
         return eye_array(N, format="csr")
     key = item.astype(np.int64) * A + annotator  # rises with the rows
     size = np.diff(circles.indptr)[annotator]
@@ -351,13 +344,13 @@ class _Block:
         self.logs = np.log(others.confusion[self.annotator, :, self.label])  # (n, K)
         if others.votes is not None:
             self.logs = self.logs * others.votes[some][:, None]
-        total = np.stack([np.bincount(self.item, one, per_item.size) for one in self.logs.T], axis=1)
+        total = sums_of_ranges(self.logs, rows.item_ptr[first : last + 1] - some.start)
         self.own = self.company @ self.logs  # (n, K) of the annotator and its friends
         self.without = np.log(others.prior) + total[self.item] - self.own
 
     def pairs(self) -> Iterator[tuple[IntArray, IntArray]]:
         """Pairs of rows of one item by different annotators, the first of each; some at a time."""
-        once = np.flatnonzero(_starts(self.item, self.annotator))
+        once = np.flatnonzero(pair_starts(self.item, self.annotator))
         later = np.searchsorted(once, self.stop[once]) - np.arange(once.size) - 1
         parts = max(1, int(later.sum()) // PAIRS_AT_ONCE)
         for start, stop in balanced(np.concatenate([[0], np.cumsum(later)]), parts):
