@@ -6,15 +6,16 @@ sums. So a resample costs one pass over the items, and many statistics share the
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
+from dissensus.compute.engines.local import thread_count
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
 from dissensus.evaluation._check import whole
 from dissensus.exceptions import BadParameter, DataError
@@ -125,36 +126,23 @@ def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
         add_sums(ptr, column, stats.data, drawn, of_items.generate_state(LANES, np.uint64), sums)
         return sums
 
-    parts = []
-    for done, sums in enumerate(_in_threads(batch, np.random.SeedSequence(seed).spawn(batches)), 1):
-        parts.append(sums)
-        if on_step is not None:
-            on_step(min(done * LANES, resamples), float("nan"))
+    pool, parts = ThreadPoolExecutor(thread_count(None, 10**9)), []
+    try:
+        for done, sums in enumerate(pool.map(batch, np.random.SeedSequence(seed).spawn(batches)), 1):
+            parts.append(sums)
+            if on_step is not None:
+                on_step(min(done * LANES, resamples), float("nan"))
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
     resampled = np.concatenate(parts, axis=1).T[:resamples] if parts else np.empty((0, n_columns))
     return Sums(total, np.ascontiguousarray(resampled))
 
 
 def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Estimate:
     """`value` with the quantiles of its resampled values (B,) that hold the share `level`; NaNs are left out."""
-    if not 0 < level < 1:
-        raise BadParameter(f"level must be between 0 and 1, got {level}.")
+    check_argument("level", level, float, above=0, below=1)
     known = np.asarray(resampled)[~np.isnan(resampled)]
     if known.size == 0 or np.isnan(value):
         return Estimate(value, float("nan"), float("nan"), level)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(value, float(low), float(high), level)
-
-
-def _in_threads(
-    work: Callable[[np.random.SeedSequence], FloatArray], seeds: list[np.random.SeedSequence]
-) -> Iterator[FloatArray]:
-    """Results in order, computed on as many processors as this process may use."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads == 1 or len(seeds) < 2:
-        yield from map(work, seeds)
-        return
-    pool = ThreadPoolExecutor(min(threads, len(seeds)))
-    try:
-        yield from pool.map(work, seeds)
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest

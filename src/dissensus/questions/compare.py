@@ -23,6 +23,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.hard import hits
+from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, check_gold, methods
 from dissensus.table.annotations import Annotations
@@ -331,15 +332,6 @@ def _rank(
             )
         )
     return Comparison(tuple(contestants), round(weight), splits, share, failed)
-
-
-def holm(p_values: dict[str, float]) -> dict[str, float]:
-    """P-values corrected for their number by Holm's method (1979)."""
-    result, largest = {}, 0.0
-    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
-        result[name] = largest
-    return result
 
 
 def _scaled(estimate: Estimate, factor: float) -> Estimate:

@@ -34,7 +34,7 @@ import numpy as np
 
 from dissensus.common.arrays import pair_starts, ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import balanced, even
 from dissensus.evaluation._ratings import Ratings, label_pairs

@@ -50,10 +50,10 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
+from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
 from dissensus.models.methods.dawid_skene import soft_counts
-from dissensus.questions.compare import holm
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.frames import guess_column, no_column, to_arrow
