@@ -177,9 +177,9 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
     table = random_table(5)
     group = np.array([0, 1, 2, 1, 0, -1, 2])
     everything = np.ones(table.n_items, bool)
-    column = disagreement._Column.of(table, DawidSkene().fit(table).posterior_, everything, group, 3)
-    values = column.statistic(column.group[None], Threads(1), lambda _, found: found[0])[0]
-    found, most = dict(zip(column.item.tolist(), values, strict=True)), 0.0
+    column = disagreement._Column(table, DawidSkene().fit(table).posterior_, everything, group, 3)
+    (values,), (mosts,) = column.between(column.group[None], 0, column.item.size)
+    found = dict(zip(column.item.tolist(), zip(values, mosts, strict=True), strict=True))
     several = 0
     for i in range(table.n_items):
         rows = [r for r in range(*table.item_ptr[i : i + 2]) if group[table.annotator[r]] >= 0]
@@ -187,9 +187,9 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
         if len(set(labels)) < 2:
             assert i not in found
             continue
-        value = found.pop(i)
+        value, most = found.pop(i)
         if len(set(groups)) == 1:
-            assert value == 0
+            assert (value, most) == (0, 0)
             continue
         if len(rows) <= 6:  # what chance gives: all ways to deal the labels out
             several += 1
@@ -198,8 +198,7 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
             T = len(rows) - sum(labels.count(k) ** 2 for k in set(labels)) / len(rows)
             chance = T * (len(set(groups)) - 1) / (len(rows) - 1)
         assert value == pytest.approx(between(labels, groups) - chance)
-        most += between(labels, list(range(len(rows)))) - chance  # each a group: all of it
-    assert column.most() == pytest.approx(most)
+        assert most == pytest.approx(between(labels, list(range(len(rows)))) - chance)  # each a group: all of it
     assert not found
     assert several > 5
 
@@ -210,16 +209,16 @@ def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
     group, posterior = np.array([0, 0, 1, 1, 1, 0]), np.full((table.n_items, 4), 0.25)
 
     def total(groups) -> float:
-        of = disagreement._Column.of(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
-        return of.statistic(of.group[None], Threads(1), lambda _, found: found.sum())[0]
+        of = disagreement._Column(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
+        return of.between(of.group[None], 0, of.item.size)[0].sum()
 
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
-    column = disagreement._Column.of(table, posterior, np.ones(table.n_items, bool), group, 2)
+    column = disagreement._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
     test = disagreement._test(column, 4000, 0, Threads(1), lambda done, p: None)
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)
-    assert test.effect == pytest.approx(mine / column.most())
+    assert test.effect == pytest.approx(mine / column.between(group[None], 0, column.item.size)[1].sum())
 
 
 # What is found --------------------------------------------------------------------------------------------------------

@@ -436,22 +436,12 @@ def _cut(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
     return tuple(names), group
 
 
-@dataclass(frozen=True, eq=False)
 class _Column:
-    """The rows that can tell whether groups differ: of items whose labels disagree, by annotators with a group."""
+    """The rows that can tell whether groups differ: of items whose labels disagree, by people with a group."""
 
-    ptr: IntArray  # (J+1,)
-    annotator: IntArray  # (M,) code into people
-    label: IntArray  # (M,)
-    right: FloatArray  # (M,) probability that it is
-    item: IntArray  # (J,) code of each
-    group: IntArray  # (people,)
-    sizes: tuple[int, int]  # groups, classes
+    def __init__(self, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int):
+        from scipy.sparse import csr_array
 
-    @classmethod
-    def of(
-        cls, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int
-    ) -> _Column:
         keep = (group[rows.annotator] >= 0) & disagree[rows.item]
         item, label = rows.item[keep], rows.label[keep]
         first = np.zeros(rows.n_items, np.int64)
@@ -459,32 +449,34 @@ class _Column:
         mixed = np.bincount(item, label != first[item], rows.n_items) > 0  # still, without those of no group
         keep[keep] = mixed[item]
         people, annotator = np.unique(rows.annotator[keep], return_inverse=True)
-        count = np.bincount(rows.item[keep], minlength=rows.n_items)
-        some = np.flatnonzero(count)
-        ptr = np.concatenate([[0], np.cumsum(count[some])])
-        right = posterior[rows.item[keep], rows.label[keep]]
-        return cls(ptr, annotator, rows.label[keep], right, some, group[people], (n_groups, rows.n_classes))
+        self.item, place = np.unique(rows.item[keep], return_inverse=True)  # (J,) code of each
+        self.group, self.n_groups = group[people], n_groups  # (people,)
+        self.of_row = self.group[annotator]  # (M,)
+        self.right = posterior[rows.item[keep], rows.label[keep]]  # (M,) probability that the label is right
+        cells, cell = np.unique(place * rows.n_classes + rows.label[keep], return_inverse=True)  # item and label
+        self.counts = csr_array((np.ones(cell.size), (cell, annotator)), shape=(cells.size, people.size))
+        self.ptr = np.searchsorted(cells, np.arange(self.item.size + 1) * rows.n_classes)  # cells of each item
+        self.n = np.bincount(place, minlength=self.item.size)  # (J,)
+        self.within = self.n - sums_of_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 6
 
-    def statistic(self, groups: IntArray, pool: Threads, work: Callable[[slice, FloatArray], T]) -> list[T]:
-        """What `work` makes of Eq. 6 under P ways to deal out groups (P, people), some items (a slice) at a time."""
+    def between(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """(P, items) Eq. 6 of items start … end − 1 under P ways to deal out groups (P, people); and its most."""
+        P, G = len(groups), self.n_groups
+        dealt = (groups.T[:, :, None] == np.arange(G)).reshape(-1, P * G).astype(np.float64)
+        count = self.counts[self.ptr[start] : self.ptr[end]] @ dealt
+        ptr = self.ptr[start : end + 1] - self.ptr[start]
+        size, squares = sums_of_ranges(count, ptr), sums_of_ranges(count**2, ptr)
+        explained = (squares / np.maximum(size, 1)).reshape(-1, P, G).sum(axis=2).T
+        there = (size > 0).reshape(-1, P, G).sum(axis=2).T
+        n, within = self.n[start:end], self.within[start:end]
+        by_chance = (there - 1) / (n - 1) * within
+        found = (explained - (n - within) - by_chance, within - by_chance)
+        return tuple(np.where(there > 1, one, 0.0) for one in found)  # type: ignore[return-value]
 
-        def part(_: int, start: int, end: int) -> T:
-            found = kernels.between(self.ptr, self.annotator, self.label, groups, *self.sizes, start, end)
-            return work(slice(start, end), found)
-
-        return pool.map(part, balanced(self.ptr, max(pool.threads, self.label.size // ROWS_AT_ONCE)))
-
-    def most(self) -> float:
-        """The most that the sum of Eq. 6 over items could be: if everybody were a group."""
-        G, K = self.sizes
-        n = np.diff(self.ptr)
-        item = np.repeat(np.arange(n.size), n)
-        counts = np.bincount(item * K + self.label, minlength=n.size * K).reshape(-1, K)
-        there = np.zeros((n.size, G), np.bool_)
-        there[item, self.group[self.annotator]] = True
-        several = np.maximum(there.sum(axis=1), 1)
-        within = n - (counts**2).sum(axis=1) / n
-        return float(np.where(several > 1, within * (1 - (several - 1) / (n - 1)), 0).sum())
+    def in_parts(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
+        """What `work` makes of Eq. 6 under P ways to deal out groups, some items (a slice) at a time."""
+        parts = balanced(self.ptr, max(pool.threads, self.of_row.size // ROWS_AT_ONCE))
+        return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), parts)
 
     def permuted(self, number: int, seed: int) -> IntArray:
         """(BATCH, people) groups, dealt out anew among the people; the same for the same batch number."""
@@ -505,8 +497,8 @@ class _Test:
 
 
 def _test(column: _Column, permutations: int, seed: int, pool: Threads, on_step: OnStep) -> _Test:
-    found = np.concatenate(column.statistic(column.group[None], pool, lambda _, found: found[0]))
-    total, most = found.sum(), column.most()
+    (found,), (most_of_items,) = column.between(column.group[None], 0, column.item.size)
+    total, most = found.sum(), most_of_items.sum()
     least = total - 1e-9 * max(1.0, most)  # the same sum in another order counts as the same
     moments = np.zeros((2, column.item.size))
     done = beaten = 0
@@ -517,7 +509,7 @@ def _test(column: _Column, permutations: int, seed: int, pool: Threads, on_step:
 
     while done < permutations and beaten < MAX_BEATEN:
         groups = column.permuted(done // BATCH, seed)[: permutations - done]
-        beaten += int((np.sum(column.statistic(groups, pool, add), axis=0) >= least).sum())
+        beaten += int((np.sum(column.in_parts(pool, add, groups), axis=0) >= least).sum())
         done += len(groups)
         on_step(done, (1 + beaten) / (1 + done))
     mean, squares = moments / done
@@ -536,7 +528,7 @@ def _explained(test: _Test, seed: int, pool: Threads) -> IntArray:
         z = (found - test.mean[part]) / spread[part]
         return np.bincount(_step(z[z > 0], steps), minlength=steps)
 
-    found = [column.statistic(column.permuted(batch, seed), pool, count) for batch in range(BATCHES)]
+    found = [column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES)]
     histogram = np.sum([np.sum(one, axis=0) for one in found], axis=0)
     by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
     order = np.argsort(-test.z, kind="stable")
@@ -563,7 +555,7 @@ def _perspectives(
     """What each column explains, the surest first, and which of them explains each item (I,), −1 none."""
     permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
     tests = {
-        name: _test(_Column.of(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
+        name: _test(_Column(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
         for name, (groups, group) in columns.items()
     }
     p_values = holm({name: test.p_value for name, test in tests.items()})
@@ -577,10 +569,10 @@ def _perspectives(
             items = column.item[at]
             better = test.z[at] > best[items]
             by_group[items[better]], best[items[better]] = len(effects), test.z[at][better]
-        groups, of_row = columns[name][0], column.group[column.annotator]
-        labels = np.bincount(of_row, minlength=len(groups))
+        groups = columns[name][0]
+        labels = np.bincount(column.of_row, minlength=len(groups))
         with np.errstate(invalid="ignore"):
-            right = np.bincount(of_row, column.right, len(groups)) / labels  # NaN in a group without labels
+            right = np.bincount(column.of_row, column.right, len(groups)) / labels  # NaN in a group without labels
         effects.append(
             GroupEffect(
                 column=name,

@@ -1,4 +1,4 @@
-"""Loops behind `questions.explain`: how improbable an item's labels are, and how they differ between groups."""
+"""Loops behind `questions.explain`: how improbable the labels of an item are."""
 
 from __future__ import annotations
 
@@ -77,45 +77,4 @@ def tails(ptr: IntArray, label: IntArray, chance: FloatArray, shift: IntArray, s
             now, then = then, now
         out[i, 0] = now[own] / 2 + now[own + 1 : length].sum()
         out[i, 1] = now[own] / 2 + now[:own].sum()
-    return out
-
-
-@compiled
-def between(
-    ptr: IntArray, annotator: IntArray, label: IntArray, groups: IntArray, G: int, K: int, start: int, end: int
-) -> FloatArray:
-    """(P, end − start) between-group sum of squares of items start … end − 1, less what chance gives it.
-
-    `groups` (P, A) are P ways to deal out G groups among the annotators.
-    """
-    out = np.zeros((groups.shape[0], end - start))
-    count, size, squares = np.zeros((G, K), np.int64), np.zeros(G, np.int64), np.zeros(G, np.int64)
-    total = np.zeros(K, np.int64)
-    for p in range(groups.shape[0]):
-        group = groups[p]
-        for i in range(start, end):
-            first, last = ptr[i], ptr[i + 1]
-            n, same = last - first, 0
-            for row in range(first, last):
-                g, k = np.uint32(group[annotator[row]]), np.uint32(label[row])
-                squares[g] += 2 * count[g, k] + 1  # squares of the counts so far
-                count[g, k] += 1
-                size[g] += 1
-                same += 2 * total[k] + 1
-                total[k] += 1
-            explained, there = 0.0, 0
-            for each in range(G):
-                if size[each] > 0:
-                    explained += squares[each] / size[each]
-                    there += 1
-                size[each] = squares[each] = 0
-            if n > G * K // 4:  # whichever is faster
-                count[:] = 0
-                total[:] = 0
-            else:
-                for row in range(first, last):
-                    count[group[annotator[row]], label[row]] = 0
-                    total[label[row]] = 0
-            if there > 1:
-                out[p, i - start] = explained - same / n - (there - 1) / (n - 1) * (n - same / n)
     return out
