@@ -44,7 +44,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
-from dissensus.common.arrays import sums_of_ranges
+from dissensus.common.arrays import ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
@@ -259,16 +259,16 @@ def _ambiguity(
     rows: Annotations, posterior: FloatArray, best: IntArray, prior: FloatArray, pool: Threads
 ) -> tuple[FloatArray, FloatArray]:
     """γ (I,); and (3, I): the share of pairs expected to differ, P(labels less probable), P(more)."""
-    ranges = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
-    parts, several = [_Part(rows, *bounds) for bounds in ranges], np.diff(rows.item_ptr) >= 2
+    cuts = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
     named = rows.votes() > 0
     named[np.arange(best.size), best] = True  # classes that nobody named, but for the most probable, cannot be true
+    parts, several = [_Part(rows, named, *bounds) for bounds in cuts], np.diff(rows.item_ptr) >= 2
     gamma = np.where(several, _differing(rows), 0.0)
     alpha = gamma[several].mean() if several.any() else 0.0
     for _ in range(MAX_ROUNDS):
         own = posterior * (1 - gamma)[:, None]
         counts = _errors(rows, own)
-        odds = _each(pool, parts, lambda part: part.odds(counts, own, named, np.maximum(prior, 1e-12)))  # noqa: B023
+        odds = _each(pool, parts, lambda part: part.odds(counts, own, np.maximum(prior, 1e-12)))  # noqa: B023
         before, alpha = alpha, min(max(alpha, 1e-9), 1 - 1e-9)
         odds += np.log(alpha / (1 - alpha))
         gamma = np.where(several, 1 / (1 + np.exp(-np.clip(odds, -700, 700))), 0.0)  # Eq. 5
@@ -285,25 +285,30 @@ def _each(pool: Threads, parts: list[_Part], work: Callable[[_Part], FloatArray]
 
 
 class _Part:
-    """Items first … last − 1 with their rows."""
+    """Items first … last − 1 with their rows, and the classes (`named`) that explain labels of each item."""
 
-    def __init__(self, rows: Annotations, first: int, last: int):
-        self.items, some = slice(first, last), slice(rows.item_ptr[first], rows.item_ptr[last])
+    def __init__(self, rows: Annotations, named: BoolArray, first: int, last: int):
+        self.first, some = first, slice(rows.item_ptr[first], rows.item_ptr[last])
         self.ptr = rows.item_ptr[first : last + 1] - rows.item_ptr[first]
         self.item, self.annotator, self.label = rows.item[some], rows.annotator[some], rows.label[some]
         self.weight = None if rows.weight is None else rows.weight[some]
         self.w = np.ones(self.item.size) if self.weight is None else self.weight
+        item, self.named = np.nonzero(named[first:last])
+        self.named_ptr = np.searchsorted(item, np.arange(last - first + 1))
+        # an entry for each row and named class of its item
+        often = np.diff(self.named_ptr)[self.item - first]
+        self.row = np.repeat(np.arange(self.item.size), often)
+        self.place = ranges(self.named_ptr[self.item - first], often)  # in `named`
 
-    def odds(self, counts: FloatArray, own: FloatArray, named: BoolArray, prior: FloatArray) -> FloatArray:
+    def odds(self, counts: FloatArray, own: FloatArray, prior: FloatArray) -> FloatArray:
         """(items,) log P′ / P of Eq. 3 and 4; P(label | class) comes from counts without the row itself."""
-        A, K, _ = counts.shape
-        by_label = counts.transpose(0, 2, 1).reshape(A * K, K)  # [annotator and given, true]
-        mine = self.w[:, None] * own[self.item]
-        chance = np.maximum(by_label[self.annotator * np.int64(K) + self.label] - mine, 0)
-        chance = _slip(chance / (counts.sum(axis=2)[self.annotator] - mine))  # (n, K) P(the row's label | class)
-        one = np.log(prior) + sums_of_ranges(self.w[:, None] * np.log(chance), self.ptr)
-        one = np.logaddexp.reduce(np.where(named[self.items], one, -np.inf), axis=1)
-        return np.asarray(kernels.two_classes(self.ptr, self.weight, chance, named[self.items], prior, SHARES) - one)
+        row, c = self.row, self.named[self.place]
+        mine = self.w[row] * own[self.item[row], c]
+        chance = np.maximum(counts[self.annotator[row], c, self.label[row]] - mine, 0)
+        chance = _slip(chance / (counts.sum(axis=2)[self.annotator[row], c] - mine), counts.shape[1])
+        one = np.log(prior)[self.named] + np.bincount(self.place, self.w[row] * np.log(chance), self.named.size)
+        two = kernels.two_classes(self.ptr, self.weight, chance, self.named_ptr, self.named, prior, SHARES)
+        return np.asarray(two - np.logaddexp.reduceat(one, self.named_ptr[:-1]))
 
     def surprise(self, counts: FloatArray, own: FloatArray, best: IntArray) -> FloatArray:
         """(items, 3) share of pairs expected to differ if the class were best[i], P(labels less probable), P(more)."""
@@ -313,7 +318,7 @@ class _Part:
         mine, chance = w * own[self.item, c], counts[self.annotator, c]  # (n, K) P(label | class), of all labels
         total = chance.sum(axis=1) - mine
         chance[row, self.label] = np.maximum(chance[row, self.label] - mine, 0)
-        chance = _slip(chance / total[:, None])
+        chance = _slip(chance / total[:, None], chance.shape[1])
         cost = -w[:, None] * np.log(chance)
         mean = (chance * cost).sum(axis=1)
         spread = np.maximum((chance * cost**2).sum(axis=1) - mean**2, 0)
@@ -329,16 +334,16 @@ class _Part:
         varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)  # else every label is as probable as any other
         out[varies, 1], out[varies, 2] = erfc(z[varies]) / 2, erfc(-z[varies]) / 2
         exact = varies & (n <= MAX_EXACT_LABELS)
-        step = np.where(exact, grid, np.inf)[self.item - self.items.start]  # others stay at 0
+        step = np.where(exact, grid, np.inf)[self.item - self.first]  # others stay at 0
         shift = ((cost - cost.min(axis=1, keepdims=True)) / step[:, None] + 0.5).astype(np.int64)
         found = kernels.tails(self.ptr, self.label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)
         out[exact, 1:] = found[exact]
         return out
 
 
-def _slip(chance: FloatArray) -> FloatArray:
+def _slip(chance: FloatArray, n_classes: int) -> FloatArray:
     """Some of all labels are slips, which fall anywhere."""
-    return np.asarray((1 - SLIP) * chance + SLIP / chance.shape[1])
+    return np.asarray((1 - SLIP) * chance + SLIP / n_classes)
 
 
 def _differing(rows: Annotations) -> FloatArray:
