@@ -241,7 +241,7 @@ def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int,
     """Counts of a hard clustering."""
     P = edges.n_classes
     cell = (of_item[edges.row_item] * L + of_annotator[edges.row_annotator]) * P + edges.row_label
-    labels = np.bincount(cell, edges.row_weight, K * L * P).reshape(K, L, P)
+    labels = np.bincount(cell, edges.row_weight, K * L * P).astype(np.float64).reshape(K, L, P)
     sizes = (np.bincount(cluster, minlength=n) for cluster, n in ((of_item, K), (of_annotator, L)))
     return Counts(labels, *(size.astype(np.float64) for size in sizes))
 

@@ -13,7 +13,7 @@ def ranges(start: IntArray, length: IntArray) -> IntArray:
     >>> ranges(np.array([3, 7]), np.array([2, 3]))
     array([3, 4, 7, 8, 9])
     """
-    return np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length)
+    return np.asarray(np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length))
 
 
 def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:

@@ -129,11 +129,11 @@ class LabelPairs(NamedTuple):
     pair: IntArray  # (E,) which pair
     mine: IntArray  # (E,) label of the first
     theirs: IntArray  # (E,) label of the second
-    count: FloatArray  # (E,)
+    weight: FloatArray  # (E,) how often
 
     def sums(self, values: Any) -> FloatArray:
-        """(P,) Σ of values (E,) times counts."""
-        return np.bincount(self.pair, self.count * values, self.first.size)
+        """(P,) sums of values (E,) times weights."""
+        return np.bincount(self.pair, self.weight * values, self.first.size).astype(np.float64)
 
 
 def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int) -> Iterator[LabelPairs]:

@@ -125,7 +125,7 @@ def _chance(found: LabelPairs, distance: FloatArray) -> FloatArray:
     """(P,) disagreement on the shared items if the labels of each annotator were dealt out among them at random."""
     K, n = len(distance), found.first.size
     mine, theirs = (
-        np.bincount(found.pair * K + label, found.count, n * K).reshape(n, K) for label in (found.mine, found.theirs)
+        np.bincount(found.pair * K + label, found.weight, n * K).reshape(n, K) for label in (found.mine, found.theirs)
     )
     return np.asarray((mine @ distance * theirs).sum(axis=1) / found.shared)
 

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -179,11 +180,9 @@ def compare(
     found: dict[str, _Found] = {}
     failed: dict[str, str] = {}
     for number, (name, model) in enumerate(models.items()):
-        done = number * total // len(models)
+        begin = partial(_begin, step, name, number * total // len(models), total)
         try:
-            found[name] = _try_out(
-                model, table, hidden, gold, lambda plus, name=name, done=done: step(name, done + plus, total)
-            )
+            found[name] = _try_out(model, table, hidden, gold, begin)
         except DataError as error:  # such as a table that this method cannot take
             failed[name] = str(error)
             continue
@@ -192,6 +191,10 @@ def compare(
     if not found:
         raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
     return _rank(found, failed, share, splits, resamples, seed)
+
+
+def _begin(step: OnFit, method: str, done: int, total: int, more: int) -> None:
+    step(method, done + more, total)
 
 
 @dataclass
@@ -308,12 +311,11 @@ def _rank(
     n, weight = int(some.sum()), float(best.weight.sum())
     if weight == 0:
         raise DataError("the hidden annotations have no weight; there is nothing to compare by.")
+    scores = {name: found[name].by_item[some] * n / weight for name in order}  # their mean is that over annotations
     differences = {
-        name: paired_bootstrap(best.by_item[some], found[name].by_item[some], resamples=resamples, seed=seed)
-        for name in order
+        name: paired_bootstrap(scores[order[0]], scores[name], resamples=resamples, seed=seed) for name in order
     }
     corrected = holm({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
-    scale = n / weight  # from a mean over items to one over annotations
     contestants = []
     for name in order:
         one = found[name]
@@ -325,17 +327,13 @@ def _rank(
                 one.calibration,
                 None if one.right is None else bootstrap(one.right, resamples=resamples, seed=seed),
                 one.seconds,
-                _scaled(differences[name].mean, scale),
+                differences[name].mean,
                 corrected[name],
                 corrected[name] >= SIGNIFICANT,
                 one.model,
             )
         )
     return Comparison(tuple(contestants), round(weight), splits, share, failed)
-
-
-def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor, estimate.level)
 
 
 def flat(name: str, estimate: Estimate) -> dict[str, float]:

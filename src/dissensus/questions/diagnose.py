@@ -393,7 +393,8 @@ class _Others:
         total, sums = (counts + pseudo).sum(axis=1), np.zeros((len(own), 3))
         for block in self.blocks():
             counted = np.flatnonzero(~block.alone & (block.weight > 0))
-            q, a, y, w = (x[counted] for x in (_softmax(block.without), block.annotator, block.label, block.weight))
+            a, y, w = block.annotator[counted], block.label[counted], block.weight[counted]
+            q = _softmax(block.without[counted])
             mine = w[:, None] * q
             left = np.maximum(counts[a, y] - mine, 0) + pseudo[y]
             expected = (q * left / np.maximum(total[a] - mine, 1e-300)).sum(axis=1)
@@ -452,11 +453,16 @@ def _copiers(
     found = np.flatnonzero((deviations > enough) & (copied > MIN_COPIED))
     found = found[np.argsort(-deviations[found], kind="stable")]
     first, second, copied = pairs.first[found], pairs.second[found], np.minimum(copied[found], 1.0)
-    counts = (one[found].astype(np.int64) for one in (shared, agreed))
-    return (
-        Copiers(annotators[first], annotators[second], *counts, expected[found], deviations[found], copied),
-        list(zip(first.tolist(), second.tolist(), copied.tolist(), strict=True)),
+    copiers = Copiers(
+        annotators[first],
+        annotators[second],
+        shared[found].astype(np.int64),
+        agreed[found].astype(np.int64),
+        expected[found],
+        deviations[found],
+        copied,
     )
+    return copiers, list(zip(first.tolist(), second.tolist(), copied.tolist(), strict=True))
 
 
 def _groups(n_annotators: int, links: list[tuple[int, int, float]], active: Any) -> tuple[list[tuple[int, ...]], float]:

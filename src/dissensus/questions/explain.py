@@ -544,7 +544,7 @@ def _explained(test: _Test, seed: int, pool: Threads) -> IntArray:
 
 
 def _step(z: FloatArray, steps: int) -> IntArray:
-    return np.minimum(z * STEPS_PER_SD, steps - 1).astype(np.int64)
+    return np.asarray(np.minimum(z * STEPS_PER_SD, steps - 1).astype(np.int64))
 
 
 def _perspectives(

@@ -270,7 +270,7 @@ class _Search:
     def _best(self, open_: BoolArray, pool: Threads) -> _Best:
         """The best pair of every item, as if no label had been asked for."""
         I, K = self.belief.shape
-        best = _Best(*np.zeros((2, I)), np.zeros(I, np.int64), np.zeros(I, np.uint64))
+        best = _Best(np.zeros(I), np.zeros(I), np.zeros(I, np.int64), np.zeros(I, np.uint64))
         size = max(1, I if self.theta is not None else CELLS // max(self.annotators.size * K * K, 1))
 
         def fill(_: int, start: int, stop: int) -> None:
