@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.clustering import model
-from dissensus.clustering.base import JointClustering, Run, stopped
+from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
 from dissensus.clustering.model import Edges, Params, Priors
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
@@ -198,4 +198,4 @@ class PGMAnnealing(JointClustering):
         params, item, annotator = best
         of_item = model.softmax(model.item_logits(edges, params, annotator))
         of_annotator = model.softmax(model.annotator_logits(edges, params, item))
-        return Run(params, of_item, of_annotator, item, annotator, trace, converged, top)
+        return Run(params, Clusters(of_item, of_annotator, item, annotator), trace, converged)

@@ -47,13 +47,9 @@ class Run:
     """Where one start ended."""
 
     params: Params
-    of_item: FloatArray
-    of_annotator: FloatArray
-    item: IntArray
-    annotator: IntArray
-    trace: list[float]
+    clusters: Clusters
+    trace: list[float]  # of the objective
     converged: bool
-    objective: float
 
 
 class Clustering(Aggregator):
@@ -147,8 +143,9 @@ class Clustering(Aggregator):
         threads = thread_count(self.threads, edges.size)
         best = self._best(table, edges, threads, on_step)
         self.psi_, self.omega_, self.labels_of_clusters_ = best.params.psi, best.params.omega, best.params.theta
-        self.item_clusters_, self.annotator_clusters_ = best.of_item, best.of_annotator
-        self.item_cluster_, self.annotator_cluster_ = best.item, best.annotator
+        found = best.clusters
+        self.item_clusters_, self.annotator_clusters_ = found.items, found.annotators
+        self.item_cluster_, self.annotator_cluster_ = found.item, found.annotator
         self.trace_, self.converged_ = np.array(best.trace), best.converged
         self.prior_ = self.psi_ @ model.of_clusters(best.params)
         self.labelled_ = np.diff(table.item_ptr) > 0
@@ -169,12 +166,12 @@ class Clustering(Aggregator):
                 range(self.restarts),
                 lambda number: self._run(edges, votes, number, np.random.default_rng(children[number]), inner, step),
             )
-        best = max(runs, key=lambda run: run.objective)
+        best = max(runs, key=lambda run: run.trace[-1])
         self.n_iter_ = step.count
         if not best.converged:
             warnings.warn(
                 f"{type(self).__name__} stopped at its limit of {len(best.trace)} passes; tol={self.tol:g} of the "
-                f"objective ({best.objective:.6g}) was not reached. Raise max_iter or tol.",
+                f"objective ({best.trace[-1]:.6g}) was not reached. Raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=4,  # the caller of fit
             )

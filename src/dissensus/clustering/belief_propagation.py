@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from dissensus.clustering import model
-from dissensus.clustering.base import JointClustering, Run, stopped
+from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
 from dissensus.clustering.model import Counts, Edges, Params
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
@@ -113,4 +113,4 @@ class PGMBP(JointClustering):
             )
             params = model.maximise(counts, priors)
         w, z = messages.of_item, messages.of_annotator
-        return Run(params, w, z, w.argmax(axis=1), z.argmax(axis=1), trace, converged, trace[-1])
+        return Run(params, Clusters(w, z, w.argmax(axis=1), z.argmax(axis=1)), trace, converged)

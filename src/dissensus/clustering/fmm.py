@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.clustering.base import Clustering, Run, check_enough
+from dissensus.clustering.base import Clustering, Clusters, Run, check_enough
 from dissensus.clustering.model import Edges, Params
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
@@ -42,6 +42,5 @@ class FMM(Clustering):
         A, (objective, _) = edges.annotators.size, votes.em_pass(done.params)
         of_item = votes.posterior(done.params)
         params = Params(done.params.psi, np.ones(1), done.params.theta[:, None].copy())
-        item, annotator = of_item.argmax(axis=1), np.zeros(A, np.int64)
-        trace = [*done.trace, objective]
-        return Run(params, of_item, np.ones((A, 1)), item, annotator, trace, done.converged, objective)
+        clusters = Clusters(of_item, np.ones((A, 1)), of_item.argmax(axis=1), np.zeros(A, np.int64))
+        return Run(params, clusters, [*done.trace, objective], done.converged)

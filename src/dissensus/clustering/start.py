@@ -103,11 +103,11 @@ class Votes:
 
 def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
     """(n,) rows of counts, dense or sparse, that lie far apart; see the module."""
-    total = np.asarray(counts.sum(axis=1)).reshape(-1)
-    inverse = np.where(total > 0, 1 / np.where(total > 0, total, 1), 0)
-    roots = np.sqrt(counts * inverse[:, None]) if isinstance(counts, np.ndarray) else counts.multiply(
-        inverse[:, None]
-    ).sqrt().tocsr()  # fmt: skip
+    from scipy.sparse import csr_array
+
+    counts = csr_array(counts)
+    total = np.asarray(counts.sum(axis=1))
+    roots = counts.multiply(np.where(total > 0, 1 / np.maximum(total, 1e-300), 0)[:, None]).sqrt().tocsr()
     distance = np.ones(total.size)
     chosen: list[int] = []
     for _ in range(n):
@@ -116,8 +116,7 @@ def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
             chance = np.cumsum(total + 1e-300)
         at = int(np.searchsorted(chance, rng.random() * chance[-1], side="right").clip(0, total.size - 1))
         chosen.append(at)
-        mine = roots[at] if isinstance(roots, np.ndarray) else roots[at].toarray().reshape(-1)
-        distance = np.minimum(distance, np.maximum(1 - roots @ mine, 0))
+        distance = np.minimum(distance, np.maximum(1 - roots @ roots[[at]].toarray()[0], 0))
         distance[at] = 0
     return np.array(chosen)
 
