@@ -123,7 +123,8 @@ def _as_in(arm: str) -> Iterator[None]:
     inside: Any = recommendation
     before = inside._labels_behind
     if arm == "items only":
-        inside._labels_behind = lambda model, who, given: np.full((who.size, model.classes_.size), inside.MOST)
+        much = inside.MAX_LABELS_BEHIND
+        inside._labels_behind = lambda model, who, given: np.full((who.size, model.classes_.size), much)
     try:
         yield
     finally:
