@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, Union, dataclass_transform, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from dissensus.exceptions import BadParameter
 
@@ -119,7 +119,6 @@ def param(
     return Param(default, text, low, high, above, below, check, must)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(param,))
 class Parameters:
     """A base for classes whose keywords are declared with `param`."""
 
@@ -200,7 +199,7 @@ class Parameters:
         return self
 
     def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
+        defaults = inspect.signature(type(self) if self._declared else type(self).__init__).parameters
         changed = {
             name: value for name, value in self.get_params(deep=False).items() if value != defaults[name].default
         }
