@@ -38,10 +38,9 @@ from dissensus.learning.competence import embedding
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives import LIAObjective
-from dissensus.learning.seeds import fit_together
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.tuning import SPLITS, Tuned, tune
-from dissensus.models.base import arg_max, check_gold
+from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
 LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
@@ -86,8 +85,7 @@ class LIA(Parameters):
         As in `CrowdClassifier`.
     seed : int or None
     n_seeds : int
-        So many fits with seeds of their own, trained as one (`fit_together`); answers are means over them, and
-        `models_` has each.
+        So many fits with seeds of their own; answers are means over them, and `models_` has each.
     tune : bool
         Choose difficulty, penalties, sizes, dropout, entropy, weight decay and latent by the likelihood of annotations
         that are hidden from the fit (`CHOICES`; 28 fits before the last one). `tuned_` says what was chosen and what
@@ -224,11 +222,12 @@ class LIA(Parameters):
                 )
         tables = [table] * self.n_seeds if rows is None else [table.select(rows=seen) for seen in rows]
         features = self._inputs is not table.items
-        models = [self.classifier(tables[0], features=features) for _ in tables]
-        for s, model in enumerate(models):
-            model.seed = self.seed + s
-        gold = check_gold(gold, table)
-        return fit_together(models, tables, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
+        models = []
+        for seed, seen in enumerate(tables, self.seed):
+            folder = None if self.checkpoint is None else Path(self.checkpoint) / str(seed)
+            model = self.classifier(tables[0], features=features).set_params(seed=seed, checkpoint=folder)
+            models.append(model.fit(seen, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
+        return models
 
     def _tune(self, table: Annotations, X: Any, gold: IntArray | None, annotators: Any) -> Tuned:
         start = LIA(**{**self.get_params(deep=False), "tune": False, "n_seeds": 1, "checkpoint": None})

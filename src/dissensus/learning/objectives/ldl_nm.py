@@ -22,7 +22,7 @@ are given, z_A = u_a + W r_a: u_a is the row of W_A, and who has features but no
 labels) and W r_a.
 
 Layers may have room for more units than they use, `room`: weights of the unused ones are 0, get no gradient and stay 0.
-So networks of different sizes have one shape, and are trained as one (`seeds.fit_together`).
+So networks of different sizes have one shape, and are trained as one (`reproductions/stacked.py`).
 
 | symbol | name | shape |
 |---|---|---|
@@ -183,7 +183,7 @@ class LDLNMObjective(Objective):
     Parameters
     ----------
     item_size, annotator_size : int
-        J_I and J_A, from 3 to 20 in the paper; `learning.search_sizes` chooses them.
+        J_I and J_A, from 3 to 20 in the paper; `reproductions/size_search.py` chooses them.
     pair_size : int, optional
         J_P; None: J_I + J_A, or J_I where they are summed.
     combine : "concatenate" or "sum"
@@ -259,17 +259,6 @@ class LDLNMObjective(Objective):
         if gold is not None:
             self._votes = np.where((gold >= 0)[:, None], np.eye(table.n_classes)[gold], self._votes)
         return self
-
-    def alike(self) -> str:
-        """All keywords but the sizes, where there is room for others."""
-        keywords = self.get_params(deep=False)
-        left = {name: keywords[name] for name in keywords if name not in ("item_size", "annotator_size")}
-        return repr(left if self.room is not None else keywords)
-
-    def numbers_per_item(self) -> int:
-        """A z_E for everybody."""
-        sizes = self.room or (self.item_size, self.annotator_size)
-        return int(np.count_nonzero(self.labels_given_)) * (self.pair_size or sum(sizes))
 
     def targets(self) -> Columns:
         """The rows of the table, and `votes` (I, K): y_I."""
