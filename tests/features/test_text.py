@@ -195,7 +195,7 @@ def test_a_missing_extra_is_named(monkeypatch, folders):
     def without(name):
         raise ImportError("no", name=name)
 
-    monkeypatch.setattr("dissensus.features.extra.import_module", without)
+    monkeypatch.setattr("dissensus.common.extras.import_module", without)
     module._read.cache_clear()
     with pytest.raises(
         MissingExtra, match=r"need transformers, which is not installed: pip install 'dissensus\[text\]'"

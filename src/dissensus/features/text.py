@@ -20,7 +20,7 @@ from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
-from dissensus.features.extra import device_of, need
+from dissensus.features.hub import device_of, need
 from dissensus.table.names import shown
 
 Pooling: TypeAlias = Literal["mean", "cls"]

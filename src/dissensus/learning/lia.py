@@ -39,10 +39,9 @@ from dissensus.learning.devices import DEVICE_MUST, is_device
 from dissensus.learning.encoders import MLP, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
-from dissensus.learning.seeds import fit_together
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.tuning import SPLITS, Tuned, tune
-from dissensus.models.base import arg_max, check_gold
+from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
 MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
@@ -140,8 +139,7 @@ class LIA(LIALearner):
     checkpoint: str | Path | None = param(None, "As in `CrowdClassifier`.")
     n_seeds: int = param(
         1,
-        "So many fits with seeds of their own, trained as one (`fit_together`); answers are means over them, and "
-        "`models_` has each.",
+        "So many fits with seeds of their own; answers are means over them, and `models_` has each.",
         low=1,
     )
     tune: bool = param(
@@ -219,11 +217,12 @@ class LIA(LIALearner):
                 )
         tables = [table] * self.n_seeds if rows is None else [table.select(rows=seen) for seen in rows]
         features = self._inputs is not table.items
-        models = [self.classifier(tables[0], features=features) for _ in tables]
-        for s, model in enumerate(models):
-            model.seed = self.seed + s
-        gold = check_gold(gold, table)
-        return fit_together(models, tables, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
+        models = []
+        for seed, seen in enumerate(tables, self.seed):
+            folder = None if self.checkpoint is None else Path(self.checkpoint) / str(seed)
+            model = self.classifier(tables[0], features=features).set_params(seed=seed, checkpoint=folder)
+            models.append(model.fit(seen, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
+        return models
 
     def _tune(self, table: Annotations, X: Any, gold: IntArray | None, annotators: Any) -> Tuned:
         start = LIA(**{**self.get_params(deep=False), "tune": False, "n_seeds": 1, "checkpoint": None})

@@ -89,25 +89,6 @@ class RowAdam(Optimizer):
         param.index_copy_(0, rows, param.index_select(0, rows).sub_(move, alpha=lr))
 
 
-class StackedRowAdam(RowAdam):
-    """The same for tables (S, A, D) of several trainings, whose gradients are dense: a row of zeros was not touched."""
-
-    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
-        (beta1, beta2), state, grad = betas, self.state[param], param.grad
-        assert grad is not None
-        if not state:
-            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
-            state["steps"] = param.new_zeros(*param.shape[:-1], 1)
-        touched = (grad != 0).any(dim=-1, keepdim=True)  # (S, A, 1)
-        steps = state["steps"].add_(touched)
-        mean = state["mean"].lerp_(grad, (1 - beta1) * touched.to(grad.dtype))
-        square = state["square"]
-        square.copy_(torch.where(touched, beta2 * square + (1 - beta2) * grad * grad, square))
-        at = steps.clamp(min=1)
-        scale = (square / one_minus_power(beta2, at)).sqrt_().add_(eps)
-        param.sub_(torch.where(touched, (mean / one_minus_power(beta1, at)).div_(scale), 0), alpha=lr)
-
-
 class Joint(Optimizer):
     """Two optimisers as one: `dense` for most parameters, `rows` for those that are marked `row_sparse`.
 

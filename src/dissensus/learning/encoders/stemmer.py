@@ -22,11 +22,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool1d, pad
 
+from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.attention import blocks
-from dissensus.learning.encoders.base import Encoder, encoders
-from dissensus.learning.encoders.words import FIRST, PADDING, encode, vocabulary
+from dissensus.learning.encoders.base import Encoder, are_sizes, encoders
+from dissensus.learning.encoders.words import PADDING, character_vectors, encode, vocabulary
 from dissensus.learning.inputs import pairs
 from dissensus.table.names import shown
 
@@ -86,45 +87,35 @@ class StemmerModule(nn.Module):
     cite="Fornaciari et al. 2021",
 )
 class Stemmer(Encoder):
-    """(word, stem) pairs of strings → vectors.
-
-    Parameters
-    ----------
-    characters
-        Length of the characters' vectors, which are learnt; upper and lower case are one.
-    channels, windows
-        Outputs of the first and of the second convolution; the characters they see at once.
-    layers, heads, dropout
-        Attention blocks for each side, heads of a block, share left out in training.
-    hidden
-        Outputs of a fully connected layer that every task has before its last one; None for no such layer.
-    """
+    """(word, stem) pairs of strings → vectors."""
 
     takes = "(word, stem) pairs"
 
+    characters: int = param(100, "length of the characters' vectors; upper and lower case are one", low=1)
+    channels: tuple[int, int] = param(
+        (64, 128),
+        "outputs of the first and of the second convolution",
+        check=lambda value: are_sizes(value) and len(value) == 2,
+        must="must be two numbers of outputs",
+    )
+    windows: tuple[int, ...] = param(
+        (3, 4, 5), "characters that a convolution sees at once", check=are_sizes, must="must be numbers of characters"
+    )
+    layers: int = param(1, "attention blocks for each side", low=0)
+    heads: int = param(1, "heads of a block", low=1)
+    dropout: float = param(0.1, "share left out in training", low=0, below=1)
+    hidden: int | None = param(256, "outputs of a layer that every task has before its last; None: no layer", low=1)
+
     characters_: list[str]
 
-    def __init__(
-        self,
-        *,
-        characters: int = 100,
-        channels: tuple[int, int] = (64, 128),
-        windows: tuple[int, ...] = (3, 4, 5),
-        layers: int = 1,
-        heads: int = 1,
-        dropout: float = 0.1,
-        hidden: int | None = 256,
-    ):
-        self.characters, self.channels, self.windows = characters, channels, windows
-        self.layers, self.heads, self.dropout, self.hidden = layers, heads, dropout, hidden
-
     def fit(self, X: Any) -> Self:
-        """The characters."""
+        """Find the characters."""
+        super().fit(X)
         self.characters_ = vocabulary(side for pair in self._read(X) for side in pair)
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Codes of the characters of both."""
+        """Make two columns, the codes of the characters of both."""
         words, stems = zip(*read, strict=True) if (read := self._read(X)) else ((), ())
         return Columns(word=encode(words, self.characters_), stem=encode(stems, self.characters_))
 
@@ -137,13 +128,13 @@ class Stemmer(Encoder):
         return [(word.lower(), stem.lower()) for word, stem in read]
 
     def module(self) -> StemmerModule:
-        """The network that all tasks share."""
-        characters = nn.Embedding(FIRST + len(self.characters_), self.characters, padding_idx=PADDING)
+        """Make the network that all tasks share."""
+        characters = character_vectors(self.characters_, self.characters)
         first, second = self.channels
         return StemmerModule(characters, (first, second), tuple(self.windows), self.layers, self.heads, self.dropout)
 
     def branch(self) -> nn.Module:
-        """A fully connected layer, where there is one."""
+        """Make a fully connected layer, where there is one."""
         return nn.Identity() if self.hidden is None else nn.Sequential(nn.Linear(self._full, self.hidden), nn.ReLU())
 
     @property

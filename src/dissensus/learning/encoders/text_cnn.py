@@ -16,9 +16,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from dissensus.exceptions import BadParameter
+from dissensus.common.parameters import param
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import encoders
+from dissensus.learning.encoders.base import are_sizes, encoders
 from dissensus.learning.encoders.words import PADDING, WordEncoder, WordVectors, encode
 from dissensus.learning.inputs import texts
 
@@ -36,7 +36,7 @@ class TextCNNModule(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, words: Tensor) -> Tensor:
-        """(B, L) → (B, channels × windows)."""
+        """Return (B, channels × windows) of word codes (B, L)."""
         x = self.vectors(words).transpose(1, 2)  # (B, D, L)
         length = (words != PADDING).sum(dim=1).clamp(min=max(self.windows))  # (B,)
         z = []
@@ -50,55 +50,31 @@ class TextCNNModule(nn.Module):
 
 @encoders.register("text-cnn", summary="convolutions over the words of a text, max over time", cite="Kim 2014")
 class TextCNN(WordEncoder):
-    """Texts → vectors.
-
-    Parameters
-    ----------
-    vectors, dimensions, tune, keep, word_dropout
-        Where word vectors start (a file, "transformer" or None), how long they are where that is None, whether
-        training changes them, how many words are kept beside those of the training texts, and how often a word is
-        taken for unknown in training; see `dissensus.learning.encoders.words`.
-    windows, channels, dropout
-        Words that a convolution sees at once, its outputs for each, and the share of all outputs left out in training.
-    max_words
-        What a longer text has beyond is not read.
-    """
+    """Texts → vectors."""
 
     takes = "texts"
 
-    def __init__(
-        self,
-        *,
-        vectors: str | None = None,
-        dimensions: int = 100,
-        tune: bool = True,
-        keep: int = 20_000,
-        word_dropout: float = 0.05,
-        windows: tuple[int, ...] = (3, 4, 5),
-        channels: int = 100,
-        dropout: float = 0.5,
-        max_words: int = 1_000,
-    ):
-        self.vectors, self.dimensions, self.tune, self.keep = vectors, dimensions, tune, keep
-        self.word_dropout, self.windows, self.channels, self.dropout = word_dropout, windows, channels, dropout
-        self.max_words = max_words
+    windows: tuple[int, ...] = param(
+        (3, 4, 5), "words that a convolution sees at once", check=are_sizes, must="must be one or more numbers of words"
+    )
+    channels: int = param(100, "outputs of the convolution of each window", low=1)
+    dropout: float = param(0.5, "share of all outputs left out in training", low=0, below=1)
+    max_words: int = param(1_000, "words of a text that are read", low=1)
 
     def fit(self, X: Any) -> Self:
-        """The vocabulary."""
-        if not self.windows or min(self.windows) < 1:
-            raise BadParameter(f"windows must be one or more numbers of words, got {self.windows}.")
+        """Find the vocabulary."""
         self.fit_words(self._words(X))
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Word codes."""
+        """Make one column, `words`: their codes."""
         return Columns(words=encode(self._words(X), self.words_, shortest=max(self.windows)))
 
     def _words(self, X: Any) -> list[list[str]]:
         return [WORD.findall(text.lower())[: self.max_words] for text in texts(X)]
 
     def module(self) -> TextCNNModule:
-        """The network."""
+        """Make a `TextCNNModule`."""
         return TextCNNModule(self.word_vectors(), tuple(self.windows), self.channels, self.dropout)
 
     @property

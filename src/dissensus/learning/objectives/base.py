@@ -86,18 +86,6 @@ class Objective(Parameters, ABC):
         Results belong into the head's state dict: a run that goes on within an epoch does not call this again.
         """
 
-    def alike(self) -> str:
-        """What objectives must have in common, for their trainings to be stacked (`learning.seeds`)."""
-        return repr(self)
-
-    def numbers_per_item(self) -> int:
-        """About how many numbers `logits` makes of one item; after `fit`. It limits the items asked at a time."""
-        return self.n_classes_
-
-    def phase(self, head: nn.Module) -> Any:
-        """What the loss depends on besides tensors: a captured step is good for one such state."""
-        return None
-
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations).
 

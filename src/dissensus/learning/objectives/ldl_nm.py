@@ -22,7 +22,7 @@ are given, z_A = u_a + W r_a: u_a is the row of W_A, and who has features but no
 labels) and W r_a.
 
 Layers may have room for more units than they use, `room`: weights of the unused ones are 0, get no gradient and stay 0.
-So networks of different sizes have one shape, and are trained as one (`seeds.fit_together`).
+So networks of different sizes have one shape, and are trained as one (`reproductions/stacked.py`).
 
 | symbol | name | shape |
 |---|---|---|
@@ -175,7 +175,7 @@ class LDLNMObjective(AnnotatorObjective):
 
     describes_annotators = True
 
-    item_size: int = param(10, "J_I, from 3 to 20 in the paper; `learning.search_sizes` chooses it.", low=1)
+    item_size: int = param(10, "J_I, from 3 to 20 in the paper; `reproductions/size_search.py` chooses it.", low=1)
     annotator_size: int = param(10, "J_A, from 3 to 20 in the paper.", low=1)
     pair_size: int | None = param(None, "J_P; None: J_I + J_A, or J_I where they are summed.", low=1)
     combine: Combine = param("concatenate", "How z_I and z_A become one; a sum needs annotator_size = item_size.")
@@ -222,16 +222,6 @@ class LDLNMObjective(AnnotatorObjective):
         if gold is not None:
             self._votes = np.where((gold >= 0)[:, None], np.eye(table.n_classes)[gold], self._votes)
         return self
-
-    def alike(self) -> str:
-        """All keywords but the sizes, where there is room for others."""
-        keywords = self.get_params(deep=False)
-        left = {name: keywords[name] for name in keywords if name not in ("item_size", "annotator_size")}
-        return repr(left if self.room is not None else keywords)
-
-    def numbers_per_item(self) -> int:
-        """A z_E for everybody."""
-        return int(np.count_nonzero(self.labels_given_)) * self.rooms()[2]
 
     def targets(self) -> Columns:
         """The rows of the table, and `votes` (I, K): y_I."""

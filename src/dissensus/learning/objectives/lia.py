@@ -176,11 +176,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
                 q = self.log_posterior(head, z, targets)
             head.q[targets["item"]] = q.softmax(dim=1)
 
-    def phase(self, head: nn.Module) -> bool:
-        """True if the rounds are over."""
-        assert isinstance(head, LIAHead)
-        return head.marginal
-
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
         logits, votes, _, _ = self._parts(head, z, targets)
