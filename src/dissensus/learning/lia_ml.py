@@ -54,14 +54,12 @@ class LIAML(LIALearner):
     A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
     """
 
-    hidden: Sequence[int] = param((32, 32, 32, 32), "Widths of the layers that all questions share.")
-    label_size: int = param(16, "Size of the embedding of a class.", low=1)
-    prior: float = param(
-        1.0, "How strongly a question's classes are drawn to those of the same name in the others.", low=0
-    )
-    steps: int = param(1000, "Steps in all, but at least 20 passes over the items.", low=1)
-    weight_decay: float = param(1e-3, "Weight decay of the layers.", low=0)
-    dropout: float = param(0.0, "Dropout of the layers.")
+    hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
+    label_size: int = param(16, "size of the embedding of a class", low=1)
+    prior: float = param(1.0, "how strongly a question's classes are drawn to those of the same name", low=0)
+    steps: int = param(1000, "steps in all, but at least 20 passes over the items", low=1)
+    weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
+    dropout: float = param(0.0, "dropout of the layers")
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
 
     questions_: list[str]

@@ -54,7 +54,7 @@ class LIAMLObjective(LIAObjective):
     The penalty is per annotations of an item in one question.
     """
 
-    label_size: int = param(16, "T, the size of a class's embedding.", low=1)
+    label_size: int = param(16, "T, the size of a class's embedding", low=1)
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
 
     def fit(  # type: ignore[override]  # several tables in the place of one
