@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from scipy.special import softmax
 from torch import Tensor
 
@@ -329,9 +328,8 @@ class CrowdClassifier(Training):
 
     def _ask(self, question: Callable[..., Tensor], *columns: Columns, rows: IntArray | None = None) -> FloatArray:
         """An answer (rows, …) for all rows, or these; `question` takes a batch of each of the columns."""
-        places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
-        return np.asarray(network.ask(question, *columns, rows=places, at_once=at_once).numpy())
+        return network.ask(question, *columns, rows=rows, at_once=at_once)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):

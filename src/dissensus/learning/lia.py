@@ -341,8 +341,7 @@ class LIA(LIALearner):
                 network = model.network_
                 return model.objective_.pair_confusion(network.head, network.encoder(**batch), *network.placed(*whom))
 
-            places = torch.arange(len(some))
-            found.append(model.network_.ask(ask, rows, rows=places, at_once=max(len(some), 1)).numpy())
+            found.append(model.network_.ask(ask, rows, at_once=max(len(some), 1)))
         return np.asarray(np.mean(found, axis=0))
 
     def _whom(self, annotators: Any) -> Whom:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import softmax
 from torch import nn
 
@@ -33,8 +32,7 @@ class Validation:
     def __call__(self, network: nn.Module) -> dict[str, float]:
         """Cross entropy, accuracy and macro F1 against gold or votes; of tied votes any class is right."""
         assert isinstance(network, Network)
-        rows = torch.as_tensor(self.rows)
-        proba = softmax(network.ask(network.logits, self.columns, rows=rows, at_once=self.at_once).numpy(), axis=1)
+        proba = softmax(network.ask(network.logits, self.columns, rows=self.rows, at_once=self.at_once), axis=1)
         best = proba.argmax(axis=1)
         right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
         gold = np.where(right, best, self.truth.argmax(axis=1))

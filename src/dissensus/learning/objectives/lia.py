@@ -229,9 +229,9 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
         """Log Q of the annotations (n, K, K), and the pulls on annotators and items."""
         assert isinstance(head, LIAHead)
-        hard = head.hardness(z)
+        row, hard = targets["row"], head.hardness(z)
         able, pull = head.competence(targets["annotator"])
-        log_q = log_confusion(None if hard is None else hard.index_select(0, targets["row"]), able)
+        log_q = head.log_q(None if hard is None else hard.index_select(0, row), able, row)
         return log_q, self._pulls(hard, pull, targets)
 
     def _pulls(self, hard: Tensor | None, pull: Tensor, targets: Batch) -> Tensor:
