@@ -171,17 +171,9 @@ class LIA(LIALearner):
     ) -> Self:
         """Learn from annotations.
 
-        Parameters
-        ----------
-        table : Annotations
-        X : (I, D), optional
-            Features, one row per `table.items`; left out, a vector is learnt for each.
-        gold : (I,) int, optional
-            Known classes, −1 where unknown.
-        annotators : frame, optional
-            A column `annotator` and what is known of them, numbers or texts.
-        rows : (n_seeds, annotations) bool, optional
-            What each seed sees of the table; all, where it is left out.
+        `X` (I, D) are features, one row per `table.items`; without, a vector is learnt for each item. `gold` (I,) are
+        known classes, −1 where unknown. `annotators` is a frame with a column `annotator` and what is known of them,
+        numbers or texts. `rows` (n_seeds, annotations) bool is the part of the table that each seed sees.
         """
         given.check_table(table)
         self.check_parameters()
