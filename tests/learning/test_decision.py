@@ -226,7 +226,7 @@ def test_mistakes_are_named():
         DecisionFunction().save("never")
     with pytest.raises(UnreadableFile, match="there is no DecisionFunction at"):
         DecisionFunction.load("nowhere")
-    with pytest.raises(BadParameter, match="draws must be .*at least 1.* got 0"):
+    with pytest.raises(BadParameter, match=r"draws must be .*at least 1.* got 0"):
         DecisionFunction(draws=0).fit(table)
     with pytest.raises(BadParameter, match="penalty must be 0 or more, got -1"):
         DecisionFunction(penalty=-1).fit(table)

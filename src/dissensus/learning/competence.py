@@ -30,10 +30,10 @@ from dissensus.learning.objectives.lia_head import LIAHead
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-ITEMS = 200  # in the sample
-FEWEST = 12  # however many annotators there are
-NUMBERS = 2**26  # items of the sample × annotators × K × K, at most while the sample is not too small
-AT_ONCE = 2**22  # of them
+MAX_SAMPLED_ITEMS = 200
+MIN_SAMPLED_ITEMS = 12  # however many annotators there are
+MAX_NUMBERS = 2**26  # items of the sample × annotators × K × K, while the sample is not too small
+NUMBERS_AT_ONCE = 2**22
 WHERE = ("all", "easiest", "hardest")
 """Columns of `competence_`; the last two are quarters of the sample."""
 
@@ -80,7 +80,7 @@ def sample(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes
 
 def sample_size(n_items: int, n_annotators: int, n_classes: int) -> int:
     """How many of the items that teach are in the sample."""
-    return min(max(NUMBERS // max(n_annotators * n_classes**2, 1), FEWEST), ITEMS, n_items)
+    return min(max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS), MAX_SAMPLED_ITEMS, n_items)
 
 
 def competence(posterior: FloatArray, n_annotators: int, right: Callable[[IntArray], FloatArray]) -> FloatArray:
@@ -94,7 +94,7 @@ def competence(posterior: FloatArray, n_annotators: int, right: Callable[[IntArr
     means[0], means[1, :quarter], means[2, S - quarter :] = 1 / S, 1 / quarter, 1 / quarter
     weights = means[:, :, None] * posterior  # (3, S, K)
     found = np.empty((n_annotators, 3))
-    at_once = max(AT_ONCE // max(S * K * K, 1), 1)
+    at_once = max(NUMBERS_AT_ONCE // max(S * K * K, 1), 1)
     for start in range(0, n_annotators, at_once):
         some = np.arange(start, min(start + at_once, n_annotators))
         answer = right(some)
