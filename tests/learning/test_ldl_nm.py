@@ -235,11 +235,11 @@ def test_a_saved_model_says_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"item_size": 0}, "item_size must be at least 1, got 0"),
+        ({"item_size": 0}, "item_size must be a whole number, at least 1, got 0"),
         ({"pair_size": 1.5}, "pair_size"),
-        ({"combine": "product"}, "combine must be one of"),
-        ({"average": "median"}, "average must be one of"),
-        ({"dropout": 1.0}, "dropout must be from 0 to below 1"),
+        ({"combine": "product"}, "combine must be 'concatenate' or 'sum'"),
+        ({"average": "median"}, "average must be 'mean' or 'mode'"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"combine": "sum", "annotator_size": 4}, "needs annotator_size = item_size, got 4 and 10"),
         ({"room": (3, 20)}, "room"),
         ({"room": 20}, "room must be two whole numbers"),

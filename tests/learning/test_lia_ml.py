@@ -263,7 +263,7 @@ def test_confusion_is_that_of_the_losses(fitted):
     targets = block.objective.targets().take(torch.arange(80))
     with torch.inference_mode():
         pairs = targets["row"] * 4 + targets["question"]
-        z = model._encoded(torch.arange(80))
+        z = model._encoded.columns["input"]
         shown = model.confusion("b")
         raw = {k: v for k, v in targets.items() if k != "question"} | {"row": pairs, "item": targets["item"].flatten()}
         log_q, _ = block.objective._log_q(block.head, z, raw)
@@ -464,10 +464,10 @@ def test_mistakes_are_named(fitted):
     with pytest.raises(NotFitted, match="not fitted yet"):
         LIAML().add_question("e", questions["a"])
     for keywords, message in (
-        ({"steps": 0}, "steps must be at least 1"),
+        ({"steps": 0}, "steps must be a whole number, at least 1"),
         ({"prior": -1}, "prior must be 0 or more, got -1"),
-        ({"label_size": 0}, "label_size must be at least 1, got 0"),
-        ({"rounds": -1}, "rounds must be at least 0"),
+        ({"label_size": 0}, "label_size must be a whole number, at least 1, got 0"),
+        ({"rounds": -1}, "rounds must be a whole number, at least 0"),
     ):
         with pytest.raises(BadParameter, match=message):
             LIAML(**keywords).fit(questions, X)

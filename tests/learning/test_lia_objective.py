@@ -425,17 +425,17 @@ def test_saved_and_loaded_says_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"rounds": -1}, "rounds must be at least 0"),
-        ({"latent": 0}, "latent must be at least 1"),
-        ({"rounds": "many"}, "rounds must be at least 0, got 'many'"),
+        ({"rounds": -1}, "rounds must be a whole number, at least 0"),
+        ({"latent": 0}, "latent must be a whole number, at least 1"),
+        ({"rounds": "many"}, "rounds must be a whole number, at least 0, got 'many'"),
         ({"penalty": "big"}, "penalty must be 0 or more, got 'big'"),
         ({"tuning": None}, "tuning must be a share of the epochs, 0 to 1, got None"),
-        ({"annotator_size": 0}, "annotator_size must be at least 1"),
+        ({"annotator_size": 0}, "annotator_size must be a whole number, at least 1, or None"),
         ({"penalty": -1}, "penalty must be 0 or more"),
         ({"entropy": float("inf")}, "entropy must be 0 or more"),
         ({"tuning": 1.5}, "tuning must be a share"),
-        ({"finetune": "both"}, "finetune must be one of 'joint', 'per-annotation', None, got 'both'"),
-        ({"truth_counts": "votes"}, "truth_counts must be one of"),
+        ({"finetune": "both"}, "finetune must be None, 'joint' or 'per-annotation', got 'both'"),
+        ({"truth_counts": "votes"}, "truth_counts must be 'items' or 'annotations'"),
         ({"rounds": 0, "finetune": None}, "leave nothing to learn by"),
     ],
 )

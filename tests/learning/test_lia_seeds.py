@@ -42,7 +42,7 @@ def test_lia_with_many_seeds():
 def test_rows_of_another_shape():
     with pytest.raises(DataError, match="mask of 2 seeds"):
         LIA(n_seeds=2).fit(TABLE, X, rows=np.ones((3, TABLE.n_annotations), bool))
-    with pytest.raises(BadParameter, match="n_seeds must be at least 1"):
+    with pytest.raises(BadParameter, match="n_seeds must be a whole number, at least 1"):
         LIA(n_seeds=0).fit(TABLE, X)
 
 

@@ -22,7 +22,7 @@ from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
-from dissensus.learning.trainer import AT_ONCE
+from dissensus.learning.trainer import BATCHES_AT_ONCE
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -80,13 +80,15 @@ def ask_rows(
     model: CrowdClassifier, columns: Columns, table: Annotations, ask: Ask, places: IntArray | None = None
 ) -> FloatArray:
     """(N, K) what `ask` answers of all rows, some at a time; item i is row `places[i]` of `columns`, or row i."""
-    K, device = model.objective_.n_classes_, model._trainer(0).place()
+    K, device = model.objective_.n_classes_, model.place()
     network = model.network_.to(device).eval()
     found = np.empty((len(table), K))
     items = np.flatnonzero(np.diff(table.item_ptr))
     at_once = max(CELLS // K**2, 1)
     with torch.inference_mode():
-        for some in np.split(items, range(AT_ONCE * model.batch_size, items.size, AT_ONCE * model.batch_size)):
+        for some in np.split(
+            items, range(BATCHES_AT_ONCE * model.batch_size, items.size, BATCHES_AT_ONCE * model.batch_size)
+        ):
             if not some.size:
                 continue
             batch = columns.take(torch.as_tensor((some if places is None else places[some]).astype(np.int64)))

@@ -14,20 +14,25 @@ import torch
 
 from dissensus.exceptions import BadParameter
 
-PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed")
+DEVICE_MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
 def place(device: str) -> torch.device:
     """The device asked for, or the best that there is."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
-        raise BadParameter(f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps', got {device!r}.")
+        raise BadParameter(f"device {DEVICE_MUST}, got {device!r}.")
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":  # never mps, where nobody has tried it
         kind = "cuda" if there["cuda"] else "cpu"
     if not there[kind] or (index and int(index) >= torch.cuda.device_count()):
         raise BadParameter(f"this machine has no device {device!r}; take 'auto' or 'cpu'.")
     return torch.device(kind, int(index)) if index else torch.device(kind)
+
+
+def is_device(device: Any) -> bool:
+    """True for a device that is here; BadParameter for another."""
+    return place(device) is not None
 
 
 def gpus(device: torch.device) -> list[int]:

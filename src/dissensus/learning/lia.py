@@ -19,13 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus.common.parameters import Parameters, is_whole
+from dissensus.common.parameters import param
 from dissensus.common.progress import waiting
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted
@@ -35,15 +35,16 @@ from dissensus.learning.batches import Batch
 from dissensus.learning.by_annotation import CELLS, ask_rows
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import embedding
-from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.devices import DEVICE_MUST, is_device
+from dissensus.learning.encoders import MLP, ItemEmbedding
 from dissensus.learning.inputs import vectors
-from dissensus.learning.objectives import LIAObjective
+from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.tuning import SPLITS, Tuned, tune
 from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
-LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
+MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
 FILE, KIND = "lia.safetensors", "LIA"
 CHOICES: dict[str, tuple[Any, ...]] = {
     "difficulty": (True, False),
@@ -60,37 +61,93 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 """What `tune=True` tries, in this order."""
 
 
-class LIA(Parameters):
-    """Truth, difficulty and competence.
+class LIALearner(LIAKeywords):
+    """What LIA and LIA-ML have in common: both set the keywords of a `CrowdClassifier`, and ask about pairs.
 
-    Parameters
-    ----------
-    hidden : sequence of int
-        Widths of the layers that h and d share.
-    item_size : int
-        Of an item's vector, where there are no features.
-    annotator_size, latent, difficulty, rounds, finetune, tuning, penalty, entropy, truth_counts, truth_in_posterior,
-    residual_penalty, difficulty_penalty, feature_penalty
-        See `LIAObjective`.
-    steps : int
-        Steps in all, but at least 20 passes over the items.
-    batch : int
-        Annotations in a step, about.
-    learning_rate, head_learning_rate : float
-        Of the shared layers; of the last ones and of the annotators.
-    weight_decay, dropout : float
-        Of the layers. Without dropout, features of hundreds of numbers are learnt by heart, above all where items have
-        few labels; it was chosen by the likelihood of held-out annotations and of those of new items.
-    device, checkpoint
-        As in `CrowdClassifier`.
-    seed : int or None
-    n_seeds : int
-        So many fits with seeds of their own; answers are means over them, and `models_` has each.
-    tune : bool
-        Choose difficulty, penalties, sizes, dropout, entropy, weight decay and latent by the likelihood of annotations
-        that are hidden from the fit (`CHOICES`; 28 fits before the last one). `tuned_` says what was chosen and what
-        was tried; the keywords stay as they are.
+    Layers, dropout and weight decay were chosen by the likelihood of held-out annotations, and of those of new items.
+    Without dropout, features of hundreds of numbers are learnt by heart, above all where items have few labels.
     """
+
+    hidden: Sequence[int] = param((64, 64), "Widths of the layers that h and d share.")
+    item_size: int = param(16, "Size of an item's vector, where there are no features.")
+    steps: int = param(400, "Steps in all, but at least 20 passes over the items.", low=1)
+    batch: int = param(1024, "Annotations (of one question) in a step, about; a step is of whole items.", low=1)
+    learning_rate: float = param(0.003, "Learning rate of the shared layers.", low=0)
+    head_learning_rate: float = param(
+        0.01, "Learning rate of the last layers, of the annotators and of the classes' embeddings.", low=0
+    )
+    weight_decay: float = param(0.0, "Weight decay of the layers.", low=0)
+    dropout: float = param(0.5, "Dropout of the layers.")
+    device: str = param("cpu", "As in `CrowdClassifier`.", check=is_device, must=DEVICE_MUST)
+    seed: int | None = param(0, "As in `CrowdClassifier`.", low=0, must="must be 0 or more, or None")
+
+    items_: Names
+    annotators_: Names
+
+    def _preset(
+        self, keywords: dict[str, Any], objective: LIAObjective, *, features: bool, items: int, labels: float
+    ) -> CrowdClassifier:
+        """The classifier that does the work, for so many items that teach and labels of theirs."""
+        layers = {"hidden": keywords["hidden"], "dropout": keywords["dropout"]}
+        encoder = MLP(**layers) if features else ItemEmbedding(size=keywords["item_size"], **layers)
+        size = max(round(keywords["batch"] * items / max(labels, 1)), 1)
+        epochs = max(math.ceil(keywords["steps"] / math.ceil(items / size)), MIN_EPOCHS)
+        same = {name: keywords[name] for name in CrowdClassifier.parameter_names() if name in keywords}
+        return CrowdClassifier(
+            encoder=encoder, objective=objective, optimizer="amsgrad", epochs=epochs, batch_size=size, **same
+        )
+
+    def _confusions(
+        self, items: IntArray, whom: Whom, question: str | None = None
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
+        at_once = max(CELLS // max(whom[0].size * self._n_classes(question) ** 2, 1), 1)
+        for start in range(0, items.size, at_once):
+            at = slice(start, start + at_once)
+            yield at, self._confusion_of(items[at], whom, question)
+
+    def _confusion(self, items: Any, annotators: Any, question: str | None = None) -> FloatArray:
+        """(items, annotators, K, K) Q of names."""
+        codes, whom, K = given.item_codes(items, self.items_), self._whom(annotators), self._n_classes(question)
+        found = np.empty((codes.size, whom[0].size, K, K))
+        for at, pairs in self._confusions(codes, whom, question):
+            found[at] = pairs
+        return found
+
+    def _competence(
+        self, posterior: FloatArray, items: IntArray, whom: Whom, question: str | None = None
+    ) -> FloatArray:
+        """(items, annotators) Σ_k q_i(k) Q_ij[k, k]."""
+        found = np.empty((items.size, whom[0].size))
+        for at, pairs in self._confusions(items, whom, question):
+            found[at] = np.einsum("ik,ijkk->ij", posterior[items[at]], pairs)
+        return found
+
+    def _n_classes(self, question: str | None) -> int:
+        raise NotImplementedError
+
+    def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
+        raise NotImplementedError
+
+    def _whom(self, annotators: Any) -> Whom:
+        return find(annotators, self.annotators_, None)
+
+
+class LIA(LIALearner):
+    """Truth, difficulty and competence."""
+
+    checkpoint: str | Path | None = param(None, "As in `CrowdClassifier`.")
+    n_seeds: int = param(
+        1,
+        "So many fits with seeds of their own; answers are means over them, and `models_` has each.",
+        low=1,
+    )
+    tune: bool = param(
+        False,
+        "Choose difficulty, penalties, sizes, dropout, entropy, weight decay and latent by the likelihood of "
+        "annotations that are hidden from the fit (`CHOICES`; 28 fits before the last one). `tuned_` says what was "
+        "chosen and what was tried; the keywords stay as they are.",
+    )
 
     classes_: Names
     items_: Names
@@ -108,63 +165,6 @@ class LIA(Parameters):
     converged_: bool
     models_: list[CrowdClassifier]  # one per seed
     tuned_: Tuned | None  # where `tune` was asked for
-
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int] = (64, 64),
-        item_size: int = 16,
-        annotator_size: int | None = 16,
-        latent: int = 1,
-        difficulty: bool = True,
-        rounds: int = 10,
-        finetune: Literal["joint", "per-annotation"] | None = "joint",
-        tuning: float = 0.5,
-        penalty: float = 0.06,
-        entropy: float = 0.0,
-        truth_counts: Literal["items", "annotations"] = "items",
-        truth_in_posterior: bool = True,
-        residual_penalty: float = 1.0,
-        difficulty_penalty: float = 1.0,
-        feature_penalty: float = 3.0,
-        steps: int = 400,
-        batch: int = 1024,
-        learning_rate: float = 0.003,
-        head_learning_rate: float = 0.01,
-        weight_decay: float = 0.0,
-        dropout: float = 0.5,
-        device: str = "cpu",
-        checkpoint: str | Path | None = None,
-        seed: int | None = 0,
-        n_seeds: int = 1,
-        tune: bool = False,
-    ):
-        self.hidden = hidden
-        self.item_size = item_size
-        self.annotator_size = annotator_size
-        self.latent = latent
-        self.difficulty = difficulty
-        self.rounds = rounds
-        self.finetune: Literal["joint", "per-annotation"] | None = finetune
-        self.tuning = tuning
-        self.penalty = penalty
-        self.entropy = entropy
-        self.truth_counts: Literal["items", "annotations"] = truth_counts
-        self.truth_in_posterior = truth_in_posterior
-        self.residual_penalty = residual_penalty
-        self.difficulty_penalty = difficulty_penalty
-        self.feature_penalty = feature_penalty
-        self.steps = steps
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.head_learning_rate = head_learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.device = device
-        self.checkpoint = checkpoint
-        self.seed = seed
-        self.n_seeds = n_seeds
-        self.tune = tune
 
     def fit(
         self,
@@ -204,12 +204,7 @@ class LIA(Parameters):
         return self
 
     def _fit_seeds(
-        self,
-        table: Annotations,
-        rows: BoolArray | None,
-        gold: IntArray | None,
-        annotators: Any,
-        on_step: OnStep | None,
+        self, table: Annotations, rows: BoolArray | None, gold: IntArray | None, annotators: Any, on_step: OnStep | None
     ) -> list[CrowdClassifier]:
         if self.seed is None:
             raise BadParameter("n_seeds counts up from seed; give one, not None.")
@@ -237,23 +232,12 @@ class LIA(Parameters):
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
         """The classifier that `fit` trains, not fitted."""
-        for name in ("steps", "batch", "n_seeds"):
-            if not (is_whole(getattr(self, name)) and getattr(self, name) >= 1):
-                raise BadParameter(f"{name} must be at least 1, got {getattr(self, name)!r}.")
+        self.check_parameters()
         tuned = getattr(self, "tuned_", None)
         own = self.get_params(deep=False) | ({} if tuned is None else tuned.keywords)
         objective = LIAObjective(**{name: own[name] for name in LIAObjective.parameter_names()})
-        encoder: Encoder = MLP(hidden=own["hidden"], dropout=own["dropout"])
-        if not features:
-            encoder = ItemEmbedding(size=self.item_size, hidden=own["hidden"], dropout=own["dropout"])
         items = max(int(np.count_nonzero(np.diff(table.item_ptr))), 1)
-        size = max(round(self.batch * items / max(table.n_annotations, 1)), 1)
-        epochs = max(math.ceil(self.steps / math.ceil(items / size)), LEAST_EPOCHS)
-        return CrowdClassifier(
-            encoder=encoder, objective=objective, optimizer="amsgrad", learning_rate=self.learning_rate,
-            head_learning_rate=self.head_learning_rate, weight_decay=own["weight_decay"], epochs=epochs,
-            batch_size=size, device=self.device, checkpoint=self.checkpoint, seed=self.seed,
-        )  # fmt: skip
+        return self._preset(own, objective, features=features, items=items, labels=table.n_annotations)
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
@@ -282,20 +266,12 @@ class LIA(Parameters):
         """
         self._check_fitted()
         items, whom = given.item_codes(items, self.items_), self._whom(annotators)
-        found = np.empty((items.size, whom[0].size))
-        for at, pairs in self._pairs(items, whom):
-            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[items[at]], pairs)
-        return found
+        return self._competence(self.posterior_, items, whom)
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
         self._check_fitted()
-        items, whom = given.item_codes(items, self.items_), self._whom(annotators)
-        K = self.classes_.size
-        found = np.empty((items.size, whom[0].size, K, K))
-        for at, pairs in self._pairs(items, whom):
-            found[at] = pairs
-        return found
+        return self._confusion(items, annotators)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, K) Σ_k q_i(k) Q_ij[k, ·] for the rows of a table of fitted items: P(label | item, annotator).
@@ -361,22 +337,23 @@ class LIA(Parameters):
             setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
         self.embedding_ = embedding(self.models_[0])
 
-    def _pairs(self, items: IntArray, whom: Whom) -> Iterator[tuple[slice, FloatArray]]:
-        """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
-        at_once = max(CELLS // max(whom[0].size * self.classes_.size**2, 1), 1)
-        for start in range(0, items.size, at_once):
-            at = slice(start, start + at_once)
-            some = self._inputs[items[at]]  # not all of them: `recommend` asks for one item at a time
-            rows = self.models_[0].encoder_.prepare(some).take(torch.arange(len(some)))
-            yield at, np.mean([self._confusion(model, rows, whom) for model in self.models_], axis=0)
+    def _n_classes(self, question: str | None) -> int:
+        return self.classes_.size
 
-    def _confusion(self, model: CrowdClassifier, rows: Batch, whom: Whom) -> FloatArray:
-        """(rows, annotators, K, K) by one seed."""
-        network, objective, device = model.network_.eval(), model.objective_, model.network_.device
-        assert isinstance(objective, LIAObjective)
-        with torch.inference_mode():
-            z = network.encoder(**{name: value.to(device) for name, value in rows.items()})
-            return np.asarray(objective.pair_confusion(network.head, z, *network.placed(*whom)).cpu().double().numpy())
+    def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
+        """(items, annotators, K, K) the mean over seeds."""
+        some = self._inputs[items]  # not all of them: `recommend` asks for one item at a time
+        rows, found = self.models_[0].encoder_.prepare(some), []
+        for model in self.models_:
+
+            def ask(batch: Batch, model: CrowdClassifier = model) -> Tensor:
+                assert isinstance(model.objective_, LIAObjective)
+                network = model.network_
+                return model.objective_.pair_confusion(network.head, network.encoder(**batch), *network.placed(*whom))
+
+            places = torch.arange(len(some))
+            found.append(model.network_.ask(ask, rows, rows=places, at_once=max(len(some), 1)).numpy())
+        return np.asarray(np.mean(found, axis=0))
 
     def _whom(self, annotators: Any) -> Whom:
         return find(annotators, self.annotators_, self.models_[0].annotator_features_)

@@ -59,15 +59,17 @@ class Lessons:
 class Network(nn.Module):
     """An encoder with a head; `forward` is the loss, `logits` the classes."""
 
-    def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool):
+    def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool = False):
         super().__init__()
         self.encoder, self.head, self.objective, self.mixes = encoder, head, objective, mixes
 
     @classmethod
-    def fresh(cls, encoder: Encoder, objective: Objective) -> Self:
-        """Fresh weights, drawn from torch's generator: first the encoder's, then the head's."""
-        module = encoder.module()
-        return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
+    def fresh(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
+        """Draw fresh weights, first the encoder's, then the head's; torch's generator is left as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = encoder.module()
+            return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
 
     def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
         """The sum of the batch's losses."""

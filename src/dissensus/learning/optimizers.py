@@ -32,13 +32,9 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 }
 
 
-def check_optimizer(wanted: Wanted) -> None:
-    """BadParameter where there is no such optimiser."""
-    if not callable(wanted) and _named(wanted)[0] not in OPTIMIZERS:
-        raise BadParameter(
-            f"optimizer must be one of {', '.join(OPTIMIZERS)}, a mapping with such a 'name', or a function of "
-            f"parameter groups; got {wanted!r}."
-        )
+def is_optimizer(wanted: Any) -> bool:
+    """True for a function, a known name, or a mapping with such a name."""
+    return callable(wanted) or _named(wanted)[0] in OPTIMIZERS
 
 
 def stored_optimizer(wanted: Wanted) -> Any:
@@ -76,14 +72,11 @@ def split(groups: Groups) -> tuple[Groups, Groups]:
     return found
 
 
-def check_schedule(schedule: Schedule) -> None:
-    """BadParameter where it is none."""
-    named = isinstance(schedule, str) and schedule in ("constant", "linear", "cosine")
-    factors = isinstance(schedule, Mapping) and all(
-        is_whole(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items()
-    )
-    if not (named or factors):
-        raise BadParameter(f"schedule must be 'constant', 'linear', 'cosine' or {{epoch: factor}}, got {schedule!r}.")
+def is_schedule(schedule: Any) -> bool:
+    """True for a name, or for {epoch: factor}."""
+    if isinstance(schedule, Mapping):
+        return all(is_whole(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items())
+    return schedule in ("constant", "linear", "cosine")
 
 
 def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch: int) -> float:

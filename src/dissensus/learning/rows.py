@@ -119,6 +119,13 @@ class Joint(Optimizer):
         self._share()
 
 
+def rows_or_mean(table: Tensor, codes: Tensor, totals: Tensor) -> Tensor:
+    """(n, D) rows of annotators; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels."""
+    known = (codes >= 0) & (totals[codes] > 0)
+    share = (totals / totals.sum()).unsqueeze(1)
+    return torch.where(known[:, None], table[codes], (share * table).sum(dim=0))
+
+
 def one_minus_power(beta: float, steps: Tensor) -> Tensor:
     """1 − β^t; not as a difference, which has lost four digits of float32 where β is 0.999 and t is 1."""
     return -torch.expm1(steps * (math.log(beta) if beta > 0 else -math.inf))

@@ -27,11 +27,12 @@ from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import touched_rows
 
 
-def check_sam(sam: float | Mapping[str, Any]) -> None:
-    """BadParameter where the keyword `sam` is neither ρ nor a mapping with rho and adaptive."""
+def is_sam(sam: Any) -> bool:
+    """True for ρ, or a mapping with rho and adaptive; BadParameter where such a mapping or ρ is wrong."""
     if not isinstance(sam, Mapping) and not is_number(sam):
-        raise BadParameter(f"sam must be ρ, a mapping with rho and adaptive, or None, got {sam!r}.")
+        return False
     SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam))
+    return True
 
 
 def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:

@@ -86,16 +86,20 @@ def loaded_columns(stored: dict[str, Any]) -> Columns:
     return Columns(**columns)
 
 
+def learnt(part: Encoder | Objective) -> dict[str, Any]:
+    """What `fit` learnt: the attributes whose names end in an underscore."""
+    return {name: value for name, value in vars(part).items() if name.endswith("_")}
+
+
 def stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str, Any]:
     """An encoder or objective as plain values and arrays."""
-    learnt = {name: value for name, value in vars(part).items() if name.endswith("_")}
     keywords = {
         name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
         if isinstance(value, Aggregator)
         else value
         for name, value in part.get_params(deep=False).items()
     }
-    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt}
+    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt(part)}
 
 
 def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
