@@ -27,22 +27,16 @@ from dissensus.table.names import shown
 Pooling: TypeAlias = Literal["mean", "cls"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TextModel:
     """A pretrained text encoder as plain values, all but its weights, which are read when they are needed."""
 
-    config: dict[str, Any]
-    tokenizer: str  # in the JSON of the `tokenizers` library
-    max_length: int  # tokens that the model can take, special ones included
-    normalize: bool  # whether its vectors have length 1
+    config: dict[str, Any] = field(compare=False)
+    tokenizer: str = field(compare=False)  # in the JSON of the `tokenizers` library
+    max_length: int = field(compare=False)  # tokens that the model can take, special ones included
+    normalize: bool = field(compare=False)  # whether its vectors have length 1
     identity: str
-    weights: Path | dict[str, Any] = field(repr=False)  # a folder, or arrays by name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TextModel) and other.identity == self.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
+    weights: Path | dict[str, Any] = field(repr=False, compare=False)  # a folder, or arrays by name
 
     def network(self) -> Any:
         """The pretrained nn.Module, one of its own for every call."""
