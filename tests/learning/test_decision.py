@@ -61,9 +61,7 @@ def test_loss_is_the_literal_sum(described):
     pairs, _ = pairs_of(table, 6)
     features = np.random.default_rng(0).normal(size=(A, 2)) if described else None
     torch.manual_seed(2)
-    network = PairNetwork(
-        Identity().fit(np.zeros((I, 3))).module(), 3, A, 4, rate=6 / A, share=0.2, penalty=0.3, features=features
-    )
+    network = PairNetwork(Identity().fit(np.zeros((I, 3))), A, 4, rate=6 / A, penalty=0.3, features=features)
     with torch.no_grad():
         network.table.weight.add_(torch.randn(A, 5))
         if described:

@@ -98,30 +98,24 @@ class PairNetwork(nn.Module):
     features: Tensor
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        width: int,
-        n_annotators: int,
-        size: int,
-        *,
-        rate: float,
-        share: float,
-        penalty: float,
-        features: FloatArray | None,
+        self, encoder: Encoder, n_annotators: int, size: int, rate: float, penalty: float, features: FloatArray | None
     ):
         super().__init__()
-        self.encoder, self.rate, self.penalty = encoder, rate, penalty
-        self.item = nn.Linear(width, size + 1)
+        self.encoder, self.rate, self.penalty = encoder.module(), rate, penalty
+        self.item = nn.Linear(encoder.width, size + 1)
         rows = torch.randn(n_annotators, size + 1) * FIRST_SPREAD
         rows[:, -1] = 0
-        with torch.no_grad():
-            self.item.bias[-1] = math.log(share / (1 - share))
         self.table = RowEmbedding(rows)
         self.described: nn.Linear | None = None
         if features is not None:
             self.register_buffer("features", as_tensor(features, torch.float32), persistent=False)
             self.described = nn.Linear(features.shape[1], size + 1, bias=False)
             nn.init.zeros_(self.described.weight)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.item.weight.device
 
     def forward(self, inputs: Batch, pairs: Batch) -> Tensor:
         """Sum the losses of the batch's pairs."""
@@ -204,10 +198,9 @@ class DecisionFunction(Parameters):
         share = min(len(keys) / (taught.size * A), 1 - 1 / (2 * len(keys)))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = PairNetwork(
-                self.encoder_.module(), self.encoder_.width, A, self.size, rate=draws / A, share=share,
-                penalty=self.penalty, features=features,
-            )  # fmt: skip
+            network = PairNetwork(self.encoder_, A, self.size, draws / A, self.penalty, features)
+        with torch.no_grad():
+            network.item.bias[-1] = math.log(share / (1 - share))
         ptr = torch.as_tensor(np.concatenate([[0], np.cumsum(counts)]))
         answered = Bag({"annotator": torch.as_tensor(keys % A)}, ptr)
         pairs = Pairs(self._columns, answered, torch.as_tensor(keys), A, draws)
@@ -234,9 +227,9 @@ class DecisionFunction(Parameters):
         """
         items, codes, features = self._found(items, annotators)
         found = np.empty((items.size, codes.size))
-        e = self._annotators(codes, features)
         step = max(PAIRS_AT_ONCE // max(codes.size, 1), 1)
         with torch.inference_mode():
+            e = self._annotators(codes, features)
             for start in range(0, items.size, step):
                 v = self._items(items[start : start + step])
                 found[start : start + step] = self.network_.score(v[:, None], e[None]).sigmoid().cpu().double().numpy()
@@ -288,13 +281,10 @@ class DecisionFunction(Parameters):
             model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
             if tree["own encoder"]:
                 model.encoder = type(model.encoder_)(**model.encoder_.get_params(deep=False))
-            described, encoder = tree["annotators"], model.encoder_
+            described, n_annotators = tree["annotators"], model.annotators_.size
             model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
             with torch.random.fork_rng(devices=[]):
-                network = PairNetwork(
-                    encoder.module(), encoder.width, model.annotators_.size, **tree["network"], share=0.5,
-                    features=tree["features"],
-                )  # fmt: skip
+                network = PairNetwork(model.encoder_, n_annotators, **tree["network"], features=tree["features"])
             network.load_state_dict(tree["weights"])
         model.network_ = network.to(on)
         return model
@@ -308,19 +298,16 @@ class DecisionFunction(Parameters):
         return rows, *find(annotators, self.annotators_, self.annotator_features_)
 
     def _items(self, codes: IntArray) -> Tensor:
-        """(n, size + 1) rows of items."""
-        self.network_.eval()
-        device = self.network_.item.weight.device
+        """Return rows (n, size + 1) of items."""
+        network = self.network_.eval()
         batch = self._columns.take(torch.as_tensor(codes.astype(np.int64)))
-        with torch.inference_mode():
-            rows: Tensor = self.network_.item(self.network_.encoder(**{k: x.to(device) for k, x in batch.items()}))
+        rows: Tensor = network.item(network.encoder(**{k: x.to(network.device) for k, x in batch.items()}))
         return rows
 
     def _annotators(self, codes: IntArray, features: FloatArray | None) -> Tensor:
-        device = self.network_.item.weight.device
+        device = self.network_.device
         known = None if features is None else torch.as_tensor(features.astype(np.float32)).to(device)
-        with torch.inference_mode():
-            return self.network_.annotators(torch.as_tensor(codes.astype(np.int64)).to(device), known)
+        return self.network_.annotators(torch.as_tensor(codes.astype(np.int64)).to(device), known)
 
     def _encoder(self, features: bool) -> Encoder:
         if self.encoder is not None:

@@ -2,10 +2,7 @@
 
 Figure 4 of Weerasooriya et al. 2021 is such a map of the training items of LDL-NM, coloured by class. The vector of an
 item is what the network's last layer reads of it (`Objective.item_vectors`): the encoder's output or, for "ldl-nm", the
-mean of z_E over the annotators with labels. z_I, the other vector that LDL-NM has of an item, separates the classes of
-training items less (jobs_q3, 200 epochs: 0.58 of the ten nearest neighbours have the same majority label, of z_E 0.67,
-by chance 0.23). Of new items neither does throughout (jobs_q1 0.76 and 0.74, jobs_q2 0.70 and 0.70, jobs_q3 0.42 and
-0.44; benchmarks/learning): most of what z_E gains was learnt by heart.
+mean of z_E over the annotators with labels (benchmarks/learning compares it with z_I).
 
 t-SNE keeps neighbourhoods. It does not keep distances between groups, nor how wide they are. So how well classes are
 separated is counted before the map is made, among the vectors: the share of an item's nearest neighbours with its own
