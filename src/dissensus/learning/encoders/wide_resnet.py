@@ -87,8 +87,8 @@ class WideResNet(Encoder):
         found = images(X)
         if not found:
             raise DataError("X has no image; give at least one to learn their size from.")
-        sizes = Counter(image.shape[:2] for image in found)
-        height, width = max(sizes, key=lambda s: (sizes[s], s[0] * s[1], s)) if self.size is None else self.size
+        shapes = Counter(image.shape[:2] for image in found)
+        height, width = max(shapes, key=lambda s: (shapes[s], s[0] * s[1], s)) if self.size is None else self.size
         self.size_, self.channels_ = (int(height), int(width)), found[0].shape[2]
         x = self._pixels(found)
         level = np.arange(256)
