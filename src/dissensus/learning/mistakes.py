@@ -1,4 +1,4 @@
-"""Who errs how: rates of false positives and negatives, the class that is over-used, and who makes the same mistakes.
+"""How annotators err: false positives and negatives, over-used classes, and clusters of annotators who err alike.
 
     n_j[k, l] = Σ_i q_i(k) [j says l of i]                       labels of annotator j by class and by what was said
     false positive rate   Σ_{k≠c} n_j[k, c] / Σ_{k≠c,l} n_j[k, l]        of the class c
@@ -12,7 +12,7 @@ same but for a factor there; and where two annotators share too few items, that 
 
     d_jj' = ½ Σ_k π_k Σ_l |Θ_j[k, l] − Θ_j'[k, l]|        Θ_j = n_j, drawn to everyone's by one label, rows normalised
 
-π are the shares of the classes. Linkage is complete: by the average one, annotators who err oddly are clusters of one.
+π are the shares of the classes. Linkage is complete: by average linkage, annotators with unusual mistakes are clusters of one.
 """
 
 from __future__ import annotations

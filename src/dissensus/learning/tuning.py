@@ -1,10 +1,10 @@
-"""Keywords chosen without gold: hide some annotations, fit to the rest, see who is least surprised by the hidden ones.
+"""Choose keywords without gold: hide some annotations, fit to the rest, and score how likely the hidden ones are.
 
     score = mean over hidden rows of log P(label | item, annotator; the other rows)
 
-as in `questions.compare`, the same rows for all. One keyword at a time: its other values are tried with what was
-chosen so far, and the best stays. So the fits are as many as there are values, not as their product. What is hidden is
-annotations of items that keep others, not items: it is what LIA says of the items it was fitted to that is judged.
+as in `questions.compare`, the same rows for all. Keywords are chosen one at a time: other values are tried with what
+was chosen so far, and the best stays, so there are as many fits as values, not as their product. Hidden are annotations
+of items that keep others, not items: judged is what LIA says of the items it was fitted to.
 """
 
 from __future__ import annotations

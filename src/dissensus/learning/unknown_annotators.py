@@ -1,4 +1,4 @@
-"""Annotators that LDL-NM does not know, found from labels (Algorithm 4, Weerasooriya et al. 2021), and what that leaks.
+"""Infer annotators that LDL-NM does not know from labels (Algorithm 4, Weerasooriya et al. 2021), and what that leaks.
 
     z_A ← 0, or drawn from N(0, σ²)
     repeat K times:  z_A ← z_A − β ∂KL(y ‖ ŷ)/∂z_A − γ z_A
