@@ -12,7 +12,7 @@ same but for a factor there; and where two annotators share too few items, that 
 
     d_jj' = ½ Σ_k π_k Σ_l |Θ_j[k, l] − Θ_j'[k, l]|        Θ_j = n_j, drawn to everyone's by one label, rows normalised
 
-π are the shares of the classes. Linkage is complete: by average linkage, annotators with unusual mistakes are clusters of one.
+π are the shares of the classes. Linkage is complete: average linkage makes clusters of one of unusual mistakes.
 """
 
 from __future__ import annotations

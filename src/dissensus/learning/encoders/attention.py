@@ -22,10 +22,8 @@ class Block(nn.Module):
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
-        self.wide, self.narrow = (
-            nn.Linear(width, FEED_FORWARD_RATIO * width),
-            nn.Linear(FEED_FORWARD_RATIO * width, width),
-        )
+        inner = FEED_FORWARD_RATIO * width
+        self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
