@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from scipy.special import softmax
 from torch import Tensor
 
@@ -51,24 +50,15 @@ class CrowdClassifier(Training):
     Items without annotations (and without gold) are predicted, not trained on.
     """
 
-    encoder: str | Encoder = param(
-        "mlp",
-        "How an input becomes a vector: a name (`dissensus train --help` lists them), or an encoder of "
-        "`dissensus.learning.encoders` with keywords of its own.",
-    )
+    encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
     objective: str | Objective = param(
-        "crowd-layer",
-        "How annotations supervise it: a name, or an objective of `dissensus.learning.objectives`.",
+        "crowd-layer", "how annotations supervise it: a name, or an `Objective` with its keywords"
     )
-    learning_rate: float | None = param(None, "Learning rate of the encoder; None for what suits it.", low=0)
+    learning_rate: float | None = param(None, "learning rate of the encoder; None: what suits it", low=0)
     head_learning_rate: float | None = param(
-        None,
-        "Learning rate of the last layers and of annotators' parameters; None: that of the encoder, but at least "
-        "0.001, and 0.001. Annotators' parameters are always Adam's, row by row (`rows.py`), because a batch touches "
-        "few of them.",
-        low=0,
+        None, "of the last layers and of annotators; None: the encoder's, but at least 0.001, and 0.001", low=0
     )
-    mixup: float | None = param(None, "Train on mixtures of two items, with weights from Beta(mixup, mixup).", above=0)
+    mixup: float | None = param(None, "train on mixtures of two items, with weights from Beta(mixup, mixup)", above=0)
 
     classes_: Names
     items_: Names
@@ -338,9 +328,8 @@ class CrowdClassifier(Training):
 
     def _ask(self, question: Callable[..., Tensor], *columns: Columns, rows: IntArray | None = None) -> FloatArray:
         """An answer (rows, …) for all rows, or these; `question` takes a batch of each of the columns."""
-        places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
-        return np.asarray(network.ask(question, *columns, rows=places, at_once=at_once).numpy())
+        return network.ask(question, *columns, rows=rows, at_once=at_once)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):

@@ -12,16 +12,17 @@ from typing import Any
 
 import torch
 
+from dissensus.common.parameters import param
 from dissensus.exceptions import BadParameter
 
-DEVICE_MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
+MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
 def place(device: str) -> torch.device:
     """The device asked for, or the best that there is."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
-        raise BadParameter(f"device {DEVICE_MUST}, got {device!r}.")
+        raise BadParameter(f"device {MUST}, got {device!r}.")
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":  # never mps, where nobody has tried it
         kind = "cuda" if there["cuda"] else "cpu"
@@ -30,9 +31,7 @@ def place(device: str) -> torch.device:
     return torch.device(kind, int(index)) if index else torch.device(kind)
 
 
-def is_device(device: Any) -> bool:
-    """True for a device that is here; BadParameter for another."""
-    return place(device) is not None
+DEVICE: Any = param("auto", "device to compute on", check=lambda device: place(device) is not None, must=MUST)
 
 
 def gpus(device: torch.device) -> list[int]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,11 +36,12 @@ from dissensus.learning.batches import Batch
 from dissensus.learning.by_annotation import CELLS, ask_rows
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import embedding
-from dissensus.learning.devices import DEVICE_MUST, is_device
+from dissensus.learning.devices import DEVICE
 from dissensus.learning.encoders import MLP, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
+from dissensus.learning.trainer import Training
 from dissensus.learning.tuning import SPLITS, Tuned, tune
 from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
@@ -68,18 +70,16 @@ class LIALearner(LIAKeywords):
     Without dropout, features of hundreds of numbers are learnt by heart, above all where items have few labels.
     """
 
-    hidden: Sequence[int] = param((64, 64), "Widths of the layers that h and d share.")
-    item_size: int = param(16, "Size of an item's vector, where there are no features.")
-    steps: int = param(400, "Steps in all, but at least 20 passes over the items.", low=1)
-    batch: int = param(1024, "Annotations (of one question) in a step, about; a step is of whole items.", low=1)
-    learning_rate: float = param(0.003, "Learning rate of the shared layers.", low=0)
-    head_learning_rate: float = param(
-        0.01, "Learning rate of the last layers, of the annotators and of the classes' embeddings.", low=0
-    )
-    weight_decay: float = param(0.0, "Weight decay of the layers.", low=0)
-    dropout: float = param(0.5, "Dropout of the layers.")
-    device: str = param("cpu", "As in `CrowdClassifier`.", check=is_device, must=DEVICE_MUST)
-    seed: int | None = param(0, "As in `CrowdClassifier`.", low=0, must="must be 0 or more, or None")
+    hidden: Sequence[int] = param((64, 64), "widths of the layers that h and d share")
+    item_size: int = param(16, "size of an item's vector, where there are no features")
+    steps: int = param(400, "steps in all, but at least 20 passes over the items", low=1)
+    batch: int = param(1024, "annotations (of one question) in a step, about; a step is of whole items", low=1)
+    learning_rate: float = param(0.003, "learning rate of the shared layers", low=0)
+    head_learning_rate: float = param(0.01, "of the last layers, the annotators and the classes' embeddings", low=0)
+    weight_decay: float = param(0.0, "weight decay of the layers", low=0)
+    dropout: float = param(0.5, "dropout of the layers")
+    device: str = replace(DEVICE, default="cpu")
+    seed: int | None = Training.declared()["seed"]  # type: ignore[assignment]
 
     items_: Names
     annotators_: Names
@@ -136,17 +136,10 @@ class LIALearner(LIAKeywords):
 class LIA(LIALearner):
     """Truth, difficulty and competence."""
 
-    checkpoint: str | Path | None = param(None, "As in `CrowdClassifier`.")
-    n_seeds: int = param(
-        1,
-        "So many fits with seeds of their own; answers are means over them, and `models_` has each.",
-        low=1,
-    )
+    checkpoint: str | Path | None = Training.declared()["checkpoint"]  # type: ignore[assignment]
+    n_seeds: int = param(1, "fits with seeds of their own; answers are means over them, `models_` has each", low=1)
     tune: bool = param(
-        False,
-        "Choose difficulty, penalties, sizes, dropout, entropy, weight decay and latent by the likelihood of "
-        "annotations that are hidden from the fit (`CHOICES`; 28 fits before the last one). `tuned_` says what was "
-        "chosen and what was tried; the keywords stay as they are.",
+        False, "choose keywords by the likelihood of annotations that are hidden from the fit (`CHOICES`, `tuned_`)"
     )
 
     classes_: Names
@@ -191,38 +184,35 @@ class LIA(LIALearner):
             What each seed sees of the table; all, where it is left out.
         """
         given.check_table(table)
+        self.check_parameters()
         if self.tune and rows is not None:
             raise BadParameter("tune=True looks at the whole table; leave out rows, or tune first.")
+        tables = self._tables(table, rows)
         self.tuned_ = self._tune(table, X, gold, annotators) if self.tune else None
         self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
-        first = self.classifier(table, features=X is not None)
-        if self.n_seeds == 1 and rows is None:
-            self.models_ = [first.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)]
-        else:
-            self.models_ = self._fit_seeds(table, rows, gold, annotators, on_step)
+        self.models_ = []
+        for number, seen in enumerate(tables):
+            model = self.classifier(tables[0], features=X is not None)
+            if self.seed is not None and self.n_seeds > 1:
+                folder = None if self.checkpoint is None else Path(self.checkpoint) / str(self.seed + number)
+                model.set_params(seed=self.seed + number, checkpoint=folder)
+            self.models_.append(model.fit(seen, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
         self._gather()
         return self
 
-    def _fit_seeds(
-        self, table: Annotations, rows: BoolArray | None, gold: IntArray | None, annotators: Any, on_step: OnStep | None
-    ) -> list[CrowdClassifier]:
-        if self.seed is None:
+    def _tables(self, table: Annotations, rows: BoolArray | None) -> list[Annotations]:
+        """What each seed sees of the table."""
+        if self.seed is None and self.n_seeds > 1:
             raise BadParameter("n_seeds counts up from seed; give one, not None.")
-        if rows is not None:
-            rows = np.asarray(rows)
-            if rows.shape != (self.n_seeds, table.n_annotations) or rows.dtype != np.bool_:
-                raise DataError(
-                    f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got "
-                    f"{rows.dtype} of shape {rows.shape}."
-                )
-        tables = [table] * self.n_seeds if rows is None else [table.select(rows=seen) for seen in rows]
-        features = self._inputs is not table.items
-        models = []
-        for seed, seen in enumerate(tables, self.seed):
-            folder = None if self.checkpoint is None else Path(self.checkpoint) / str(seed)
-            model = self.classifier(tables[0], features=features).set_params(seed=seed, checkpoint=folder)
-            models.append(model.fit(seen, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
-        return models
+        if rows is None:
+            return [table] * self.n_seeds
+        rows = np.asarray(rows)
+        if rows.shape != (self.n_seeds, table.n_annotations) or rows.dtype != np.bool_:
+            raise DataError(
+                f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got "
+                f"{rows.dtype} of shape {rows.shape}."
+            )
+        return [table.select(rows=seen) for seen in rows]
 
     def _tune(self, table: Annotations, X: Any, gold: IntArray | None, annotators: Any) -> Tuned:
         start = LIA(**{**self.get_params(deep=False), "tune": False, "n_seeds": 1, "checkpoint": None})
@@ -351,8 +341,7 @@ class LIA(LIALearner):
                 network = model.network_
                 return model.objective_.pair_confusion(network.head, network.encoder(**batch), *network.placed(*whom))
 
-            places = torch.arange(len(some))
-            found.append(model.network_.ask(ask, rows, rows=places, at_once=max(len(some), 1)).numpy())
+            found.append(model.network_.ask(ask, rows, at_once=max(len(some), 1)))
         return np.asarray(np.mean(found, axis=0))
 
     def _whom(self, annotators: Any) -> Whom:

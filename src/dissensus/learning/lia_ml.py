@@ -37,14 +37,13 @@ from dissensus.learning.network import Network
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
-from dissensus.learning.saving import learnt, loaded_columns, loaded_part, stored_columns, stored_part
+from dissensus.learning.saving import learnt, loaded_columns, loaded_part, stored_columns, stored_part, with_learnt
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.models.base import arg_max
 from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
-ITEMS_AT_ONCE = 4096  # items that are asked about together
 FILE, KIND = "lia-ml.safetensors", "LIAML"
 
 
@@ -54,14 +53,12 @@ class LIAML(LIALearner):
     A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
     """
 
-    hidden: Sequence[int] = param((32, 32, 32, 32), "Widths of the layers that all questions share.")
-    label_size: int = param(16, "Size of the embedding of a class.", low=1)
-    prior: float = param(
-        1.0, "How strongly a question's classes are drawn to those of the same name in the others.", low=0
-    )
-    steps: int = param(1000, "Steps in all, but at least 20 passes over the items.", low=1)
-    weight_decay: float = param(1e-3, "Weight decay of the layers.", low=0)
-    dropout: float = param(0.0, "Dropout of the layers.")
+    hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
+    label_size: int = param(16, "size of the embedding of a class", low=1)
+    prior: float = param(1.0, "how strongly a question's classes are drawn to those of the same name", low=0)
+    steps: int = param(1000, "steps in all, but at least 20 passes over the items", low=1)
+    weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
+    dropout: float = param(0.0, "dropout of the layers")
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
 
     questions_: list[str]
@@ -222,12 +219,10 @@ class LIAML(LIALearner):
                 layers.load_state_dict(tree["layers"])
                 model._begin_blocks(layers.to(on).eval())
                 for stored in tree["blocks"]:
-                    objective = LIAMLObjective(**stored["parameters"])
-                    for name, value in stored["learnt"].items():
-                        setattr(objective, name, value)
+                    objective = with_learnt(LIAMLObjective(**stored["parameters"]), stored["learnt"])
                     if model._blocks:  # a question that was added stands beside the first ones
                         first = model._blocks[0]
-                        head = objective.head_beside(first.objective, first.head)  # type: ignore[arg-type]
+                        head = objective.head_beside(first.objective, first.head)
                     else:
                         head = objective.head(model.encoder_.branch, model.encoder_.width)
                     head.load_state_dict(stored["weights"])
@@ -279,11 +274,8 @@ class LIAML(LIALearner):
         objective, head = block.objective, block.head
         assert isinstance(head, LIAMLHead)
         assert isinstance(objective, LIAMLObjective)
-        everything = torch.arange(self.items_.size)
-        logs = block.ask(
-            block.log_posterior, self._encoded, objective.targets(), rows=everything, at_once=ITEMS_AT_ONCE
-        )
-        posterior = softmax(logs.numpy(), axis=1).reshape(self.items_.size, -1, objective.n_classes_)
+        logs = block.ask(block.log_posterior, self._encoded, objective.targets())
+        posterior = softmax(logs, axis=1).reshape(self.items_.size, -1, objective.n_classes_)
         labels = head.labels.classes().detach().cpu().numpy()
         for q, name in enumerate(objective.questions_):
             self.questions_.append(name)
@@ -300,18 +292,15 @@ class LIAML(LIALearner):
     def _encode(self, columns: Columns) -> Columns:
         """What the shared layers make of inputs, one column."""
         network = Network(self._layers, nn.Identity(), LIAMLObjective())
-        rows = torch.arange(len(columns))
-        z = network.ask(lambda batch: network.encoder(**batch), columns, rows=rows, at_once=ITEMS_AT_ONCE)
-        return Columns(input=z.float())
+        z = network.ask(lambda batch: network.encoder(**batch), columns)
+        return Columns(input=torch.from_numpy(z).float())
 
     def _answers(self, encoded: Columns, asked: Sequence[str]) -> dict[str, FloatArray]:
         """Question → (rows, K) h."""
-        rows, logits = torch.arange(len(encoded)), {}
+        answers, logits = {}, {}
         for number in {self._place[name][0] for name in asked}:
             block = self._blocks[number]
-            found = block.ask(block.logits, encoded, rows=rows, at_once=ITEMS_AT_ONCE).numpy()
-            logits[number] = found.reshape(len(rows), -1, block.objective.n_classes_)
-        answers = {}
+            logits[number] = block.ask(block.logits, encoded).reshape(len(encoded), -1, block.objective.n_classes_)
         for name in asked:
             number, q = self._place[name]
             answers[name] = np.asarray(softmax(logits[number][:, q, : self.classes_[name].size], axis=1))
@@ -330,8 +319,7 @@ class LIAML(LIALearner):
             who, _ = block.placed(whom[0])
             return block.objective.question_confusion(block.head, batch["input"], who, q)[..., :K, :K]
 
-        rows = torch.as_tensor(items.astype(np.int64))
-        return np.asarray(block.ask(ask, self._encoded, rows=rows, at_once=max(items.size, 1)).numpy())
+        return block.ask(ask, self._encoded, rows=items, at_once=max(items.size, 1))
 
     def _over_fitted_items(self, table: Annotations, gold: IntArray | None) -> tuple[Annotations, IntArray | None]:
         """A new question's table over the fitted items; annotators who were not there are one, the average."""

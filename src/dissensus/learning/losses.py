@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -40,8 +41,12 @@ def inverse_kl(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
     return torch.where(q > 0, q * (log_q - target.log()), 0).sum(dim=-1) / math.log(base)
 
 
-Divergence = Callable[[Tensor, Tensor, float], Tensor]
-DIVERGENCES: dict[str, Divergence] = {"kl": kl, "inverse-kl": inverse_kl, "ce": cross_entropy}
+Divergence = Literal["kl", "inverse-kl", "ce"]
+DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "kl": kl,
+    "inverse-kl": inverse_kl,
+    "ce": cross_entropy,
+}
 """Name → function of (target, logits, base)."""
 
 

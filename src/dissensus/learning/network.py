@@ -20,6 +20,8 @@ from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
+ITEMS_AT_ONCE = 4096  # items that a network is asked about together, where nobody says otherwise
+
 Mix = tuple[Tensor, Tensor, Batch]
 """How a batch is mixed with itself: λ, the places (B,) of the partners, and their targets. Not a class of ours: fabric
 moves and casts what is in tuples and dicts."""
@@ -131,11 +133,18 @@ class Network(nn.Module):
         return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
 
     @torch.inference_mode()
-    def ask(self, question: Callable[..., Tensor], *columns: Columns, rows: Tensor, at_once: int) -> Tensor:
-        """An answer (rows, …) for these rows, some at a time; `question` takes a batch of each of the columns."""
+    def ask(
+        self,
+        question: Callable[..., Tensor],
+        *columns: Columns,
+        rows: IntArray | None = None,
+        at_once: int = ITEMS_AT_ONCE,
+    ) -> FloatArray:
+        """An answer (rows, …) for all rows, or these, some at a time; `question` takes a batch of each column set."""
         self.eval()
         device, found = self.device, []
-        for some in torch.split(rows, at_once):
+        places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
+        for some in torch.split(places, at_once):
             batches = [{name: value.to(device) for name, value in part.take(some).items()} for part in columns]
             found.append(question(*batches).cpu().double())
-        return torch.cat(found)
+        return np.asarray(torch.cat(found).numpy())

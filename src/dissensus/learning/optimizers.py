@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.parameters import is_number, is_whole, param
 from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import Joint, RowAdam
 
@@ -30,11 +30,6 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "amsgrad": (torch.optim.Adam, {"amsgrad": True}),
     "sgd": (torch.optim.SGD, {"momentum": 0.9}),
 }
-
-
-def is_optimizer(wanted: Any) -> bool:
-    """True for a function, a known name, or a mapping with such a name."""
-    return callable(wanted) or _named(wanted)[0] in OPTIMIZERS
 
 
 def stored_optimizer(wanted: Wanted) -> Any:
@@ -72,13 +67,6 @@ def split(groups: Groups) -> tuple[Groups, Groups]:
     return found
 
 
-def is_schedule(schedule: Any) -> bool:
-    """True for a name, or for {epoch: factor}."""
-    if isinstance(schedule, Mapping):
-        return all(is_whole(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items())
-    return schedule in ("constant", "linear", "cosine")
-
-
 def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch: int) -> float:
     """What the learning rates are multiplied by in this step of so many."""
     warm = max(round(warmup * steps), 0)
@@ -93,3 +81,23 @@ def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch:
 def _named(wanted: Any) -> tuple[str, dict[str, Any]]:
     options = dict(wanted) if isinstance(wanted, Mapping) else {"name": wanted}
     return options.pop("name", None), options
+
+
+def _is_schedule(schedule: Any) -> bool:
+    if isinstance(schedule, Mapping):
+        return all(is_whole(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items())
+    return schedule in ("constant", "linear", "cosine")
+
+
+OPTIMIZER: Any = param(
+    "adam",
+    "name of an optimiser, a mapping with its name and keywords, or a function of parameter groups",
+    check=lambda wanted: callable(wanted) or _named(wanted)[0] in OPTIMIZERS,
+    must=f"must be one of {', '.join(OPTIMIZERS)}, a mapping with such a 'name', or a function of parameter groups",
+)
+SCHEDULE: Any = param(
+    "constant",
+    "how the learning rates change; a factor holds from that epoch on (the first is 0), and factors multiply up",
+    check=_is_schedule,
+    must="must be 'constant', 'linear', 'cosine' or {epoch: factor}",
+)

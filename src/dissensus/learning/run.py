@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
+from dissensus.common.parameters import is_number
 from dissensus.common.progress import waiting
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, IntArray, OnStep
@@ -26,7 +27,7 @@ from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.saving import run_key
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
-from dissensus.learning.validation import Validation, hold_out
+from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
 
@@ -80,8 +81,8 @@ def begin(
     encoder, seed = new_part(model.encoder, encoders, Encoder), torch_seed(model.seed)
     objective = new_part(model.objective, objectives, Objective).fit(table, gold, seed)
     described = _describe(objective, annotators, table)
-    teaches = objective.teaches_
-    held_out, validating = hold_out(validation, table, gold, teaches, seed)
+    teaches, inside = objective.teaches_, is_number(validation)
+    held_out = hold_out(validation, table, teaches, seed) if inside else np.zeros(table.n_items, np.bool_)
     taught = np.flatnonzero(teaches & ~held_out)
     if not taught.size:
         raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
@@ -98,12 +99,12 @@ def begin(
             new_part(model.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
             raise
         columns = encoder.prepare(X)
-    evaluate, key = None, ""
-    if validating is not None:
-        inside = validating.X is None
-        at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
-        prepared = columns if inside else encoder.prepare(validating.X)
-        evaluate = Validation(prepared, at, validating.truth, BATCHES_AT_ONCE * model.batch_size)
+    evaluate, key, at_once = None, "", BATCHES_AT_ONCE * model.batch_size
+    if inside:
+        evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)
+    elif validation is not None:
+        X_other, truth = validation_items(validation, table.classes)
+        evaluate = Validation(encoder.prepare(X_other), np.arange(len(truth)), truth, at_once)
     if model.checkpoint is not None:
         key = run_key(model.get_params(deep=False), table, columns, gold, evaluate, objective)
     network = Network.fresh(encoder, objective, seed)

@@ -108,7 +108,11 @@ def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
         name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
         for name, value in stored["parameters"].items()
     }
-    part = registry[stored["name"]](**keywords)
-    for name, value in stored["learnt"].items():
+    return with_learnt(registry[stored["name"]](**keywords), stored["learnt"])
+
+
+def with_learnt(part: Any, values: dict[str, Any]) -> Any:
+    """The part, with these attributes set."""
+    for name, value in values.items():
         setattr(part, name, value)
     return part

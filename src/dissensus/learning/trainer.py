@@ -36,9 +36,9 @@ from dissensus.common.types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, State, Trace
-from dissensus.learning.devices import DEVICE_MUST, gpus, is_device, make_fabric, place
+from dissensus.learning.devices import DEVICE, gpus, make_fabric, place
 from dissensus.learning.rows import clip_gradients, drop_zero_rows
-from dissensus.learning.sam import SAM, is_sam, sam_options
+from dissensus.learning.sam import SAM, SHARPNESS, sam_options
 from dissensus.learning.shards import Data, Shard
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
@@ -48,72 +48,27 @@ BATCHES_AT_ONCE = 4  # asked together without gradients, where a batch needs les
 class Training(Parameters):
     """The keywords of a training."""
 
-    epochs: int = param(50, "Passes over the items that teach.", low=0)
-    batch_size: int = param(64, "Items per step.", low=1)
-    accumulate: int = param(
-        1,
-        "Parts that a step is computed in, one after another: less memory, the same step (but for what looks at a "
-        "whole part: mixup's partners, statistics of batch normalisation).",
-        low=1,
-    )
-    optimizer: optimizers.Wanted = param(
-        "adam",
-        '"adam", "adamw", "amsgrad" or "sgd"; `{"name": "sgd", "momentum": 0.8}`; or a function of parameter groups.',
-        check=optimizers.is_optimizer,
-        must=f"must be one of {', '.join(optimizers.OPTIMIZERS)}, a mapping with such a 'name', or a function of "
-        "parameter groups",
-    )
-    weight_decay: float = param(0.0, "Weight decay as torch's optimisers have it.", low=0)
-    schedule: optimizers.Schedule = param(
-        "constant",
-        'How the learning rates change: "constant", "linear", "cosine" or {epoch: factor}; a factor holds from that '
-        "epoch on (the first is 0) and factors multiply up.",
-        check=optimizers.is_schedule,
-        must="must be 'constant', 'linear', 'cosine' or {epoch: factor}",
-    )
-    warmup: float = param(
-        0.0,
-        "Share of all steps in which the rates grow to their size.",
-        low=0,
-        high=1,
-        must="must be a share of the steps, 0 to 1",
-    )
-    sam: float | Mapping[str, Any] | None = param(
-        None,
-        'Sharpness-aware training with this ρ (0.05 is usual), or `{"rho": …, "adaptive": True}`.',
-        check=is_sam,
-        must="must be ρ, a mapping with rho and adaptive, or None",
-    )
-    clip: float | None = param(None, "Largest norm of a step's gradient; None: any.", above=0)
-    patience: int | None = param(
-        None,
-        "Stop after so many epochs without a better `monitor` on the validation items. The best epoch's weights are "
-        "kept wherever there is validation.",
-        low=1,
-    )
-    monitor: Metric | None = param(
-        None,
-        "Metric on the validation items, against their gold or, where it is unknown, their votes. None: what suits the "
-        "objective; accuracy with a crowd layer, whose network is to be surer than the votes are, else cross entropy.",
-    )
-    device: str = param("auto", '"auto", "cpu", "cuda", "cuda:1" or "mps".', check=is_device, must=DEVICE_MUST)
+    epochs: int = param(50, "passes over the items that teach", low=0)
+    batch_size: int = param(64, "items per step", low=1)
+    accumulate: int = param(1, "parts that a step is computed in, one after another, which takes less memory", low=1)
+    optimizer: optimizers.Wanted = optimizers.OPTIMIZER
+    weight_decay: float = param(0.0, "weight decay as torch's optimisers have it", low=0)
+    schedule: optimizers.Schedule = optimizers.SCHEDULE
+    warmup: float = param(0.0, "share of all steps in which the learning rates grow to their size", low=0, high=1)
+    sam: float | Mapping[str, Any] | None = SHARPNESS
+    clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
+    patience: int | None = param(None, "epochs without a better `monitor` on the validation items, then stop", low=1)
+    monitor: Metric | None = param(None, "metric on the validation items; None: what suits the objective")
+    device: str = DEVICE
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
-        "auto", "Number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true."
+        "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
     )
-    processes: int = param(
-        1, "Processes that train together (DDP), each with its share of the items: see `shards.py`.", low=1
-    )
-    compile: bool = param(
-        False,
-        "Train through torch.compile: a minute or so at the start, faster steps afterwards, other random numbers. For "
-        "long runs on a GPU.",
-    )
-    checkpoint: str | Path | None = param(
-        None, "A folder. A run that was killed goes on from what is there, to the same result."
-    )
-    checkpoint_every: float = param(30.0, "Seconds between checkpoints.", low=0)
+    processes: int = param(1, "processes that train together, each with its share of the items (`shards.py`)", low=1)
+    compile: bool = param(False, "train through torch.compile: a slow start, faster steps, other random numbers")
+    checkpoint: str | Path | None = param(None, "folder that a run which was killed goes on from, to the same result")
+    checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
     seed: int | None = param(
-        0, "The same seed gives the same bits on the CPU.", low=0, must="must be 0 or more, or None"
+        0, "the same seed gives the same bits on the CPU", low=0, must="must be 0 or more, or None"
     )
 
     def check(self) -> None:
@@ -130,8 +85,8 @@ class Training(Parameters):
 class Trainer(Training):
     """The training loop with its keywords."""
 
-    seed: int = param(0, "Seed of the order of rows and of what is drawn.", low=0)
-    monitor: Metric = param("cross-entropy", "Metric of `evaluate` that the best epoch is chosen by.")
+    seed: int = param(0, "seed of the order of rows and of what is drawn", low=0)
+    monitor: Metric = param("cross-entropy", "metric of `evaluate` that the best epoch is chosen by")
 
     def fit(
         self,

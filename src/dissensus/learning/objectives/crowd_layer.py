@@ -160,10 +160,10 @@ class CrowdLayerObjective(AnnotatorObjective):
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
 
-    kind: Kind = param("matrix", "What an annotator has.")
-    link: Link = param("softmax", "How scores become probabilities of labels.")
-    trainable: bool = param(True, "False: annotators stay as they start, all alike.")
-    start: float = param(1.0, "W_j starts at so many times the identity, w_j at so many times one.", above=0)
+    kind: Kind = param("matrix", "what an annotator has")
+    link: Link = param("softmax", "how scores become probabilities of labels")
+    trainable: bool = param(True, "False: annotators stay as they start, all alike")
+    start: float = param(1.0, "W_j starts at so many times the identity, w_j at so many times one", above=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator; the labels themselves are the targets."""

@@ -28,9 +28,7 @@ class Hard(Objective):
     """Cross entropy of one label per item."""
 
     labels: str | Aggregator = param(
-        "majority-vote",
-        '"gold": items whose class is known, and no others. Else the name of an aggregation method (fitted with the '
-        "classifier's seed) or a method with its keywords; gold replaces its labels where it is known.",
+        "majority-vote", '"gold" (items of known class alone), or a method, by name or with its keywords'
     )
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:

@@ -175,19 +175,15 @@ class LDLNMObjective(AnnotatorObjective):
 
     describes_annotators = True
 
-    item_size: int = param(10, "J_I, from 3 to 20 in the paper; `reproductions/size_search.py` chooses it.", low=1)
-    annotator_size: int = param(10, "J_A, from 3 to 20 in the paper.", low=1)
-    pair_size: int | None = param(None, "J_P; None: J_I + J_A, or J_I where they are summed.", low=1)
-    combine: Combine = param("concatenate", "How z_I and z_A become one; a sum needs annotator_size = item_size.")
-    dropout: float = param(0.5, "Dropout of z_P and z_E.", low=0, below=1)
-    average: Average = param(
-        "mean",
-        "What all annotators say of an item together: the mean of their distributions, or the share of each most "
-        "probable class.",
-    )
+    item_size: int = param(10, "J_I, from 3 to 20 in the paper", low=1)
+    annotator_size: int = param(10, "J_A, from 3 to 20 in the paper", low=1)
+    pair_size: int | None = param(None, "J_P; None: J_I + J_A, or J_I where they are summed", low=1)
+    combine: Combine = param("concatenate", "how z_I and z_A become one; a sum needs annotator_size = item_size")
+    dropout: float = param(0.5, "dropout of z_P and z_E", low=0, below=1)
+    average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
     room: tuple[int, int] | None = param(
         None,
-        "Units that the layers of items and of annotators have, used or not; to train different sizes as one.",
+        "units that the layers of items and of annotators have, used or not; to train different sizes as one",
         check=lambda room: isinstance(room, tuple | list) and len(room) == 2 and all(map(is_whole, room)),
         must="must be two whole numbers, of items and of annotators, or None",
     )

@@ -120,6 +120,10 @@ class LIAHead(nn.Module):
         """(B, K, K, L) D of the items."""
         return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
 
+    def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
+        """(n, K, K) log Q of D (n, K, K, L) of items and of what `competence` says of annotators."""
+        return log_confusion(hard, able)
+
     def get_extra_state(self) -> Tensor:
         """For the state dict: a plain attribute, because a tensor on a device is slow to ask."""
         return torch.tensor(self.marginal)

@@ -54,7 +54,7 @@ class LIAMLObjective(LIAObjective):
     The penalty is per annotations of an item in one question.
     """
 
-    label_size: int = param(16, "T, the size of a class's embedding.", low=1)
+    label_size: int = param(16, "T, the size of a class's embedding", low=1)
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
 
     def fit(  # type: ignore[override]  # several tables in the place of one
@@ -167,16 +167,6 @@ class LIAMLObjective(LIAObjective):
         there = (head.labels.name >= 0).to(log_q.dtype)  # (Q, K)
         scale = self.n_classes_ / there.sum(dim=1)[:, None, None] * there[:, :, None] * there[:, None]  # (Q, K, K)
         return logits, votes, log_q * scale.index_select(0, targets["row"] % len(there)), pulls
-
-    def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
-        """Log Q of the annotations (n, K, K), and the pulls on annotators and pairs."""
-        assert isinstance(head, LIAMLHead)
-        row = targets["row"]
-        question, hard = row % len(head.labels.name), head.hardness(z)
-        rows, pull = head.competence(targets["annotator"])
-        each = None if hard is None else hard.index_select(0, row)
-        log_q = head.log_confusion(each, head.able(rows, question), question)
-        return log_q, self._pulls(hard, pull, targets)
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
         """Nothing where nobody answered: h is not to learn that it was right."""

@@ -2,9 +2,10 @@
 
     loss_i = v_i · D(P_i, Q(· | x_i))        D: KL(P‖Q), KL(Q‖P) or −Σ P log Q, in nats
 
-P_i is a soft label of the votes (`Annotations.soft_labels`) or the posterior of an aggregation method; of an item whose
-class is known it is one-hot. v_i is 1, or what the item's votes weigh together: cross entropy of `normalized` labels
-weighted by votes is the sum of −log Q over all annotations.
+P_i is a soft label of the votes (`Annotations.soft_labels`) or the posterior of an aggregation method, which is fitted
+with the classifier's seed; of an item whose class is known it is one-hot. v_i is 1, or what the item's votes weigh
+together (1 for a known item without votes): cross entropy of `normalized` labels weighted by votes is the sum of −log Q
+over all annotations. KL(P‖Q) and cross entropy have the same gradients.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import DIVERGENCES
+from dissensus.learning.losses import DIVERGENCES, Divergence
 from dissensus.learning.objectives.base import Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import check_positive, check_teaches, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
@@ -33,18 +34,10 @@ class Soft(Objective):
     """Training on soft labels."""
 
     labels: str | Aggregator = param(
-        "normalized",
-        '"normalized", "softmax" or "smoothed" votes, or the posterior of an aggregation method: its name (fitted with '
-        "the classifier's seed) or a method with its keywords.",
+        "normalized", '"normalized", "softmax" or "smoothed" votes, or a method, by name or with its keywords'
     )
-    divergence: Literal["kl", "inverse-kl", "ce"] = param(
-        "kl",
-        '"kl" and "ce" have the same gradients. "inverse-kl" needs targets without zeros: "softmax" or "smoothed" '
-        "labels and no gold.",
-    )
-    weight: Literal["items", "votes"] = param(
-        "items", "Every item counts the same, or as much as its votes weigh; known items without votes count 1."
-    )
+    divergence: Divergence = param("kl", '"inverse-kl" needs "softmax" or "smoothed" labels and no gold')
+    weight: Literal["items", "votes"] = param("items", "every item counts the same, or as much as its votes weigh")
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Find the distribution of every item."""

@@ -11,7 +11,7 @@ lost. The paper adds the two losses: weight 1. With weight 0 there is no second 
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import DIVERGENCES, hard_loss
+from dissensus.learning.losses import DIVERGENCES, Divergence, hard_loss
 from dissensus.learning.objectives.base import Branch, HeadWithMain, Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import check_positive, check_teaches, hard_labels, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
@@ -41,19 +41,10 @@ class TwoTasks(HeadWithMain):
 class SoftTask(Objective):
     """Main head for the label, auxiliary head for the soft label."""
 
-    labels: str | Aggregator = param(
-        "majority-vote",
-        'The main labels, as in `Hard`: "gold", or a method whose labels gold replaces where it is known.',
-    )
-    soft: str | Aggregator = param(
-        "softmax",
-        'The soft labels, as in `Soft`: "softmax" (the paper\'s), "smoothed", "normalized", or the posterior of a '
-        "method.",
-    )
-    divergence: Literal["kl", "inverse-kl", "ce"] = param(
-        "inverse-kl", 'The auxiliary loss; "inverse-kl" needs soft labels without zeros.'
-    )
-    weight: float = param(1.0, "How much the auxiliary loss counts.", low=0)
+    labels: str | Aggregator = param("majority-vote", "the main labels, as in `Hard`")
+    soft: str | Aggregator = param("softmax", 'the soft labels, as in `Soft`; the paper\'s are "softmax"')
+    divergence: Divergence = param("inverse-kl", 'the auxiliary loss; "inverse-kl" needs soft labels without zeros')
+    weight: float = param(1.0, "how much the auxiliary loss counts", low=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Find the label and the soft label of every item."""
