@@ -119,6 +119,12 @@ def param(
     return Param(default, text, low, high, above, below, check, must)
 
 
+def check_keyword(name: str, value: Any, hint: Any, **allowed: Any) -> None:
+    """Raise BadParameter where a function's keyword is out of its range; `allowed` as in `param`."""
+    if problem := Param(None, "", **allowed).problem(value, hint):
+        raise BadParameter(f"{name} {problem}, got {value!r}.")
+
+
 class _Signature:
     """The signature of a class, its types evaluated when it is asked for; without declarations, that of `__init__`."""
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from torch import nn
 
-from dissensus.common.parameters import Parameters, is_whole
+from dissensus.common.parameters import Parameters, is_whole, param
 from dissensus.common.registry import Registry
 from dissensus.learning.batches import Columns
 
@@ -53,6 +53,11 @@ encoders: Registry[type[Encoder]] = Registry("encoder", "train --help", "dissens
 """Name → encoder."""
 
 
-def are_sizes(values: Any) -> bool:
-    """True for one or more whole numbers, each at least 1."""
-    return np.ndim(values) == 1 and len(values) > 0 and all(is_whole(value) and value >= 1 for value in values)
+def sizes(default: Any, text: str, must: str, *, least: int = 1, most: float = np.inf) -> Any:
+    """Declare a keyword that holds `least` to `most` whole numbers, each at least 1."""
+
+    def check(values: Any) -> bool:
+        found = np.asarray(values)
+        return found.ndim == 1 and least <= found.size <= most and all(is_whole(n) and n >= 1 for n in values)
+
+    return param(default, text, check=check, must=must)

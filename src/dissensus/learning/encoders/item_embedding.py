@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dissensus.common.parameters import param
 from dissensus.common.types import Names
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import Encoder, are_sizes, encoders
+from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table import names as naming
@@ -29,11 +29,8 @@ class ItemEmbedding(Encoder):
     takes = "names of items"
 
     size: int = param(16, "numbers of an item's vector", low=1)
-    hidden: Sequence[int] = param(
-        (16, 16, 16, 16),
-        "widths of the layers over it; none: the vector itself",
-        check=lambda value: len(value) == 0 or are_sizes(value),
-        must="must be widths of layers",
+    hidden: Sequence[int] = sizes(
+        (16, 16, 16, 16), "widths of the layers over it; none: the vector itself", "must be widths of layers", least=0
     )
     dropout: float = param(0.0, "share of values set to zero after each layer while training", low=0, below=1)
 

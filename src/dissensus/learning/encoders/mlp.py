@@ -17,7 +17,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns, Mapped
-from dissensus.learning.encoders.base import Encoder, are_sizes, encoders
+from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.inputs import Picked, blocks, in_file, vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
@@ -77,9 +77,7 @@ def mapped(x: Any, center: FloatArray, spread: FloatArray) -> Mapped:
 class MLP(Scaled):
     """Fully connected layers with ReLU and dropout."""
 
-    hidden: Sequence[int] = param(
-        (128, 128, 128, 128), "widths of the layers", check=are_sizes, must="must be widths of one or more layers"
-    )
+    hidden: Sequence[int] = sizes((128, 128, 128, 128), "widths of the layers", "must be widths of layers")
     dropout: float = param(0.2, "share of values set to zero after each layer while training", low=0, below=1)
 
     @property

@@ -26,7 +26,7 @@ from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.attention import blocks
-from dissensus.learning.encoders.base import Encoder, are_sizes, encoders
+from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.encoders.words import PADDING, character_vectors, encode, vocabulary
 from dissensus.learning.inputs import pairs
 from dissensus.table.names import shown
@@ -57,22 +57,15 @@ class CharacterConvolutions(nn.Module):
 class StemmerModule(nn.Module):
     """Character codes of word and stem, (B, L) each → (B, 2 × windows × last channels)."""
 
-    def __init__(
-        self,
-        characters: nn.Embedding,
-        channels: tuple[int, int],
-        windows: tuple[int, ...],
-        layers: int,
-        heads: int,
-        dropout: float,
-    ):
+    def __init__(self, of: Stemmer):
         super().__init__()
-        self.characters, self.dropout = characters, nn.Dropout(dropout)
-        full = len(windows) * channels[1]
+        self.characters = character_vectors(of.characters_, of.characters)
+        self.dropout = nn.Dropout(of.dropout)
         self.convolutions = nn.ModuleList(
-            CharacterConvolutions(characters.embedding_dim, channels, windows) for _ in range(2)
+            CharacterConvolutions(of.characters, of.channels, of.windows) for _ in range(2)
         )
-        self.blocks = nn.ModuleList(blocks(layers, full, heads, dropout) for _ in range(2))
+        full = len(of.windows) * of.channels[1]
+        self.blocks = nn.ModuleList(blocks(of.layers, full, of.heads, of.dropout) for _ in range(2))
 
     def forward(self, word: Tensor, stem: Tensor) -> Tensor:
         """(B, L), (B, M) → (B, …)."""
@@ -92,14 +85,11 @@ class Stemmer(Encoder):
     takes = "(word, stem) pairs"
 
     characters: int = param(100, "length of the characters' vectors; upper and lower case are one", low=1)
-    channels: tuple[int, int] = param(
-        (64, 128),
-        "outputs of the first and of the second convolution",
-        check=lambda value: are_sizes(value) and len(value) == 2,
-        must="must be two numbers of outputs",
+    channels: tuple[int, int] = sizes(
+        (64, 128), "outputs of the two convolutions", "must be two numbers of outputs", least=2, most=2
     )
-    windows: tuple[int, ...] = param(
-        (3, 4, 5), "characters that a convolution sees at once", check=are_sizes, must="must be numbers of characters"
+    windows: tuple[int, ...] = sizes(
+        (3, 4, 5), "characters that a convolution sees at once", "must be numbers of characters"
     )
     layers: int = param(1, "attention blocks for each side", low=0)
     heads: int = param(1, "heads of a block", low=1)
@@ -129,9 +119,7 @@ class Stemmer(Encoder):
 
     def module(self) -> StemmerModule:
         """Make the network that all tasks share."""
-        characters = character_vectors(self.characters_, self.characters)
-        first, second = self.channels
-        return StemmerModule(characters, (first, second), tuple(self.windows), self.layers, self.heads, self.dropout)
+        return StemmerModule(self)
 
     def branch(self) -> nn.Module:
         """Make a fully connected layer, where there is one."""

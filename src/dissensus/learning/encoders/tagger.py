@@ -25,15 +25,7 @@ from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.attention import blocks
 from dissensus.learning.encoders.base import encoders
-from dissensus.learning.encoders.words import (
-    PADDING,
-    WordEncoder,
-    WordVectors,
-    character_vectors,
-    distinct,
-    encode,
-    vocabulary,
-)
+from dissensus.learning.encoders.words import PADDING, WordEncoder, character_vectors, distinct, encode, vocabulary
 from dissensus.learning.inputs import pairs, tokens
 from dissensus.table.names import shown
 
@@ -41,15 +33,14 @@ from dissensus.table.names import shown
 class TaggerModule(nn.Module):
     """Words of the sentence, place and characters of the target → (B, 4 × hidden)."""
 
-    def __init__(
-        self, vectors: WordVectors, characters: nn.Embedding, hidden: int, layers: int, heads: int, dropout: float
-    ):
+    def __init__(self, of: Tagger):
         super().__init__()
-        self.vectors, self.characters = vectors, characters
-        self.context = nn.LSTM(vectors.seen.shape[1], hidden, batch_first=True, bidirectional=True)
-        self.spelling = nn.LSTM(characters.embedding_dim, hidden, batch_first=True, bidirectional=True)
-        self.blocks = blocks(layers, 4 * hidden, heads, dropout)
-        self.dropout = nn.Dropout(dropout)
+        characters = character_vectors(of.characters_, of.characters)  # drawn first
+        self.vectors, self.characters = of.word_vectors(), characters
+        self.context = nn.LSTM(of.dimensions_, of.hidden, batch_first=True, bidirectional=True)
+        self.spelling = nn.LSTM(of.characters, of.hidden, batch_first=True, bidirectional=True)
+        self.blocks = blocks(of.layers, 4 * of.hidden, of.heads, of.dropout)
+        self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Tensor:
         """`sentence` and `word` (B,) number what is alike; words (B, L), position (B,), characters (B, C)."""
@@ -123,8 +114,7 @@ class Tagger(WordEncoder):
 
     def module(self) -> TaggerModule:
         """Make the network that all tasks share."""
-        characters = character_vectors(self.characters_, self.characters)
-        return TaggerModule(self.word_vectors(), characters, self.hidden, self.layers, self.heads, self.dropout)
+        return TaggerModule(self)
 
     def branch(self) -> nn.Module:
         """Make one more block, and a fully connected layer."""

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import are_sizes, encoders
-from dissensus.learning.encoders.words import PADDING, WordEncoder, WordVectors, encode
+from dissensus.learning.encoders.base import encoders, sizes
+from dissensus.learning.encoders.words import PADDING, WordEncoder, encode
 from dissensus.learning.inputs import texts
 
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # don't is one word
@@ -28,12 +28,11 @@ WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # don't is one word
 class TextCNNModule(nn.Module):
     """Word codes (B, L) → (B, channels × windows); L at least the longest window."""
 
-    def __init__(self, vectors: WordVectors, windows: tuple[int, ...], channels: int, dropout: float):
+    def __init__(self, of: TextCNN):
         super().__init__()
-        self.vectors, self.windows = vectors, windows
-        D = vectors.seen.shape[1]
-        self.convolutions = nn.ModuleList(nn.Conv1d(D, channels, window) for window in windows)
-        self.dropout = nn.Dropout(dropout)
+        self.vectors, self.windows = of.word_vectors(), of.windows
+        self.convolutions = nn.ModuleList(nn.Conv1d(of.dimensions_, of.channels, window) for window in of.windows)
+        self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, words: Tensor) -> Tensor:
         """Return (B, channels × windows) of word codes (B, L)."""
@@ -54,8 +53,8 @@ class TextCNN(WordEncoder):
 
     takes = "texts"
 
-    windows: tuple[int, ...] = param(
-        (3, 4, 5), "words that a convolution sees at once", check=are_sizes, must="must be one or more numbers of words"
+    windows: tuple[int, ...] = sizes(
+        (3, 4, 5), "words that a convolution sees at once", "must be one or more numbers of words"
     )
     channels: int = param(100, "outputs of the convolution of each window", low=1)
     dropout: float = param(0.5, "share of all outputs left out in training", low=0, below=1)
@@ -75,7 +74,7 @@ class TextCNN(WordEncoder):
 
     def module(self) -> TextCNNModule:
         """Make a `TextCNNModule`."""
-        return TextCNNModule(self.word_vectors(), tuple(self.windows), self.channels, self.dropout)
+        return TextCNNModule(self)
 
     @property
     def width(self) -> int:

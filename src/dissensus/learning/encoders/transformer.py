@@ -41,9 +41,7 @@ from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.identity import Same
 
 TEXTS_AT_ONCE = 64  # that are predicted, alike in length
-TOKENIZED_AT_ONCE = (
-    8192  # texts that are cut into tokens at a time: before they are put together, tokens are large objects
-)
+TOKENIZED_AT_ONCE = 8192  # texts; before they are put together, tokens are large objects
 
 
 @encoders.register("transformer", summary="a pretrained Hugging Face encoder of texts", cite="Devlin et al. 2019")

@@ -29,7 +29,7 @@ from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import ByteArray, FloatArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import Encoder, are_sizes, encoders
+from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.inputs import images, resized
 
 MAX_SHIFT = 4  # pixels by which an image is moved
@@ -62,12 +62,13 @@ class WideResNet(Encoder):
         0.0, "share of values set to zero between the convolutions of a block in training", low=0, below=1
     )
     augment: bool = param(True, "mirror and move images at random in training; with mixup, the mixtures")
-    size: Sequence[int] | None = param(
+    size: Sequence[int] | None = sizes(
         None,
         "(height, width) that all images are resized to (bilinear); None for the most common size of the training "
         "images, of equally common ones the largest",
-        check=lambda value: are_sizes(value) and len(value) == 2,
-        must="must be (height, width), or None",
+        "must be (height, width), or None",
+        least=2,
+        most=2,
     )
 
     size_: tuple[int, int]
@@ -86,8 +87,8 @@ class WideResNet(Encoder):
         found = images(X)
         if not found:
             raise DataError("X has no image; give at least one to learn their size from.")
-        sizes = Counter(image.shape[:2] for image in found)
-        height, width = max(sizes, key=lambda s: (sizes[s], s[0] * s[1], s)) if self.size is None else self.size
+        shapes = Counter(image.shape[:2] for image in found)
+        height, width = max(shapes, key=lambda s: (shapes[s], s[0] * s[1], s)) if self.size is None else self.size
         self.size_, self.channels_ = (int(height), int(width)), found[0].shape[2]
         x = self._pixels(found)
         level = np.arange(256)
