@@ -286,10 +286,10 @@ class _Loop:
 
 
 def _added(sums: list[Tensor]) -> float:
-    """One wait for the device per epoch, not per step."""
+    """Add up losses on the processor: one wait for the device per epoch, not per step."""
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
 def mixed(seed: int, place: int) -> int:
-    """A seed for one place of a run: neighbours have nothing in common."""
+    """A seed for one place of a run, unrelated to that of the next place."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])
