@@ -29,8 +29,8 @@ COLUMNS = {"chance": "by chance", "minilm": "MiniLM", "z_i": "z_I", "z_e": "z_E"
 def run(name: str, seed: int) -> list[dict[str, Any]]:
     """One training, both parts; jobs_q3 of seed 0 is drawn."""
     import torch
+    from reproductions.size_search import ldl_nm
 
-    from dissensus.learning import ldl_nm
     from dissensus.learning.latent_map import item_vectors, nearest, separation
     from dissensus.models.base import arg_max
     from dissensus.report.figures import plot_latent

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks import record
+from reproductions.size_search import SizeSearch, ldl_nm, search_sizes
+from reproductions.stacked import fit_together
 
 from dissensus.evaluation import hide_annotators
-from dissensus.learning import distribution_scores, fit_together, infer_annotators, ldl_nm, search_sizes
+from dissensus.learning import distribution_scores, infer_annotators
 from dissensus.learning.distribution_scores import compare_distributions
 from dissensus.learning.objectives import LDLNMObjective
-from dissensus.learning.sizes import SizeSearch
 from dissensus.learning.unknown_annotators import leaking_proba
 from dissensus.table.annotations import Annotations
 from dissensus.table.datasets import load_dataset
