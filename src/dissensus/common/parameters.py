@@ -119,9 +119,14 @@ def param(
     return Param(default, text, low, high, above, below, check, must)
 
 
-def check_keyword(name: str, value: Any, hint: Any, **allowed: Any) -> None:
-    """Raise BadParameter where a function's keyword is out of its range; `allowed` as in `param`."""
-    if problem := Param(None, "", **allowed).problem(value, hint):
+def check_argument(name: str, value: Any, hint: Any, **limits: Any) -> None:
+    """Raise BadParameter where an argument of a function is none of the type `hint`, or out of its `limits`.
+
+    >>> check_argument("level", 95, float, above=0, below=1)
+    Traceback (most recent call last):
+    dissensus.exceptions.BadParameter: level must be between 0 and 1, got 95.
+    """
+    if problem := param(None, "", **limits).problem(value, hint):
         raise BadParameter(f"{name} {problem}, got {value!r}.")
 
 
