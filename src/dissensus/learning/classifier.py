@@ -1,10 +1,7 @@
 """The scikit-learn face: a model of new items, taught by annotations.
 
-Any encoder (how an input becomes a vector) with any objective (how annotations supervise it), trained by the one
-trainer. After `fit` there are `classes_`, `items_`, `annotators_`, `posterior_` (I, K: features and annotations
-together), `proba_` (I, K: what the network alone says of the items it was fitted to), `confusion_` (A, K, K),
-`reliability_` (A,), `trace_` (mean training loss per epoch), `history_` (all metrics per epoch), `n_iter_`,
-`converged_`; with objective "lia" also `difficulty_` (I,) and `competence_` (A, 3), see `competence.py`.
+Any encoder (how an input becomes a vector) works with any objective (how annotations supervise it), trained by the one
+trainer.
 """
 
 from __future__ import annotations
@@ -63,11 +60,11 @@ class CrowdClassifier(Training):
     classes_: Names
     items_: Names
     annotators_: Names
-    posterior_: FloatArray
-    proba_: FloatArray
-    confusion_: FloatArray
-    population_confusion_: FloatArray
-    reliability_: FloatArray
+    posterior_: FloatArray  # (I, K) by features and annotations together
+    proba_: FloatArray  # (I, K) by the network alone
+    confusion_: FloatArray  # (A, K, K) [annotator, true, given]
+    population_confusion_: FloatArray  # (K, K) of an annotator who was not there
+    reliability_: FloatArray  # (A,)
     difficulty_: FloatArray | None  # (I,) P(an average annotator is wrong), where the objective is LIA
     competence_: FloatArray | None  # (A, 3) P(the annotator is right), on all, the easiest and the hardest items
     hits_: FloatArray
@@ -75,8 +72,8 @@ class CrowdClassifier(Training):
     n_annotations_: IntArray
     teaches_: BoolArray
     held_out_: BoolArray
-    history_: list[dict[str, float]]
-    trace_: FloatArray
+    history_: list[dict[str, float]]  # all metrics per epoch
+    trace_: FloatArray  # mean training loss per epoch
     n_iter_: int
     annotator_features_: AnnotatorFeatures | None  # how a frame of annotators was read
     best_epoch_: int | None  # whose weights were kept, where there was validation
@@ -113,19 +110,19 @@ class CrowdClassifier(Training):
         ----------
         table : Annotations
         X : array, list, or column of a frame
-            One row per `table.items`, in their order: what the encoder takes. Features in a file
+            What the encoder takes, one row per `table.items`, in their order. Features in a file
             (`np.load("x.npy", mmap_mode="r")`) are read there, batch by batch, and never copied whole.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         annotators : frame, optional
-            What is known of the annotators: a column `annotator` and others, numbers or texts, where missing values may
-            be. For objectives "lia" and "ldl-nm"; who was not there is then known by their features.
+            What is known of the annotators: a column `annotator` and others, numbers or texts, with gaps. For
+            objectives "lia" and "ldl-nm", which then know an annotator who was not there by the features.
         validation : float or (X, labels), optional
-            A share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
+            Share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
             integers, codes as in `gold`) or with an Annotations table of theirs.
         on_step : callable, optional
-            Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
-            looking (a terminal, a notebook) and training takes longer than a second.
+            Called after every epoch with (epoch, mean loss). Left out, a bar shows the progress in a terminal or a
+            notebook, where training takes longer than a second.
         """
         run = begin(self, table, X, gold, validation, annotators)
         return self._end(run, run.train(on_step))
@@ -141,20 +138,9 @@ class CrowdClassifier(Training):
     ) -> Self:
         """Learn from one distribution per input, such as the labels of its cluster; for objective "soft".
 
-        The same as `fit` to a table in which one annotator gave every item its distribution.
-
-        Parameters
-        ----------
-        X : array, list, or column of a frame
-            What the encoder takes, n rows.
-        y : (n, K)
-            A distribution over the classes for each of them.
-        classes : list of names, optional
-            Of the columns of y; left out, 0, 1, …, K − 1.
-        validation : float or (X, y), optional
-            As for `fit`; y may be distributions too.
-        on_step : callable, optional
-            As for `fit`.
+        The same as `fit` to a table in which one annotator gave every item its distribution. `y` (n, K) has one for
+        each row of `X`, over `classes` (left out: 0, 1, …, K − 1). `validation` and `on_step` are as for `fit`; the
+        labels of `validation` may be distributions too.
         """
         objective = new_part(self.objective, objectives, Objective)
         if not objective.learns_distributions():

@@ -171,17 +171,9 @@ class LIA(LIALearner):
     ) -> Self:
         """Learn from annotations.
 
-        Parameters
-        ----------
-        table : Annotations
-        X : (I, D), optional
-            Features, one row per `table.items`; left out, a vector is learnt for each.
-        gold : (I,) int, optional
-            Known classes, −1 where unknown.
-        annotators : frame, optional
-            A column `annotator` and what is known of them, numbers or texts.
-        rows : (n_seeds, annotations) bool, optional
-            What each seed sees of the table; all, where it is left out.
+        `X` (I, D) are features, one row per `table.items`; without, a vector is learnt for each item. `gold` (I,) are
+        known classes, −1 where unknown. `annotators` is a frame with a column `annotator` and what is known of them,
+        numbers or texts. `rows` (n_seeds, annotations) bool is the part of the table that each seed sees.
         """
         given.check_table(table)
         self.check_parameters()
@@ -321,7 +313,7 @@ class LIA(LIALearner):
     def _gather(self) -> None:
         """Set what is the same for all seeds, and means of what is not."""
         self.posteriors_ = np.stack([model.posterior_ for model in self.models_])
-        for name in ALIKE:
+        for name in SAME_FOR_ALL_SEEDS:
             setattr(self, name, getattr(self.models_[0], name))
         for name in AVERAGED:
             setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
@@ -352,6 +344,6 @@ class LIA(LIALearner):
             raise NotFitted("this LIA is not fitted yet; call fit(table, X) first.")
 
 
-ALIKE = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
+SAME_FOR_ALL_SEEDS = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
 AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_", "difficulty_", "competence_")
-"""What the classifiers of all seeds have: the same, or each its own."""
+"""Results that the classifiers of all seeds share, and results that are averaged over seeds."""

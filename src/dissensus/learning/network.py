@@ -45,11 +45,11 @@ class Lessons:
         return Lessons(self.inputs.to(device), self.targets.to(device), self.mixup)
 
     def part(self, start: int, stop: int) -> Lessons:
-        """Of items start … stop − 1."""
+        """Items start … stop − 1."""
         return Lessons(self.inputs.part(start, stop), self.targets.part(start, stop), self.mixup)
 
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
-        """What `Network.forward` takes."""
+        """A batch as `Network.forward` takes it."""
         mix = None
         if self.mixup is not None:
             partner = torch.randperm(len(rows)).to(rows.device)

@@ -68,7 +68,7 @@ def split(groups: Groups) -> tuple[Groups, Groups]:
 
 
 def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch: int) -> float:
-    """What the learning rates are multiplied by in this step of so many."""
+    """The factor of the learning rates in this step of so many."""
     warm = max(round(warmup * steps), 0)
     if step < warm:
         return (step + 1) / (warm + 1)

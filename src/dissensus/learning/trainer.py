@@ -139,7 +139,7 @@ class Trainer(Training):
 
 
 class _Process:
-    """What a process that fabric starts is to do; the first leaves the weights in a file."""
+    """The work of a process that fabric starts; the first process writes the weights into a file."""
 
     def __init__(self, file: Path, how: Trainer, model: nn.Module, *rest: Any):
         self.file, self.how, self.model, self.rest = file, how, model, rest
@@ -261,7 +261,7 @@ def _train(
 
 
 def _judge(how: Trainer, at: State, entry: dict[str, float], model: nn.Module) -> None:
-    """Keep the weights, if an epoch's metrics are the best so far; else say whether it is time to stop."""
+    """Keep the weights if an epoch's metrics are the best so far; else stop where patience is over."""
     sign, trace = -1 if how.monitor == "cross-entropy" else 1, at.trace
     before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
     if sign * entry[how.monitor] > before:

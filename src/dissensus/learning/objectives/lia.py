@@ -177,7 +177,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     # Losses -----------------------------------------------------------------------------------------------------------
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
-        """Minus what is raised, see the module."""
+        """Minus the objective that is raised, see the module."""
         assert isinstance(head, LIAHead)
         logits, votes, log_q, pulls = self._parts(head, z, targets)
         log_h = log_softmax(logits)
@@ -244,7 +244,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return values.new_zeros(len(targets["item"]), self.n_classes_).index_add(0, targets["row"], values)
 
     def _known(self, logs: Tensor, targets: Batch) -> Tensor:
-        """The same (B, K), but where the class is known, −∞ for all others."""
+        """Set log probabilities (B, K) to −∞ for all classes but the known one."""
         if "gold" not in targets:
             return logs
         gold = targets["gold"][:, None]

@@ -185,7 +185,7 @@ class LIAMLObjective(LIAObjective):
 
 
 def _pairs(targets: Batch) -> Batch:
-    """What is (B, Q, …) of items and questions as (B·Q, …) of pairs, and `row` the pair of an annotation."""
+    """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is the pair of an annotation."""
     if "question" not in targets:
         return targets
     pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
