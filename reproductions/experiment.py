@@ -20,9 +20,7 @@ a store counts for it as long as nothing about it has changed.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.exceptions import BadParameter
+from reproductions.record import key_of
 
 HERE = Path(__file__).parent
 PARTS = ("note", "seeds", "block", "made_from", "only", "published", "quick")
@@ -55,8 +54,11 @@ class Cell:
     @property
     def key(self) -> str:
         """A hash of all that it is told."""
-        told = [self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        return key_of([self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)])
+
+    def command(self, *, quick: bool = False) -> str:
+        """The command that runs this cell."""
+        return f"python -m reproductions {self.paper} {self.table}{' --quick' if quick else ''}"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Vectors that cells begin with, kept in files: a machine that has no MiniLM needs only the folder.
 
-`DISSENSUS_PREPARED` names the folder; else it is `papers` in the folder of the features' cache. `dissensus reproduce
---prepare` makes all that a paper needs, without running anything.
+`DISSENSUS_PREPARED` names the folder; else it is `papers` in the folder of the features' cache. `python -m
+reproductions --prepare` makes all that a paper needs, without running anything.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy import stats
+from sklearn.metrics import accuracy_score, f1_score
+
 from reproductions import fornaciari2021, load_paper, make_page, render_markdown
 from reproductions.fornaciari2021 import derived, folds, load, silver
 from reproductions.pooled import leads, pack, twice_the_difference, unpack
-from scipy import stats
-from sklearn.metrics import accuracy_score, f1_score
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproductions import experiment, load_paper, make_page, platanios2020, render_html, render_markdown, reproduce
-from reproductions.figures import draw_figures
-from reproductions.runner import read_store
 from scipy import stats
 
 import dissensus as dz
+from reproductions import experiment, load_paper, make_page, platanios2020, render_html, render_markdown, reproduce
+from reproductions.record import read_store
+from reproductions.runner import draw_figures
 
-STORE = Path(__file__).parents[2] / "docs" / "results" / "platanios2020.jsonl"
+STORE = Path(__file__).parents[1] / "results" / "platanios2020.jsonl"
 
 
 def cell(table, data, condition, seeds=(0,), **keywords):

@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from reproductions import experiment, load_paper, uor2021
-from reproductions.render import rows_of
-from reproductions.verdict import mean_of
 from sklearn.metrics import accuracy_score, f1_score
 
 from dissensus.table.annotations import Annotations
+from reproductions import experiment, load_paper, uor2021
+from reproductions.render import rows_of
+from reproductions.verdict import mean_of
 
 TABLE = load_paper("uor2021").tables["table3"]
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reproductions import load_paper, weerasooriya2021
 
 from dissensus.evaluation import kl_divergence, same_winner, split_half
+from reproductions import load_paper, weerasooriya2021
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
 
