@@ -78,6 +78,11 @@ def commit() -> str | None:
     return done.stdout.strip() or None
 
 
+def commit_text(made: Made) -> str:
+    """The commit for people; `git describe` says "-dirty" of a checkout with changes."""
+    return str(made.get("commit") or "unknown").replace("-dirty", " with changes")
+
+
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """The versions of those packages that are installed."""
     found = {}
@@ -122,7 +127,8 @@ def busy_share(seconds: float = 2.0) -> float:
 
 def sentence(made: Made, packages: dict[str, dict[str, str]] | None = None) -> str:
     """Say when, at which commit, on what machine and with which versions; `packages`: those of peers, by peer."""
-    text = f"{made['date']}, commit {made['commit']}; {made['cpu']}, {made['cores']} cores, {made['memory_gb']} GB"
+    machine = f"{made['cpu']}, {made['cores']} cores, {made['memory_gb']} GB"
+    text = f"{made['date']}, commit {commit_text(made)}; {machine}"
     if "device" in made:
         text += f", {made['device']}"
     if "others" in made:
@@ -180,6 +186,21 @@ def locked_store(path: Path) -> Iterator[Results]:
         except (ImportError, OSError):  # Windows; a file system without locks
             pass
         yield read_store(path)
+
+
+def publish(
+    readme: Path, name: str, made: Made, found: dict[str, Any], tables: Sequence[str],
+    packages: dict[str, dict[str, str]] | None = None,
+) -> None:  # fmt: skip
+    """Append a whole run to `results/NAME.jsonl` beside a README, and write its tables between NAME's marks there."""
+    add_line(store_path(readme.parent, name), name, made, found)
+    splice(readme, name, "\n\n".join([sentence(made, packages), *tables]))
+
+
+def store_path(folder: Path, name: str) -> Path:
+    """`FOLDER/results/NAME.jsonl`; makes the folder."""
+    (folder / "results").mkdir(parents=True, exist_ok=True)
+    return folder / "results" / f"{name}.jsonl"
 
 
 # Markdown -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 
 from reproductions.claims_picture import draw_claims
 from reproductions.experiment import Metric, Paper, Table
-from reproductions.record import Results
+from reproductions.record import Results, commit_text
 from reproductions.record import table as markdown_table
 from reproductions.runner import Failure
 from reproductions.verdict import BySeed, Claim, mean_of
@@ -223,7 +223,7 @@ def summary_of(page: Page) -> str:
 def origins_of(page: Page) -> list[list[str]]:
     """One row per table, day and commit: how many cells, and what made them there."""
     count = Counter(
-        (line["table"], _day(made), made.get("commit") or "?", made.get("by") or "?")
+        (line["table"], _day(made), commit_text(made), made.get("by") or "?")
         for line in page.lines.values()
         for made in [line["made"]]
     )
@@ -231,7 +231,7 @@ def origins_of(page: Page) -> list[list[str]]:
     rows = sorted(count.items(), key=lambda entry: (order[entry[0][0]], entry[0][1:]))
     return [
         [
-            table, f"{cells:,}", day, commit.replace("-dirty", " with changes"),
+            table, f"{cells:,}", day, commit,
             f"`{by}`" + ("" if by.startswith(PROGRAM) else " of that commit"),
         ]
         for (table, day, commit, by), cells in rows

@@ -9,7 +9,6 @@ with the defaults, the tables of README.md. With `--methods` all else is kept fr
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import tempfile
 import time
@@ -21,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import peers, record
 from scipy.stats import false_discovery_control, t
 
 import dissensus as dz
+from benchmarks import peers
 from dissensus.evaluation import paired_bootstrap
 from dissensus.table.datasets import load_dataset
+from reproductions import record
 
 HERE = Path(__file__).parent
 CLIP = 1e-15  # least probability in a log loss, the same for every library
@@ -433,8 +433,8 @@ def brief(error: str | None) -> str:
     return error if error[0] in ">≈nt" and len(error) < 40 else error.split(":")[0]
 
 
-def write_tables(readme: Path, made: dict[str, Any], versions: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    text = [record.sentence(made, versions)]
+def tables(rows: list[dict[str, Any]], of_today: str) -> list[str]:
+    text = [of_today] if of_today else []
     for figure in FIGURES:
         for level in figure.levels:
             there = [row for row in rows if level in row["levels"]]
@@ -455,7 +455,7 @@ def write_tables(readme: Path, made: dict[str, Any], versions: dict[str, Any], r
     columns = ("items", "annotators", "annotations", "classes", "scored")
     body = [[t, *(f"{row[c]:,}" for c in columns)] for t, row in zip(titles(rows), rows, strict=True)]
     text.append(record.table(head, body))
-    record.splice(readme, "tables", "\n\n".join(text))
+    return text
 
 
 def verdict(rows: list[dict[str, Any]]) -> str:
@@ -549,14 +549,16 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--limit", type=float, default=LIMIT, help="processor seconds that a fit of a peer may take")
-    parser.add_argument("--readme", type=Path, help="write the tables of these options into this file")
+    parser.add_argument(
+        "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
+    )
     options = parser.parse_args()
     for library in LIBRARIES:
         peers.environment(library)
     shown = list(METHODS)
     if options.methods:  # majority vote is what all are tested against
         METHODS[:] = [method for method in METHODS if method.method in ("majority-vote", *options.methods)]
-    made, versions, rows = record.provenance(), {}, []
+    made, versions, rows = record.provenance(busy=True), {}, []
     begin = time.perf_counter()
     for name, golds in SETS:
         if options.only and name not in options.only:
@@ -568,15 +570,16 @@ def main() -> None:
     print(f"{(time.perf_counter() - begin) / 60:.1f} minutes")
     whole = not options.only and options.seeds == SEEDS
     METHODS[:] = shown
+    of_today = ""
     if whole and options.methods:
-        earlier = json.loads(max((HERE / "results").glob("*-accuracy.json")).read_text())
-        made |= {"again": options.methods, "rest": earlier["made"]}
+        earlier = record.read_store(record.store_path(HERE, "accuracy"))["accuracy"]
         keep_rest(rows, earlier["sets"])
-    if whole:
-        content = {"versions": versions, "clip": CLIP, "seeds": SEEDS, "limit": options.limit, "sets": rounded(rows)}
-        print("written:", record.save(HERE, "accuracy", made, content, indent=None).name)
+        of_today = f"This is of {', '.join(options.methods)} and the peers' same; all else is of "
+        of_today += f"{earlier['made']['date']}, commit {record.commit_text(earlier['made'])}."
     if whole or options.readme:
-        write_tables(options.readme or HERE / "README.md", made, versions, rows)
+        content = {"versions": versions, "clip": CLIP, "seeds": SEEDS, "limit": options.limit, "sets": rounded(rows)}
+        readme = options.readme or HERE / "README.md"
+        record.publish(readme, "accuracy", made, content, tables(rows, of_today), versions)
 
 
 def keep_rest(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:

@@ -5,7 +5,7 @@
 from the repository's root, with DISSENSUS_DATA naming the data folder. The numbers of clusters are chosen on the
 development items of the data's own split; what is reported is of the test items, placed in their clusters by all of
 their votes (the paper's question: they are then compared with the same votes), and by half of them and compared with
-the other half (the honest one). Finished points are kept in `results/*.jsonl`, so that a run that was killed goes on.
+the other half (the honest one). Finished points are kept in `results/running`, so that a run that was killed goes on.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 
 import dissensus as dz
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import ConvergenceWarning
+from reproductions import record
 
 HERE = Path(__file__).parent
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
@@ -48,8 +48,8 @@ def run(name: str, method: str, quick: bool) -> dict[str, Any]:
     train, dev, test = (
         part.select(items=np.diff(part.item_ptr) > 0) for part in (parts[s] for s in ("train", "dev", "test"))
     )
-    store = HERE / "results" / f"{name}-{method}.jsonl"
-    store.parent.mkdir(exist_ok=True)
+    store = HERE / "results" / "running" / f"{name}-{method}.jsonl"
+    store.parent.mkdir(parents=True, exist_ok=True)
     K, L = grids(method, quick)
     coarse = (K, L) if quick or method == "fmm" else (COARSE, COARSE)
     result: dict[str, Any] = {"set": name, "method": method}
@@ -90,7 +90,7 @@ def score(found: Any, train: Any, test: Any) -> dict[str, Any]:
     }
 
 
-def write_tables(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def tables(rows: list[dict[str, Any]]) -> list[str]:
     same, honest, times = [], [], []
     for row in rows:
         published, *chosen = PUBLISHED[row["set"]][row["method"]]
@@ -103,8 +103,7 @@ def write_tables(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         honest.append([*head, *by_kl, *by_likelihood, f"{kl['half_votes_kl']:.3f}"])
         times.append([*head, f"{kl['points']}", f"{kl['converged']}", f"{kl['seconds_of_fits']:.0f}"])
     both = ["chosen by KL: KL (K, L)", "log-likelihood", "chosen by hidden labels: KL (K, L)", "log-likelihood"]
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}}),
+    return [
         "Test items placed by all of their votes, compared with the same votes; chosen by KL on the development items.",
         record.table(
             [
@@ -122,7 +121,6 @@ def write_tables(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         "Points of the grid, how many of them converged, and the seconds of their fits added up (two at a time).",
         record.table(["set", "method", "points", "converged", "seconds"], times),
     ]
-    record.splice(HERE / "README.md", "jobs", "\n\n".join(text))
 
 
 def _with_numbers(chosen: dict[str, Any], measure: str) -> str:
@@ -134,12 +132,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="SET", help="only these sets; the tables stay as they are")
     parser.add_argument("--quick", action="store_true", help="a few points only; the tables stay as they are")
     options = parser.parse_args()
-    made = record.provenance()
+    made = record.provenance(busy=True)
     rows = [run(name, method, options.quick) for name in options.only or SETS for method in METHODS]
     if options.only or options.quick:
         return
-    record.save(HERE, "jobs", made, {"rows": rows})
-    write_tables(made, rows)
+    record.publish(HERE / "README.md", "jobs", made, {"rows": rows}, tables(rows))
 
 
 if __name__ == "__main__":

@@ -18,15 +18,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from benchmarks import record
 
+from benchmarks.parts import mean_and_error
 from dissensus.evaluation import hide_annotators
 from dissensus.learning import distribution_scores, fit_together, infer_annotators, ldl_nm, search_sizes
 from dissensus.learning.distribution_scores import compare_distributions
@@ -35,16 +34,18 @@ from dissensus.learning.sizes import SizeSearch
 from dissensus.learning.unknown_annotators import leaking_proba
 from dissensus.table.annotations import Annotations
 from dissensus.table.datasets import load_dataset
+from reproductions import record
 
 HERE = Path(__file__).parent
+README = HERE / "README.md"
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
 EPOCHS = (25, 50, 100, 200)
 STEPS = (1, 3, 10, 100)  # of Algorithm 4
 FIRST_TEST_SEED = 100  # none that the sizes were chosen with
-Part = tuple[Annotations, Any]
+Split = tuple[Annotations, Any]
 
 
-def parts(name: str, features: Path | None) -> dict[str, Part]:
+def splits(name: str, features: Path | None) -> dict[str, Split]:
     """The splits of a set: annotations and MiniLM's vectors."""
     data = load_dataset(name)
     if features is not None and features.exists():
@@ -70,7 +71,7 @@ def keep_features(features: Path) -> None:
 
 def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
     """The search, and the seconds that this call took."""
-    data = parts(name, options.features)
+    data = splits(name, options.features)
     begun = time.perf_counter()
 
     def say(done: int, total: int) -> None:
@@ -79,14 +80,16 @@ def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
     sizes = range(3, 21) if options.grid is None else options.grid
     found = search_sizes(
         *data["train"], dev=data["dev"], item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
-        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=store(name), on_trained=say,
+        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=running(name), on_trained=say,
         at_once=options.at_once,
     )  # fmt: skip
     return found, time.perf_counter() - begun
 
 
-def store(name: str) -> Path:
-    return HERE / "results" / f"ldl_nm-{name}.jsonl"
+def running(name: str) -> Path:
+    """The store of a search, which goes on where it was killed."""
+    (HERE / "results" / "running").mkdir(parents=True, exist_ok=True)
+    return HERE / "results" / "running" / f"ldl_nm-{name}.jsonl"
 
 
 def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
@@ -105,7 +108,7 @@ def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
 
 def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keywords: Any) -> list[dict[str, Any]]:
     """Ten trainings of one size, and all that they are asked."""
-    data = parts(name, options.features)
+    data = splits(name, options.features)
     sizes = {key: best[key] for key in ("item_size", "annotator_size")} | keywords
     models = [
         ldl_nm(
@@ -139,7 +142,7 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
 def one_run(options: argparse.Namespace) -> dict[str, Any]:
     """Seconds of 200 epochs on jobs_q3, and what that reached."""
     torch.set_num_threads(options.threads)
-    data = parts("jobs_q3", options.features)
+    data = splits("jobs_q3", options.features)
     model, begun = ldl_nm(seed=0, device="cpu"), time.perf_counter()
     model.fit(*data["train"])
     seconds = time.perf_counter() - begun
@@ -150,12 +153,6 @@ def one_run(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": seconds, "threads": options.threads, "epochs": 200, "steps": 200 * 40,
         "algorithm_4_seconds": time.perf_counter() - begun,
     } | {f"test_{key}": value for key, value in distribution_scores(model, X, table).as_row().items()}  # fmt: skip
-
-
-def mean(rows: list[dict[str, Any]], key: str) -> str:
-    values = np.array([row[key] for row in rows])
-    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    return f"{values.mean():.3f} ± {error:.3f}"
 
 
 def search_table(found: dict[str, Any]) -> str:
@@ -185,10 +182,12 @@ def tested_table(rows: list[dict[str, Any]]) -> str:
             for protocol in SHOWN:
                 of = [row for row in own if (row["training"], row["protocol"]) == (training, protocol)]
                 leaks = "**yes**" if of[0]["leaked"] else ""
-                kl = "" if protocol.endswith("mode") else mean(of, "kl")  # a class that nobody names has none
-                rest = [mean(of, key) for key in ("inverse_kl", "accuracy", "manhattan")]
+                kl = (
+                    "" if protocol.endswith("mode") else mean_and_error([row["kl"] for row in of])
+                )  # a class that nobody names has none
+                rest = [mean_and_error([row[key] for row in of]) for key in ("inverse_kl", "accuracy", "manhattan")]
                 lines.append([name, training, protocol, leaks, kl, *rest])
-    return record.table(head, lines, left=4)
+    return record.table(head, lines, 4)
 
 
 SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
@@ -196,9 +195,56 @@ SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", 
 PUBLISHED = {"jobs_q1": (0.408, 0.915), "jobs_q2": (0.501, 0.910), "jobs_q3": (0.864, 0.923)}
 
 
+def searched(options: argparse.Namespace) -> dict[str, Any]:
+    """The search on every set."""
+    found = {}
+    for name in options.sets:
+        fresh = not running(name).exists()
+        one, seconds = search(name, options)
+        found[name] = {
+            "trainings": len(one.points) // len(one.epochs), "seconds": seconds if fresh else None,
+            "best": chosen(one), "last": chosen(one, max(one.epochs)),
+            "kl": {str(epoch): one.matrix("kl", epoch).round(4).tolist() for epoch in one.epochs},
+        }  # fmt: skip
+    return {"found": found}
+
+
+def tested(options: argparse.Namespace) -> dict[str, Any]:
+    """The sizes that the search chose, on the test items of every set."""
+    found, rows = stored("search")["found"], []
+    for name in options.sets:
+        for training, keywords in (("best", {}), ("last", {}), ("sum", {"combine": "sum"})):
+            best = dict(found[name]["last" if training == "last" else "best"])
+            if training == "sum":
+                best["item_size"] = best["annotator_size"] = max(best["item_size"], best["annotator_size"])
+            label = f"{best['item_size']}, {best['annotator_size']}, {best['epochs']} epochs"
+            label += ", summed" if training == "sum" else ""
+            rows += [{"training": label} | row for row in test(name, best, options, **keywords)]
+            print(name, label, flush=True)
+    return {"rows": rows}
+
+
+def time_table(row: dict[str, Any]) -> str:
+    """One run."""
+    return record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
+
+
+WORK = {"search": searched, "test": tested, "time": lambda options: {"row": one_run(options)}}
+TABLES = {
+    "search": lambda line: search_table(line["found"]), "test": lambda line: tested_table(line["rows"]),
+    "time": lambda line: time_table(line["row"]),
+}  # fmt: skip
+
+
+def stored(what: str) -> dict[str, Any]:
+    """The last run."""
+    name = f"ldl_nm-{what}"
+    return record.read_store(record.store_path(HERE, name))[name]
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("what", choices=["search", "test", "time", "features", "render"])
+    options.add_argument("what", choices=[*WORK, "features", "render"])
     options.add_argument("--device", default="auto")
     options.add_argument("--seeds", type=int, default=10)
     options.add_argument("--sets", nargs="+", default=SETS)
@@ -208,62 +254,16 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--features", type=Path)
     given = options.parse_args()
-    made = record.provenance()
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
-    made["versions"] = {"dissensus": {"torch": torch.__version__}}
     if given.what == "features":
         keep_features(given.features)
-    elif given.what == "search":
-        found = {}
-        for name in given.sets:
-            fresh = not store(name).exists()
-            search_found, seconds = search(name, given)
-            last = max(search_found.epochs)
-            found[name] = {
-                "trainings": len(search_found.points) // len(search_found.epochs),
-                "seconds": seconds if fresh else None,
-                "best": chosen(search_found), "last": chosen(search_found, last),
-                "kl": {str(e): search_found.matrix("kl", e).round(4).tolist() for e in search_found.epochs},
-            }  # fmt: skip
-        record.save(HERE, "ldl_nm-search", made, {"device": device, "found": found}, indent=None)
-    elif given.what == "test":
-        found, rows = newest("search")["found"], []
-        for name in given.sets:
-            for training, keywords in (("best", {}), ("last", {}), ("sum", {"combine": "sum"})):
-                best = dict(found[name]["last" if training == "last" else "best"])
-                if training == "sum":
-                    best["item_size"] = best["annotator_size"] = max(best["item_size"], best["annotator_size"])
-                label = f"{best['item_size']}, {best['annotator_size']}, {best['epochs']} epochs"
-                label += ", summed" if training == "sum" else ""
-                rows += [{"training": label} | row for row in test(name, best, given, **keywords)]
-                print(name, label, flush=True)
-        record.save(HERE, "ldl_nm-test", made, {"device": device, "rows": rows}, indent=None)
-    elif given.what == "time":
-        record.save(HERE, "ldl_nm-time", made, {"device": "CPU", "row": one_run(given)})
-    render()
-
-
-def newest(what: str) -> Any:
-    files = sorted((HERE / "results").glob(f"*-ldl_nm-{what}.json"))
-    return json.loads(files[-1].read_text()) if files else None
-
-
-def render() -> None:
-    """Tables of what is stored."""
-    for what in ("search", "test", "time"):
-        stored = newest(what)
-        if stored is None:
-            continue
-        if what == "search":
-            text = search_table(stored["found"])
-        elif what == "test":
-            text = tested_table(stored["rows"])
-        else:
-            row = stored["row"]
-            text = record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
-        said = record.sentence(stored["made"], stored["made"].get("versions", {}))
-        record.splice(HERE / "README.md", f"ldl_nm-{what}", f"{said} Device: {stored['device']}.\n\n{text}")
-        print(text)
+    elif given.what == "render":
+        for what in WORK:
+            line = stored(what)
+            record.splice(README, f"ldl_nm-{what}", f"{record.sentence(line['made'])}\n\n{TABLES[what](line)}")
+    else:
+        made = record.provenance(device="cpu" if given.what == "time" else given.device, busy=True)
+        found = WORK[given.what](given)
+        record.publish(README, f"ldl_nm-{given.what}", made, found, [TABLES[given.what](found)])
 
 
 if __name__ == "__main__":

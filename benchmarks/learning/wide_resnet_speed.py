@@ -16,7 +16,6 @@ the same run, after the training. `--tiny`: a small network on 200 images, to se
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -27,7 +26,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from benchmarks import record
 from pyarrow import csv
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -35,6 +33,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import dissensus as dz
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import WideResNet
+from reproductions import record
 
 HERE = Path(__file__).parent
 TRAIN = 7_000
@@ -107,8 +106,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     reached = 2 * count * len(x) / epoch
     possible = rate(8192 if gpu else 1024, device, torch.bfloat16 if gpu else torch.float32)
     return {
-        "device": torch.cuda.get_device_name() if gpu else "CPU",
-        "versions": {"dissensus": dz.__version__, "torch": torch.__version__, "cuda": torch.version.cuda},
+        "cuda": torch.version.cuda,
         "network": f"WRN-{model.encoder_.depth}-{model.encoder_.widen}",
         "weights": sum(p.numel() for p in model.network_.parameters()),
         "images": len(x),
@@ -149,18 +147,16 @@ def main() -> None:
     options.add_argument("--epochs", type=int, help="default 30, with --tiny 3; at least 2")
     options.add_argument("--batch", type=int, help="default 1000, with --tiny 50")
     options.add_argument("--tiny", action="store_true", help="on the processor, in seconds")
-    options.add_argument("--out", type=Path, help="the JSON; default a dated file in results/, with --tiny none")
+    options.add_argument("--out", type=Path, help="the store; default in results/, with --tiny none")
     chosen = options.parse_args()
     chosen.epochs = chosen.epochs or (3 if chosen.tiny else 30)
     chosen.batch = chosen.batch or (50 if chosen.tiny else 1000)
     if chosen.epochs < 2:
         options.error("--epochs must be at least 2: the first is not timed")
-    made = record.provenance()
+    made = record.provenance(device="cpu" if chosen.tiny else "auto", busy=True)
     run = measure(chosen)
-    if chosen.out is not None:
-        chosen.out.write_text(json.dumps({"made": made, "run": run}, indent=1) + "\n")
-    elif not chosen.tiny:
-        record.save(HERE, "wide-resnet-speed", made, {"run": run})
+    if not chosen.tiny or chosen.out:
+        record.add_line(chosen.out or record.store_path(HERE, "wide-resnet-speed"), "wide-resnet-speed", made, run)
     print(shown(run))
 
 

@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks import record
 
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
 from dissensus.compute.kernels.on_torch import Data
 from dissensus.models.methods.dawid_skene import ConfusionPass, DawidSkene
+from reproductions import record
 
 HERE = Path(__file__).parent
 CHUNK = 2**26  # rows that are generated at a time
@@ -146,7 +146,7 @@ def main() -> None:
     options.add_argument("--device", default="cuda")
     options.add_argument("--kernel", choices=["torch", "triton"], default="torch")
     given = options.parse_args()
-    made = record.provenance()
+    made = record.provenance(device=given.device, busy=True)
     if given.kernel == "triton":  # a candidate: in its place, so that the same engine runs it
         from benchmarks.scale import triton_pass
 
@@ -157,9 +157,7 @@ def main() -> None:
     print(text)
     print(np.round(result["s_passes"], 4).tolist())
     if given.device != "cpu":
-        record.save(HERE, given.kernel, made, {"result": result})
-        versions = {"dissensus": {"torch": result["torch"]}}
-        record.splice(HERE / "README.md", given.kernel, f"{record.sentence(made, versions)}\n\n{text}")
+        record.publish(HERE / "README.md", given.kernel, made, {"result": result}, [text])
 
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import peers, record
-from benchmarks.accuracy.run import binary
-from benchmarks.speed.run import HERE, SIZES, THREADS, Size, per_iteration, say, three, write_table
 
 import dissensus as dz
+from benchmarks import peers
+from benchmarks.accuracy.run import binary
+from benchmarks.speed.run import HERE, SIZES, THREADS, Size, per_iteration, say, three, write_table
+from reproductions import record
 
 PEER = "crowd-kit"
 REPEATS, LIMIT = 3, 240.0
@@ -141,7 +142,7 @@ def tell(who: str, result: dict[str, Any], begin: float) -> None:
     )
 
 
-def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) -> None:
+def tables(content: dict[str, Any]) -> list[str]:
     rows = []
     for method, result in content["methods"].items():
         own, peer = result["ours"], result.get("theirs")
@@ -177,12 +178,10 @@ def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) ->
         ]
         for method, done in content["large"].items()
     ]
-    text = [
-        record.sentence(made, content["versions"]),
+    return [
         record.table(head, rows),
         record.table(["10M annotations, ours", "s to converge (iterations)", "peak GB", "accuracy (%)"], large),
     ]
-    record.splice(readme, "methods", "\n\n".join(text))
 
 
 def _ms(seconds: float | None) -> str:
@@ -201,36 +200,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="METHOD", help="only these; the tables stay as they are")
     parser.add_argument("--small", action="store_true", help="tables a hundredth as large; writes nothing either")
-    parser.add_argument("--readme", type=Path, help="write the tables of these options into this file")
+    parser.add_argument(
+        "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
+    )
     options = parser.parse_args()
     peers.environment(PEER)
     names = [name for name in options.only or dz.methods if not dz.methods.entry(name).facts.get("needs_features")]
-    made, begin = record.provenance(), time.perf_counter()
+    made, begin = record.provenance(busy=True), time.perf_counter()
     content: dict[str, Any] = {"versions": {}, "methods": {}, "large": {}}
     with tempfile.TemporaryDirectory(prefix="dissensus-speed-") as folder:
-        tables = Tables(Path(folder))
+        made_tables = Tables(Path(folder))
         million, ten = (
             replace(s, n_items=s.n_items // 100, n_annotators=s.n_annotators // 10) if options.small else s
             for s in SIZES
         )
         for method in names:
-            result: dict[str, Any] = {"ours": {str(t): ours(method, tables(million, method), t) for t in THREADS}}
+            result: dict[str, Any] = {"ours": {str(t): ours(method, made_tables(million, method), t) for t in THREADS}}
             if method in PLANS:
-                result["theirs"] = theirs(method, tables, million)
+                result["theirs"] = theirs(method, made_tables, million)
             content["methods"][method] = result
         for method in names:
-            result = ours(method, tables(ten, method), max(THREADS), slope=False)
+            result = ours(method, made_tables(ten, method), max(THREADS), slope=False)
             content["large"][method] = result["converged"]
     for method in content["methods"].values():
         for library, side in (("dissensus", method["ours"][str(max(THREADS))]), (PEER, method.get("theirs"))):
             if side:
                 content["versions"][library] = side["converged"]["versions"]
     say("everything", begin)
-    whole = not (options.only or options.small)
-    if whole:
-        print("written:", record.save(HERE, "methods", made, content).name)
-    if whole or options.readme:
-        write_tables(options.readme or HERE / "README.md", made, content)
+    if options.readme or not (options.only or options.small):
+        readme = options.readme or HERE / "README.md"
+        record.publish(readme, "methods", made, content, tables(content), content["versions"])
 
 
 if __name__ == "__main__":

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import peers, record
-from benchmarks.speed import floors
 
 import dissensus as dz
+from benchmarks import peers
+from benchmarks.speed import floors
 from dissensus.table.simulate import BLOCK, simulate
+from reproductions import record
 
 HERE = Path(__file__).parent
 PART = 64 * BLOCK  # items simulated at a time
@@ -202,7 +203,7 @@ def compilation(folder: Path) -> dict[str, float]:
     return result
 
 
-def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) -> None:
+def tables(content: dict[str, Any]) -> list[str]:
     rows, floor_rows = [], []
     for result in content["sizes"]:
         ours = {case["threads"]: case for case in result["cases"] if case["library"] == "dissensus"}
@@ -251,19 +252,12 @@ def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) ->
     floor_head = ["Annotations", "threads", "ms per iteration", "triad GB/s", "MB streamed", "ms to stream"]
     floor_head += ["ms to gather", "ms to scatter", "ms for both", "ours / both"]
     first = content["first_call"]
-    record.splice(
-        readme,
-        "speed",
-        "\n\n".join(
-            [
-                record.sentence(made, content["versions"]),
-                record.table(head, rows, 3),
-                f"First call in a new process: {first['compiling']:.1f} s where the code must be compiled, "
-                f"{first['cached']:.2f} s where a process before it has done so. Neither is in the table.",
-                record.table(floor_head, floor_rows, 2),
-            ]
-        ),
-    )
+    return [
+        record.table(head, rows, 3),
+        f"First call in a new process: {first['compiling']:.1f} s where the code must be compiled, "
+        f"{first['cached']:.2f} s where a process before it has done so. Neither is in the table.",
+        record.table(floor_head, floor_rows, 2),
+    ]
 
 
 def per_iteration(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> float:
@@ -286,7 +280,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     for peer in PEERS:
         peers.environment(peer)
-    made, versions = record.provenance(), {}
+    made, versions = record.provenance(busy=True), {}
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dissensus-speed-") as temporary:
         folder = Path(temporary)
@@ -296,8 +290,7 @@ def main() -> None:
             content["sizes"].append(run_huge(HUGE, folder, versions))
     say("everything", begin)
     if not quick:
-        print("written:", record.save(HERE, "speed", made, content).name)
-        write_tables(HERE / "README.md", made, content)
+        record.publish(HERE / "README.md", "speed", made, content, tables(content), versions)
 
 
 if __name__ == "__main__":

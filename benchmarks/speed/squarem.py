@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 
 import dissensus as dz
 from dissensus.table.datasets import load_dataset
+from reproductions import record
 
 HERE = Path(__file__).parent
 SETS = ["gimpel_pos", "labelme", "ner_mturk", "plank_pos", "rte", "sentiment_polarity", "medical_causes"]
@@ -63,7 +63,7 @@ def passes(row: dict[str, Any], within: float) -> str:
 
 
 def main() -> None:
-    made, rows = record.provenance(), [run_set(name) for name in SETS]
+    made, rows = record.provenance(busy=True), [run_set(name) for name in SETS]
     head = ["Set", *(f"passes to within {within:g}: plain → squarem (ratio)" for within in WITHIN)]
     head += ["objective of 1,000 plain iterations", "best of squarem", "accuracy (%), plain", "accuracy (%), squarem"]
     body = [
@@ -79,9 +79,7 @@ def main() -> None:
     ]
     text = record.table(head, body)
     print(text)
-    print("written:", record.save(HERE, "squarem", made, {"dissensus": dz.__version__, "sets": rows}).name)
-    sentence = record.sentence(made, {"dissensus": {"version": dz.__version__}})
-    record.splice(HERE / "README.md", "squarem", f"{sentence}\n\n{text}")
+    record.publish(HERE / "README.md", "squarem", made, {"sets": rows}, [text])
 
 
 if __name__ == "__main__":
