@@ -10,7 +10,7 @@ import html
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from reproductions.verdict import Claim, Difference, sure
+from reproductions.verdict import Claim, Difference, significant
 
 WIDTH, NAMES, RIGHT = 980, 420, 70  # of all; of the names, left of the bars; of the figures, right of them
 ROW, HEAD, GAP, LEGEND = 14, 36, 10, 20
@@ -66,7 +66,7 @@ def _block(claim: Claim, top: float) -> Iterator[str]:
 
     bottom = top + HEAD + ROW * len(each)
     yield f"<path class='zero' d='M{place(0):.1f} {top + HEAD - 2:.1f}V{bottom:.1f}'/>"
-    for at, (name, difference, clear) in enumerate(zip(claim.differences, each, sure(each), strict=True)):
+    for at, (name, difference, clear) in enumerate(zip(claim.differences, each, significant(each), strict=True)):
         kind = ("for" if difference.mean > 0 else "against") if clear else "open"
         yield from _row(name, difference, kind, top + HEAD + ROW * (at + 0.5), place)
 

@@ -34,6 +34,20 @@ HERE = Path(__file__).parent
 PARTS = ("note", "seeds", "block", "made_from", "only", "published", "quick")
 Values = dict[str, list[float]]
 """Metric → one value per seed."""
+
+
+class SeedValues:
+    """Collects the values of seed after seed."""
+
+    def __init__(self) -> None:
+        self.values: Values = {}
+
+    def add(self, **metrics: Any) -> None:
+        """Add one seed."""
+        for name, value in metrics.items():
+            self.values.setdefault(name, []).append(round(float(value), 6))
+
+
 Kept = dict[str, Any]
 """What a line keeps besides, for `derived`: texts and lists, small."""
 Run = Callable[["Cell", str], Values | tuple[Values, Kept]]
@@ -130,7 +144,7 @@ class Table:
         """Where the protocol had to be another one: how."""
         return _why(self.differs, data, condition)
 
-    def told(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
+    def published_value(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
         """What was published, and its standard error where that was."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         if value is None:
@@ -138,7 +152,7 @@ class Table:
         first, error = value if isinstance(value, list) else (value, None)
         return float(first), None if error is None or isinstance(error, str) else float(error)
 
-    def told_stars(self, data: str, condition: str, metric: str) -> str:
+    def published_stars(self, data: str, condition: str, metric: str) -> str:
         """The stars behind it."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         return value[1] if isinstance(value, list) and isinstance(value[1], str) else ""

@@ -21,10 +21,10 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1, paired_bootstrap
 from dissensus.exceptions import DataWarning
 from reproductions.experiment import Cell, Kept, Values
-from reproductions.pooled import pack, twice_the_difference, unpack
+from reproductions.pooled import bootstrap_p_values, pack, unpack
 from reproductions.prepared import prepared_words
-from reproductions.verdict import Claim, Difference, Get, ahead, judge, paired
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, paired
+from reproductions.watch import no_progress
 
 TASKS = {"pos": ("gimpel_pos", ("text", "position")), "stemming": ("stemming", ("text", "text_pair"))}
 PAPERS = ("POS, 5 folds", "POS, separate test", "stemming, 10 folds")
@@ -194,7 +194,7 @@ def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: 
     )  # fmt: skip
     model.fit(
         data.annotations.select(items=chosen), [X[i] for i in np.flatnonzero(chosen)], gold=labels[chosen],
-        validation=([X[i] for i in fold.dev], labels[fold.dev]), on_step=silent,
+        validation=([X[i] for i in fold.dev], labels[fold.dev]), on_step=no_progress,
     )  # fmt: skip
     return np.asarray(model.predict_proba(fold.X).argmax(axis=1))
 
@@ -253,7 +253,7 @@ def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
             truth = np.tile(one.truth, len(pairs))
             stl, mtl = (np.concatenate([pair[which] for pair in pairs.values()]) for which in (0, 1))
             samples = SAMPLES[lines[0]["keywords"]["task"]]
-            p_accuracy, p_f1 = twice_the_difference(truth, stl, mtl, one.soft.shape[1], samples)
+            p_accuracy, p_f1 = bootstrap_p_values(truth, stl, mtl, one.soft.shape[1], samples)
             right = [(given == truth).reshape(len(pairs), -1).mean(axis=0) for given in (mtl, stl)]
             p_items = paired_bootstrap(*right).p_value
             add(table, data, condition, 0, p_accuracy=p_accuracy, p_f1=p_f1, p_items=p_items)
@@ -291,7 +291,7 @@ def claims(get: Get) -> list[Claim]:
         return {
             f"{where}, {metric}, {better.removeprefix('MTL, ')}": one
             for where in data for metric in metrics
-            for one in ahead(get, table, [where], better, than, metric, scale=100).values()
+            for one in compare_conditions(get, table, [where], better, than, metric, scale=100).values()
         }  # fmt: skip
 
     def any_loss(table: str, **which: Any) -> dict[str, Difference]:

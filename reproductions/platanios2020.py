@@ -23,10 +23,10 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import entropy
 from dissensus.models.base import methods
 from dissensus.table.annotations import Annotations
-from reproductions.experiment import Cell, Values
+from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared
-from reproductions.verdict import Claim, Difference, Get, ahead, judge, paired
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, paired
+from reproductions.watch import no_progress
 
 TEXTS = ("rte", "medical_causes", "medical_treats")
 MEDICAL = {"medical_causes": "CAUSES", "medical_treats": "TREATS"}
@@ -198,7 +198,7 @@ def fitted(name: str, seed: int, steps: int, device: str) -> Any:
     from dissensus.learning import LIA
 
     data: Any = dz.load_dataset(name)
-    return LIA(seed=seed, steps=steps, device=device).fit(data.annotations, data.features, on_step=silent)
+    return LIA(seed=seed, steps=steps, device=device).fit(data.annotations, data.features, on_step=no_progress)
 
 
 def figure2(cell: Cell, device: str) -> Values:
@@ -209,23 +209,21 @@ def figure2(cell: Cell, device: str) -> Values:
 
     data: Any = dz.load_dataset(cell.data)
     table, truth = data.annotations, np.eye(2)[data.gold]
-    by_gold, found = mistakes(table, truth), Values()
+    by_gold, found = mistakes(table, truth), SeedValues()
     shares = table.soft_labels()
     for seed in cell.seeds:
         model = fitted(cell.data, seed, cell.keywords["steps"], device)
         rows = coordinates(model.models_[0])
         place = project(rows, how="pca")[0]
         near, chance = neighbours(rows, by_gold.cluster)
-        one = {
-            "right": (model.posterior_.argmax(axis=1) == data.gold).mean(), "neighbour": near, "chance": chance,
-            "fpr": r2(by_gold.false_positive[:, 1], place), "fnr": r2(by_gold.false_negative[:, 1], place),
-            "competence": spearmanr(model.competence_[:, 0], 1 - by_gold.error).statistic,
-            "entropy": spearmanr(model.difficulty_, entropy(shares)).statistic,
-            "wrong_votes": spearmanr(model.difficulty_, 1 - (shares * truth).sum(axis=1)).statistic,
-        }  # fmt: skip
-        for metric, value in one.items():
-            found.setdefault(metric, []).append(round(float(value), 6))
-    return found
+        found.add(
+            right=(model.posterior_.argmax(axis=1) == data.gold).mean(), neighbour=near, chance=chance,
+            fpr=r2(by_gold.false_positive[:, 1], place), fnr=r2(by_gold.false_negative[:, 1], place),
+            competence=spearmanr(model.competence_[:, 0], 1 - by_gold.error).statistic,
+            entropy=spearmanr(model.difficulty_, entropy(shares)).statistic,
+            wrong_votes=spearmanr(model.difficulty_, 1 - (shares * truth).sum(axis=1)).statistic,
+        )  # fmt: skip
+    return found.values
 
 
 def neighbours(rows: FloatArray, cluster: IntArray) -> tuple[float, float]:
@@ -265,7 +263,7 @@ def claims(get: Get) -> list[Claim]:
 
     def less(better: str, worse: str, metric: str = "accuracy", of: str = "table2") -> dict[str, Difference]:
         """By how much `better`, of Table 2, is ahead in every cell that both have."""
-        return ahead(get, "table2", CELLS, better, worse, metric, of=of)
+        return compare_conditions(get, "table2", CELLS, better, worse, metric, of=of)
 
     def many(better: str, *worse: str) -> dict[str, Difference]:
         return {f"{name}: {where}": d for name in worse for where, d in less(better, name).items()}

@@ -10,7 +10,7 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 
-SHARE = 0.33  # of all predictions: a sample
+SAMPLE_SHARE = 0.33  # of all predictions: a sample
 
 
 def pack(codes: IntArray, dtype: Any = np.uint8) -> str:
@@ -23,7 +23,7 @@ def unpack(text: str, dtype: Any = np.uint8) -> IntArray:
     return np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype).astype(np.int64)
 
 
-def twice_the_difference(
+def bootstrap_p_values(
     truth: IntArray, stl: IntArray, mtl: IntArray, K: int, samples: int, seed: int = 0
 ) -> tuple[float, float]:
     """The p of accuracy and of macro-F1, as in the released code (after Berg-Kirkpatrick et al. 2012).
@@ -33,14 +33,14 @@ def twice_the_difference(
     multinomial draw of those.
     """
     kinds, count = np.unique(np.stack([truth, stl, mtl]), axis=1, return_counts=True)
-    size = int(SHARE * truth.size)
+    size = int(SAMPLE_SHARE * truth.size)
     drawn = np.random.default_rng(seed).multinomial(size, count / truth.size, size=samples)  # (samples, kinds)
-    of_all, of_drawn = leads(kinds, count[None], K), leads(kinds, drawn, K)
+    of_all, of_drawn = score_leads(kinds, count[None], K), score_leads(kinds, drawn, K)
     p = np.where(of_all[:, 0] > 0, (of_drawn > 2 * of_all).mean(axis=1), 1.0)
     return float(p[0]), float(p[1])
 
 
-def leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:
+def score_leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:
     """(2, samples) MTL's accuracy and macro-F1 less STL's; `kinds` (3, n) and how often each is there, (samples, n)."""
     scores = []
     truth = np.eye(K)[kinds[0]]  # (n, K)

@@ -120,7 +120,8 @@ def busy_share(seconds: float = 2.0) -> float:
 
     if not Path("/proc/stat").exists():
         return float("nan")
-    (all_before, idle_before), _ = ticks(), time.sleep(seconds)
+    all_before, idle_before = ticks()
+    time.sleep(seconds)
     all_after, idle_after = ticks()
     return 1 - (idle_after - idle_before) / (all_after - all_before)
 

@@ -68,11 +68,11 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
         why = table.why_not(data, condition)
         for metric in metrics:
             mine = values_of(table, results, data, condition, metric.name)
-            told = table.told(data, condition, metric.name)
+            told = table.published_value(data, condition, metric.name)
             p = values_of(table, results, data, condition, metric.p) if metric.p else {}
             row.append(_ours(mine, metric) + (stars_of(next(iter(p.values()))) if mine and p else ""))
             if is_published(table, data, metric):
-                stars = table.told_stars(data, condition, metric.name)
+                stars = table.published_stars(data, condition, metric.name)
                 row += [_told(told, metric) + stars, _difference(mine, told, metric)]
         seeds = max((len(values_of(table, results, data, condition, m.name)) for m in table.metrics), default=0)
         errors = failed.get(condition, [])

@@ -21,16 +21,16 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
-from reproductions.experiment import Cell, Values
+from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared_folder
-from reproductions.verdict import Claim, Difference, Get, ahead, judge
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge
+from reproductions.watch import no_progress
 
-TENTHS = 10
-TRAIN = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
+HELD_OUT_PARTS = 10
+TRAIN_IMAGES = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
 ERRORS = (1.19, 23.1)
 """Beta prior of an annotator's rate of errors on CIFAR-10H, fitted to the 500 images whose annotators are known."""
-CLOSE = 0.02  # of F1: so near are two "the same"
+EQUAL_MARGIN = 0.02  # of F1: two scores that differ by less are "the same"
 KEYWORDS = ("labels", "kind", "link", "start")  # those of a condition that are its objective's
 How = dict[str, Any]
 
@@ -54,7 +54,7 @@ def table3(cell: Cell, device: str) -> Values:
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.objectives import objectives
 
-    found: Values = {}
+    found = SeedValues()
     for seed in cell.seeds:
         how = dict(cell.keywords)
         task = TASKS[how["set"]](seed, how)
@@ -66,14 +66,13 @@ def table3(cell: Cell, device: str) -> Values:
         gold = task.gold if how.get("labels") == "gold" else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of Dawid-Skene's labels
-            model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=silent)
+            model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=no_progress)
         scores = measured(task.truth, task.shares, model.predict_proba(task.asked), how.get("least", 0.0))
         known = task.gold >= 0
         scores["posterior"] = float((model.posterior_.argmax(axis=1) == task.gold)[known].mean())
         scores["epochs"] = float(model.best_epoch_ or model.n_iter_)
-        for name, value in scores.items():
-            found.setdefault(name, []).append(round(value, 6))
-    return found
+        found.add(**scores)
+    return found.values
 
 
 def training(how: How) -> How:
@@ -91,10 +90,10 @@ def measured(truth: IntArray, shares: FloatArray, proba: FloatArray, least: floa
     """
     known, voted = truth >= 0, shares.sum(axis=1) > 0
     best = proba.argmax(axis=1)
-    sure = np.maximum(proba[voted], least)
+    clipped = np.maximum(proba[voted], least)
     return {
         "f1": macro_f1(truth[known], best[known]),
-        "cross_entropy": float(cross_entropy(shares[voted], sure / sure.sum(axis=1, keepdims=True)).mean()),
+        "cross_entropy": float(cross_entropy(shares[voted], clipped / clipped.sum(axis=1, keepdims=True)).mean()),
         "accuracy": float((best == truth)[known].mean()),
     }
 
@@ -105,8 +104,8 @@ def measured(truth: IntArray, shares: FloatArray, proba: FloatArray, least: floa
 def labelme(seed: int, how: How) -> Task:
     """Seed s leaves out the s-th tenth of the annotated images, for their votes; gold is that of the test images."""
     parts = split("labelme")
-    train, test = few(parts["train"], how), few(parts["test"], how)
-    held = np.random.default_rng(0).permutation(train.item_names.size) % TENTHS == seed % TENTHS
+    train, test = first_items(parts["train"], how), first_items(parts["test"], how)
+    held = np.random.default_rng(0).permutation(train.item_names.size) % HELD_OUT_PARTS == seed % HELD_OUT_PARTS
     votes: Annotations = train.annotations.select(items=held)
     nothing = np.zeros((test.gold.size, votes.n_classes))
     return Task(
@@ -123,7 +122,7 @@ def gimpel_pos(seed: int, how: How) -> Task:
     from dissensus.learning.encoders import Tagger, Transformer
 
     parts, pairs = split("gimpel_pos"), how["encoder"] == "transformer"
-    train, test = few(parts["train"], how), few(parts["test"], how)
+    train, test = first_items(parts["train"], how), first_items(parts["test"], how)
 
     def inputs(part: Any) -> list[Any]:
         other = part.items["token" if pairs else "position"].to_pylist()
@@ -143,13 +142,15 @@ def cifar10h(seed: int, how: How) -> Task:
     whole = cifar_images()
     order = np.random.default_rng(0).permutation(whole.item_names.size)
     n = how.get("items", order.size)
-    train, test = (whole.only(np.isin(np.arange(order.size), part[:n])) for part in (order[:TRAIN], order[TRAIN:]))
+    train, test = (
+        whole.only(np.isin(np.arange(order.size), part[:n])) for part in (order[:TRAIN_IMAGES], order[TRAIN_IMAGES:])
+    )
     table: Annotations = train.annotations
     if "votes" in how:
-        table = drawn(table, how["votes"], seed)
+        table = draw_votes(table, how["votes"], seed)
     if how["objective"] == "crowd-layer":
         known: Any = dz.load_dataset("cifar10h", votes="annotations")
-        table = dealt_out(table, known.annotations, seed)
+        table = simulate_annotators(table, known.annotations, seed)
     return Task(
         table=table, X=train.images, gold=train.gold, asked=test.images, truth=test.gold,
         shares=shares_of(test.annotations), encoder=WideResNet(depth=how["depth"], widen=how["widen"]),
@@ -172,7 +173,7 @@ def cifar_images() -> Any:
     return whole.only(whole.has_image)
 
 
-def few(part: Any, how: How) -> Any:
+def first_items(part: Any, how: How) -> Any:
     """The first items only, where the file says so."""
     return part.only(np.arange(part.item_names.size) < how["items"]) if "items" in how else part
 
@@ -183,36 +184,35 @@ def shares_of(table: Annotations) -> FloatArray:
     return np.asarray(np.where(voted[:, None], table.soft_labels(), 0.0))
 
 
-def drawn(table: Annotations, votes: int, seed: int) -> Annotations:
-    """So many votes of each item, drawn without putting them back."""
+def draw_votes(table: Annotations, votes: int, seed: int) -> Annotations:
+    """Draw so many votes of each item, without replacement."""
     key = np.random.default_rng((seed, votes)).random(table.n_annotations)
     order = np.lexsort((key, table.item))  # rows of an item stay together
     place = np.arange(order.size) - table.item_ptr[table.item[order]]
     return table.select(rows=order[place < votes])
 
 
-def dealt_out(table: Annotations, known: Annotations, seed: int) -> Annotations:
-    """Votes by nobody → the same votes by annotators of `known`, drawn anew for every seed.
+def simulate_annotators(table: Annotations, known: Annotations, seed: int) -> Annotations:
+    """Give votes by nobody to annotators of `known`, drawn anew for every seed.
 
-    An item's votes go to as many different annotators. Which of them gave the labels that are not the item's most
-    frequent: those are drawn one after another, by rates of errors. An annotator's rate is drawn from what can be known
-    of it by `known`.
+    An item's votes go to as many different annotators. Who of them gave the labels that are not the item's most
+    frequent is drawn one after another, by rates of errors. An annotator's rate is drawn from what `known` says of it.
     """
     draw = np.random.default_rng((seed, known.n_annotators))
     wrong_known = known.label != known.soft_labels().argmax(axis=1)[known.item]
     errors = np.bincount(known.annotator, wrong_known, known.n_annotators)
     given = np.bincount(known.annotator, minlength=known.n_annotators)
     rate = draw.beta(ERRORS[0] + errors, ERRORS[1] + given - errors)  # (A,)
-    annotator = different(table.item, known.n_annotators, draw)  # (N,)
-    # the least of Exponential / rate come first: drawn by rate, without putting back (Efraimidis & Spirakis 2006)
+    annotator = draw_distinct_annotators(table.item, known.n_annotators, draw)  # (N,)
+    # the least of Exponential / rate come first: drawn by rate, without replacement (Efraimidis & Spirakis 2006)
     erring = annotator[np.lexsort((draw.exponential(size=annotator.size) / rate[annotator], table.item))]
     right = table.label == table.soft_labels().argmax(axis=1)[table.item]
     label = table.label[np.lexsort((draw.random(annotator.size), right, table.item))]  # wrong ones first
     return Annotations.from_codes(table.item, erring, label, table.items, known.annotators, table.classes)
 
 
-def different(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
-    """(N,) an annotator of n for every row, nobody twice for an item: who is there already is drawn again."""
+def draw_distinct_annotators(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
+    """Draw an annotator of n for every row (N,), nobody twice for an item: who is there already is drawn again."""
     who = draw.integers(n, size=item.size)
     while True:
         order = np.lexsort((who, item))
@@ -250,8 +250,8 @@ def prepare() -> None:
 
 CROWD, NORMALIZED = "crowd layer, matrix, softmax", "crowd layer, matrix, normalize"
 LABELME, STOPPED = "LabelMe", "LabelMe, stopped early"
-ONE_EPOCH, ENOUGH = "Gimpel-POS, MiniLM, 1 epoch", "Gimpel-POS, MiniLM, 8 epochs"
-ALL, FEW = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H, 1 vote")
+ONE_EPOCH, EIGHT_EPOCHS = "Gimpel-POS, MiniLM, 1 epoch", "Gimpel-POS, MiniLM, 8 epochs"
+ALL_VOTES, FEW_VOTES = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H, 1 vote")
 
 
 def claims(get: Get) -> list[Claim]:
@@ -259,7 +259,7 @@ def claims(get: Get) -> list[Claim]:
 
     def more(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, Difference]:
         """By how much `better` is better; cross entropy is better where it is lower."""
-        return ahead(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
+        return compare_conditions(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
 
     return [
         judge("A crowd layer beats majority labels on LabelMe, F1", more(CROWD, "majority", LABELME, STOPPED)),
@@ -267,27 +267,27 @@ def claims(get: Get) -> list[Claim]:
         judge("… also with the other link (normalize), F1", more(NORMALIZED, "majority", LABELME, STOPPED)),
         alike("BERT with a crowd layer is as good as with majority labels on Gimpel-POS, after one epoch",
               more(CROWD, "majority", ONE_EPOCH)),
-        alike("… after enough of them", more(CROWD, "majority", ENOUGH)),
-        alike("… with the other link (normalize)", more(NORMALIZED, "majority", ONE_EPOCH, ENOUGH)),
-        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW)),
-        judge("… by cross entropy", more("majority + SAM", "majority", *FEW, metric="cross_entropy")),
+        alike("… after enough of them", more(CROWD, "majority", EIGHT_EPOCHS)),
+        alike("… with the other link (normalize)", more(NORMALIZED, "majority", ONE_EPOCH, EIGHT_EPOCHS)),
+        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW_VOTES)),
+        judge("… by cross entropy", more("majority + SAM", "majority", *FEW_VOTES, metric="cross_entropy")),
         judge("… on clean ones, too (the majority of all votes; gold)",
-              more("majority + SAM", "majority", ALL)
-              | {f"{ALL}, gold": d for d in more("gold (no crowd) + SAM", "gold (no crowd)", ALL).values()}),
+              more("majority + SAM", "majority", ALL_VOTES)
+              | {f"{name}, gold": d for name, d in more("gold (no crowd) + SAM", "gold (no crowd)", ALL_VOTES).items()}),
         judge("… on LabelMe, where the majority is 77 % right", more("majority + SAM", "majority", LABELME, STOPPED)),
         judge("… by cross entropy", more("majority + SAM", "majority", LABELME, STOPPED, metric="cross_entropy")),
-        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL)),
+        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL_VOTES)),
         judge("A crowd layer has a better cross entropy than majority labels on CIFAR-10H",
-              more(CROWD, "majority", ALL, metric="cross_entropy")),
+              more(CROWD, "majority", ALL_VOTES, metric="cross_entropy")),
     ]  # fmt: skip
 
 
 def alike(text: str, differences: dict[str, Difference]) -> Claim:
     """A claim that says that every one of these differences is next to nothing."""
-    if differences and all(d.low > -CLOSE and d.high < CLOSE for d in differences.values()):
-        verdict = f"holds (within {CLOSE})"
-    elif any(d.low > CLOSE or d.high < -CLOSE for d in differences.values()):
-        verdict = f"does not hold (within {CLOSE})"
+    if differences and all(d.low > -EQUAL_MARGIN and d.high < EQUAL_MARGIN for d in differences.values()):
+        verdict = f"holds (within {EQUAL_MARGIN})"
+    elif any(d.low > EQUAL_MARGIN or d.high < -EQUAL_MARGIN for d in differences.values()):
+        verdict = f"does not hold (within {EQUAL_MARGIN})"
     else:
-        verdict = f"cannot be told (within {CLOSE})"
+        verdict = f"cannot be told (within {EQUAL_MARGIN})"
     return Claim(text, verdict, differences)

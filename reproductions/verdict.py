@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 
 
 BySeed = Mapping[int, float]
@@ -53,7 +53,7 @@ def paired(first: BySeed, second: BySeed, *, scale: float = 1.0) -> Difference:
     return mean_of([scale * first[seed] - scale * second[seed] for seed in sorted(first.keys() & second.keys())])
 
 
-def ahead(
+def compare_conditions(
     get: Get, table: str, sets: Sequence[str], better: str, worse: str, metric: str,
     *, of: str = "", lower: bool = False, scale: float = 1.0,
 ) -> dict[str, Difference]:  # fmt: skip
@@ -76,16 +76,16 @@ def mean_of(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64
     if each.size < 2:
         return Difference(mean, -math.inf, math.inf, each.size)
     error, freedom = float(each.std(ddof=1)) / math.sqrt(each.size), each.size - 1
-    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
     p = 2 * float(stats.t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
     return Difference(mean, mean - half, mean + half, each.size, p)
 
 
-def sure(differences: Sequence[Difference]) -> list[bool]:
-    """Which are not 0, of all together: Holm's steps, from the least p on, up to the first that is too high."""
+def significant(differences: Sequence[Difference]) -> list[bool]:
+    """Holm test at 5 %: True where a difference is significant among all of these."""
     found, order = [False] * len(differences), sorted(range(len(differences)), key=lambda at: differences[at].p)
     for step, at in enumerate(order):
-        if differences[at].p > (1 - LEVEL) / (len(order) - step):
+        if differences[at].p > (1 - CONFIDENCE) / (len(order) - step):
             break
         found[at] = True
     return found
@@ -95,7 +95,7 @@ def judge(text: str, differences: dict[str, Difference]) -> Claim:
     """A claim that says that every one of these differences is above 0; those of no pair say nothing."""
     differences = {name: difference for name, difference in differences.items() if difference.n}
     each = list(differences.values())
-    sides = [d.mean > 0 for d, clear in zip(each, sure(each), strict=True) if clear]
+    sides = [d.mean > 0 for d, clear in zip(each, significant(each), strict=True) if clear]
     above, below, n = sum(sides), len(sides) - sum(sides), len(each)
     if each and all(d.low > 0 for d in each):
         verdict = "holds"

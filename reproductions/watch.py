@@ -99,5 +99,5 @@ def _time(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def silent(step: int, loss: float) -> None:
+def no_progress(step: int, loss: float) -> None:
     """For a training inside a cell: no bar, the cells have a table."""

@@ -20,10 +20,10 @@ from dissensus.common.types import FloatArray
 from dissensus.evaluation import inverse_kl_divergence, kl_divergence, split_half
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
-from reproductions.experiment import Cell, Values
+from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared, prepared_words
-from reproductions.verdict import Claim, Difference, Get, ahead, judge
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge
+from reproductions.watch import no_progress
 
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
 METHODS = {"FMM": "fmm", "PGM-SA": "pgm-annealing", "PGM-BP": "pgm-bp"}
@@ -99,7 +99,7 @@ def prepare() -> None:
 
 def table2(cell: Cell, device: str) -> Values:
     """Search over numbers of clusters on the development items, then the test items placed by their own votes."""
-    split, found = parts_without_texts(cell.data), Collector()
+    split, found = parts_without_texts(cell.data), SeedValues()
     method, most, step = (cell.keywords[name] for name in ("method", "most", "step"))
     for seed in cell.seeds:
         numbers: dict[str, Any] = {"K": range(3, most + 1, step), "L": range(3, most + 1, step)}
@@ -129,7 +129,7 @@ def table3(cell: Cell, device: str) -> Values:
     """One way to predict the votes of the test items."""
     from dissensus.learning.distribution_scores import compare_distributions
 
-    split, found, how = parts(cell.data), Collector(), dict(cell.keywords)
+    split, found, how = parts(cell.data), SeedValues(), dict(cell.keywords)
     kind = how.pop("kind")
     for seed in cell.seeds:
         if kind == "halves":
@@ -140,18 +140,6 @@ def table3(cell: Cell, device: str) -> Values:
         score = compare_distributions(split["test"].votes, predict(split["test"]))
         found.add(kl=score.kl, inverse_kl=score.inverse_kl, accuracy=score.accuracy, manhattan=score.manhattan)
     return found.values
-
-
-class Collector:
-    """Values of seed after seed."""
-
-    def __init__(self) -> None:
-        self.values: Values = {}
-
-    def add(self, **metrics: Any) -> None:
-        """One more seed."""
-        for name, value in metrics.items():
-            self.values.setdefault(name, []).append(round(float(value), 6))
 
 
 def mean_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
@@ -173,7 +161,7 @@ def network(encoder: str, device: str, seed: int, epochs: int) -> Any:
     )  # fmt: skip
 
 
-def seen(encoder: str, part: Part) -> Any:
+def network_inputs(encoder: str, part: Part) -> Any:
     """What that network reads."""
     return part.texts if encoder == "cnn" else part.X
 
@@ -182,9 +170,9 @@ def votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -
     """Trained on the votes with KL: PD, where it is the CNN."""
     encoder = how["encoder"]
     model = network(encoder, device, seed, how.get("epochs", EPOCHS))
-    watched = (seen(encoder, split["dev"]), split["dev"].table)
-    model.fit(split["train"].table, seen(encoder, split["train"]), validation=watched, on_step=silent)
-    return lambda part: model.predict_proba(seen(encoder, part))
+    watched = (network_inputs(encoder, split["dev"]), split["dev"].table)
+    model.fit(split["train"].table, network_inputs(encoder, split["train"]), validation=watched, on_step=no_progress)
+    return lambda part: model.predict_proba(network_inputs(encoder, part))
 
 
 def clustered(split: dict[str, Part], seed: int, how: dict[str, Any]) -> Any:
@@ -209,9 +197,11 @@ def pipeline(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]
     if project != "none":
         steps.append(("project", Projector(model, how=project)))
     made = Pipeline(steps)
-    watched = (seen(encoder, split["dev"]), split["dev"].votes)
-    made.fit(seen(encoder, split["train"]), snap(model), learn__validation=watched, learn__on_step=silent)
-    return lambda part: np.asarray(made.transform(seen(encoder, part)))
+    watched = (network_inputs(encoder, split["dev"]), split["dev"].votes)
+    made.fit(
+        network_inputs(encoder, split["train"]), snap(model), learn__validation=watched, learn__on_step=no_progress
+    )
+    return lambda part: np.asarray(made.transform(network_inputs(encoder, part)))
 
 
 def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
@@ -229,7 +219,7 @@ def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) 
     item, annotator, epochs = how["sizes"][how["after"]]
     objective = LDLNMObjective(item_size=item, annotator_size=annotator)
     model = model_of(objective=objective, epochs=min(epochs, how.get("epochs", epochs)), seed=100 + seed, device=device)
-    model.fit(split["train"].table, split["train"].X, on_step=silent)
+    model.fit(split["train"].table, split["train"].X, on_step=no_progress)
     if how["leaks"]:
         return lambda part: leaking_proba(model, part.X, part.votes)
     return lambda part: model.predict_proba(part.X)
@@ -248,7 +238,7 @@ def claims(get: Get) -> list[Claim]:
 
     def less(better: str, worse: str, metric: str) -> dict[str, Difference]:
         """By how much `better` is better, on every set; KL, either way, is better where it is lower."""
-        return ahead(get, "table3", SETS, better, worse, metric, lower=metric != "accuracy")
+        return compare_conditions(get, "table3", SETS, better, worse, metric, lower=metric != "accuracy")
 
     def both(better: str, worse: str) -> dict[str, Difference]:
         return {

@@ -23,7 +23,7 @@ from dissensus.table.datasets import load_dataset
 from reproductions import record
 
 SETS = [("rte", 2), ("labelme", 0)]  # with ties; and with more than two classes, where ties are rarer
-SHUFFLES, LIMIT = 2, 10.0
+SHUFFLES, FIT_SECONDS = 2, 10.0
 
 
 def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, A
                     "method": method.method,
                     "params": method.params | {"seed": 0} | ({"as_given": True} if library == "crowd-kit" else {}),
                     "table": number,
-                    "limit": LIMIT,
+                    "limit": FIT_SECONDS,
                 }
                 for number in range(len(draws))
                 for method in methods

@@ -29,14 +29,15 @@ from dissensus.table.datasets import load_dataset
 from reproductions import record
 
 HERE = Path(__file__).parent
-CLIP = 1e-15  # least probability in a log loss, the same for every library
-TIE = 1e-9  # probabilities this close to the largest are tied with it
+MIN_PROBABILITY = 1e-15  # in a log loss, the same for every library
+TIE_TOLERANCE = 1e-9  # probabilities this close to the largest are tied with it
 FULL = 0  # the level of redundancy that is all there is
 LEVELS = (2, 5, 10, FULL)
-SEEDS, LIMIT = 6, 10.0  # an even number: see `numbering`; seconds of the processor, as OWN_LIMIT and BUDGET
-OWN_LIMIT = 60.0  # our own methods are to have all their cells
-BUDGET = 2.0  # seconds for the seeds of one method at one level, after which the rest are left out
-SIGNIFICANT, RESAMPLES = 0.05, 2000
+SEEDS = 6  # an even number: see `numbering`
+PEER_FIT_SECONDS = 10.0  # of the processor, as the next two
+OUR_FIT_SECONDS = 60.0  # our own methods are to have all their cells
+CELL_SECONDS = 2.0  # for the seeds of one method at one level, after which the rest are left out
+MAX_P, RESAMPLES = 0.05, 2000
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Scored:
     """One fit against one gold, item by item."""
 
     credit: np.ndarray  # (n,) 1 where the most probable class is the gold one; one of n tied classes counts 1/n
-    log_p: np.ndarray | None  # (n,) log P(gold), P no smaller than CLIP; None: the method gives labels only
+    log_p: np.ndarray | None  # (n,) log P(gold), P no smaller than MIN_PROBABILITY; None: the method gives labels only
     brier: float | None  # mean over items of Σ_c (P(c) − [c is gold])²
     blank: int  # items of all without an answer: not a number, or all zero; scored as if every class were as likely
 
@@ -128,11 +129,11 @@ def score(answer: np.ndarray, scored: np.ndarray, gold: np.ndarray, n_classes: i
         return Scored((answer == gold).astype(float), None, None, int((answer < 0).sum()))
     blank = ~np.isfinite(answer).all(axis=1) | (answer.sum(axis=1) <= 0)
     answer = np.where(blank[:, None], 1 / n_classes, answer)
-    tied = answer >= answer.max(axis=1, keepdims=True) * (1 - TIE)
+    tied = answer >= answer.max(axis=1, keepdims=True) * (1 - TIE_TOLERANCE)
     row = np.arange(gold.size)
     return Scored(
         tied[row, gold] / tied.sum(axis=1),
-        np.log(np.maximum(answer[row, gold], CLIP)),
+        np.log(np.maximum(answer[row, gold], MIN_PROBABILITY)),
         float(((answer - np.eye(n_classes)[gold]) ** 2).sum(axis=1).mean()),
         int(blank.sum()),
     )
@@ -212,8 +213,8 @@ def plan(library: str, draws: list[Draw], options: argparse.Namespace) -> list[t
             if draw.data.n_classes > 2 and binary(method.method):
                 continue
             fit = {"method": method.method, "params": method.params | {"seed": draw.seed}, "table": number}
-            limit = OWN_LIMIT if method.ours else options.limit
-            fit |= {"limit": limit, "group": f"{method.title} {draw.level}", "budget": BUDGET}
+            limit = OUR_FIT_SECONDS if method.ours else options.limit
+            fit |= {"limit": limit, "group": f"{method.title} {draw.level}", "budget": CELL_SECONDS}
             fits.append((draw, method.title, fit))
     return fits
 
@@ -398,7 +399,7 @@ def column(row: dict[str, Any], figure: Figure, level: int) -> list[str]:
     of_level = row["levels"][level]
     marks: dict[str, str] = defaultdict(str)
     for test in of_level["tests"]:
-        if test["score"] == figure.tested and test["difference"] < 0 and test["p"] < SIGNIFICANT:
+        if test["score"] == figure.tested and test["difference"] < 0 and test["p"] < MAX_P:
             mark = " ▽" if test["rival"] == "majority-vote" else " ▼"
             marks[test["ours"]] += mark if mark not in marks[test["ours"]] else ""
     shown: dict[str, str] = {}
@@ -474,18 +475,16 @@ def verdict(rows: list[dict[str, Any]]) -> str:
         if not found:
             continue
         corrected = false_discovery_control([test["p"] for _, _, test in found])
-        left = [
-            test for (_, _, test), q in zip(found, corrected, strict=True) if test["difference"] < 0 and q < SIGNIFICANT
-        ]
+        left = [test for (_, _, test), q in zip(found, corrected, strict=True) if test["difference"] < 0 and q < MAX_P]
         drawn = [test for test in left if test.get("p_draws") is not None]
-        certain = sum(test["p_draws"] < SIGNIFICANT for test in drawn)
-        significant = [test for _, _, test in found if test["p"] < SIGNIFICANT]
+        certain = sum(test["p_draws"] < MAX_P for test in drawn)
+        significant = [test for _, _, test in found if test["p"] < MAX_P]
         above = sum(test["difference"] > 0 for test in significant)
         below = len(significant) - above
         text.append(
             f"{figure.title}: of {len(found)} comparisons with the same method of a peer, ours is significantly better "
-            f"in {above} and worse in {below} (p < {SIGNIFICANT:g}); were there no difference at all, about "
-            f"{len(found) * SIGNIFICANT / 2:.0f} of either kind would be expected. Corrected for the number of tests "
+            f"in {above} and worse in {below} (p < {MAX_P:g}); were there no difference at all, about "
+            f"{len(found) * MAX_P / 2:.0f} of either kind would be expected. Corrected for the number of tests "
             f"(Benjamini & Hochberg), {len(left)} of those where ours is worse remain; "
             f"{len(left) - len(drawn)} of them rest on one draw, and of the others {certain} are "
             "significant if draws, numberings and seeds could have been others too."
@@ -504,7 +503,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
                 str(test["seeds"]),
             ]
             for (title, level, test), q in zip(found, corrected, strict=True)
-            if test["difference"] < 0 and test["p"] < SIGNIFICANT
+            if test["difference"] < 0 and test["p"] < MAX_P
         ]
         head = ["Set", "redundancy", "ours", "below", f"difference in {figure.tested.replace('_', ' ')}"]
         if body:
@@ -548,7 +547,9 @@ def main() -> None:
         "--methods", nargs="+", choices=list(dz.methods), help="only these of ours, and the peers' same"
     )
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--limit", type=float, default=LIMIT, help="processor seconds that a fit of a peer may take")
+    parser.add_argument(
+        "--limit", type=float, default=PEER_FIT_SECONDS, help="processor seconds that a fit of a peer may take"
+    )
     parser.add_argument(
         "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
     )
@@ -577,7 +578,13 @@ def main() -> None:
         of_today = f"This is of {', '.join(options.methods)} and the peers' same; all else is of "
         of_today += f"{earlier['made']['date']}, commit {record.commit_text(earlier['made'])}."
     if whole or options.readme:
-        content = {"versions": versions, "clip": CLIP, "seeds": SEEDS, "limit": options.limit, "sets": rounded(rows)}
+        content = {
+            "versions": versions,
+            "clip": MIN_PROBABILITY,
+            "seeds": SEEDS,
+            "limit": options.limit,
+            "sets": rounded(rows),
+        }
         readme = options.readme or HERE / "README.md"
         record.publish(readme, "accuracy", made, content, tables(rows, of_today), versions)
 
@@ -617,7 +624,7 @@ def print_set(row: dict[str, Any]) -> None:
                 + "".join(f"  {key}: {result[key]}" for key in ("blank", "failed") if key in result)
             )
         for test in of_level["tests"]:
-            if test["difference"] < 0 and test["p"] < SIGNIFICANT and test["rival"] != "majority-vote":
+            if test["difference"] < 0 and test["p"] < MAX_P and test["rival"] != "majority-vote":
                 print(
                     f"    ▼ {test['ours']} below {test['rival']} in {test['score']}: {test['difference']:.4f}, "
                     f"p = {test['p']:.4f}"

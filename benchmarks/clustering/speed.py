@@ -28,8 +28,8 @@ from reproductions import record
 HERE = Path(__file__).parent
 SIZES = range(3, 21)
 METHODS = ("pgm-bp", "pgm-annealing")
-LONGER = 5
-AGAIN = (3, 6, 10, 13, 17, 20)  # numbers of clusters that are fitted again, for longer
+LONGER_FACTOR = 5
+REFITTED_NUMBERS = (3, 6, 10, 13, 17, 20)  # numbers of clusters that are fitted again, for longer
 
 
 def grid(method: str) -> dict[str, Any]:
@@ -42,9 +42,9 @@ def grid(method: str) -> dict[str, Any]:
 
     def behind(point: Point) -> float:
         """By how much of itself the objective of a run five times as long is higher."""
-        longer: dict[str, Any] = {"sweeps": 400 * LONGER}
+        longer: dict[str, Any] = {"sweeps": 400 * LONGER_FACTOR}
         if method == "pgm-bp":
-            longer = {"max_iter": LONGER * point.iterations, "tol": 0.0}
+            longer = {"max_iter": LONGER_FACTOR * point.iterations, "tol": 0.0}
         model = dz.clusterings[method](
             item_clusters=point.K, annotator_clusters=point.L, restarts=1, threads=1, **longer
         )
@@ -52,7 +52,7 @@ def grid(method: str) -> dict[str, Any]:
 
     print(method, f"{seconds:.1f} s", flush=True)
     with ThreadPoolExecutor(record.cores()) as pool:
-        gaps = list(pool.map(behind, (point for point in found.points if {point.K, point.L} <= set(AGAIN))))
+        gaps = list(pool.map(behind, (point for point in found.points if {point.K, point.L} <= set(REFITTED_NUMBERS))))
     return {
         "method": method,
         "points": len(found.points),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import dissensus as dz
+from benchmarks.learning.new_items import data as features_of
 from benchmarks.parts import Benchmark, Part, Rows
 from dissensus.models.base import methods
 from reproductions import record
@@ -33,21 +33,13 @@ OURS = "classifier_accuracy"
 LIA_STEPS = 300
 
 
-@lru_cache
 def data(name: str) -> tuple[Any, Any]:
     """Features and classes."""
-    from dissensus.features import embed_pairs, embed_texts
-
     if name == "digits":
         from sklearn.datasets import load_digits
 
         return load_digits(return_X_y=True)  # type: ignore[no-any-return]
-    found = dz.load_dataset(name)
-    if name == "labelme":
-        return found.features, found.gold
-    texts = found.items["text"].to_pylist()
-    pairs = name == "rte"
-    return embed_pairs(texts, found.items["text_pair"].to_pylist()) if pairs else embed_texts(texts), found.gold
+    return features_of(name)[1:]
 
 
 def classifiers(seed: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 ITEMS, FEATURES, CLASSES, BATCH, LABELS = 20_000, 512, 8, 256, 5
 SIZES = (50, 5_000, 50_000, 100_000)
 DENSE = (50, 5_000)
-BOUND = 1.2
+MAX_RATIO = 1.2
 
 
 class Dense(nn.Module):
@@ -136,7 +136,7 @@ def main() -> None:
         )
         print(f"{name:18} {median:8.2f} ms ({low:.2f} to {high:.2f})  {median / least:6.2f} times", flush=True)
     worst = max(row["ratio"] for row in rows if row["layer"] != "dense")
-    print(f"worst ratio {worst:.2f}, bound {BOUND}")
+    print(f"worst ratio {worst:.2f}, bound {MAX_RATIO}")
     head = ["layer", "annotators", "ms per step", "10 % to 90 %", "times that of 50"]
     cells = [
         [row["layer"], f"{row['annotators']:,}", f"{row['ms']:.2f}", f"{row['low']:.2f} to {row['high']:.2f}",

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.ldl_nm import SETS, splits
 from benchmarks.parts import Benchmark, Part, Rows
 from reproductions import record
+from reproductions.weerasooriya2021 import SETS
+from reproductions.weerasooriya2021 import parts as splits
 
 HERE = Path(__file__).parent
 COLUMNS = {"chance": "by chance", "minilm": "MiniLM", "z_i": "z_I", "z_e": "z_E"}
@@ -33,15 +34,15 @@ def run(part: Part, device: str) -> dict[str, Any]:
     from dissensus.models.base import arg_max
     from dissensus.report.figures import plot_latent
 
-    data = splits(part["set"], None)
+    data = splits(part["set"])
     epochs = {"epochs": part["epochs"]} if "epochs" in part else {}
-    model = ldl_nm(seed=part["seed"], device=device, **epochs).fit(*data["train"])
+    model = ldl_nm(seed=part["seed"], device=device, **epochs).fit(data["train"].table, data["train"].X)
     if part == {"set": "jobs_q3", "seed": 0}:
-        plot_latent(model, data["train"][1], HERE / "jobs_q3_items.svg", table=data["train"][0])
+        plot_latent(model, data["train"].X, HERE / "jobs_q3_items.svg", table=data["train"].table)
     head: Any = model.network_.head
     rows = []
     for split in ("train", "test"):
-        table, X = data[split]
+        table, X = data[split].table, data[split].X
         code = arg_max(table.votes(), table.items, table.classes, 0)
         with torch.inference_mode():
             z_item = head.z_item(torch.as_tensor(np.asarray(X, np.float32))).double().numpy()

@@ -12,7 +12,7 @@
   the other half: what remains of it without the leak.
 - *time*: 200 epochs on jobs_q3 on two cores.
 
-`--features` names a file that MiniLM's vectors are kept in, for a machine that has no MiniLM.
+MiniLM's vectors are those of `python -m reproductions weerasooriya2021 --prepare`, for a machine that has no MiniLM.
 """
 
 from __future__ import annotations
@@ -32,54 +32,30 @@ from dissensus.learning.distribution_scores import compare_distributions
 from dissensus.learning.objectives import LDLNMObjective
 from dissensus.learning.sizes import SizeSearch
 from dissensus.learning.unknown_annotators import leaking_proba
-from dissensus.table.annotations import Annotations
-from dissensus.table.datasets import load_dataset
-from reproductions import record
+from reproductions import load_paper, record, weerasooriya2021
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
-SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
 EPOCHS = (25, 50, 100, 200)
 STEPS = (1, 3, 10, 100)  # of Algorithm 4
 FIRST_TEST_SEED = 100  # none that the sizes were chosen with
-Split = tuple[Annotations, Any]
-
-
-def splits(name: str, features: Path | None) -> dict[str, Split]:
-    """The splits of a set: annotations and MiniLM's vectors."""
-    data = load_dataset(name)
-    if features is not None and features.exists():
-        vectors = np.load(features)[name]
-    else:
-        from dissensus.features import embed_texts
-
-        vectors = embed_texts(data.items["text"].to_pylist())
-    place = {item: at for at, item in enumerate(data.annotations.items)}
-    return {
-        split: (part.annotations, vectors[[place[item] for item in part.annotations.items]])
-        for split, part in data.splits.items()
-    }
-
-
-def keep_features(features: Path) -> None:
-    if not features.exists():
-        from dissensus.features import embed_texts
-
-        texts = {name: load_dataset(name).items["text"].to_pylist() for name in SETS}
-        np.savez(features, **{name: embed_texts(rows) for name, rows in texts.items()})
+TABLE3 = load_paper("weerasooriya2021").tables["table3"]
+SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
+         "half, features only, mean", "half, 10 steps", "half, 100 steps")  # fmt: skip
 
 
 def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
     """The search, and the seconds that this call took."""
-    data = splits(name, options.features)
+    data = weerasooriya2021.parts(name)
     begun = time.perf_counter()
 
     def say(done: int, total: int) -> None:
         print(f"{name}: {done} of {total} trainings, {time.perf_counter() - begun:.0f} s", flush=True)
 
     sizes = range(3, 21) if options.grid is None else options.grid
+    train, dev = data["train"], data["dev"]
     found = search_sizes(
-        *data["train"], dev=data["dev"], item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
+        train.table, train.X, dev=(dev.table, dev.X), item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
         seeds=range(options.seeds), model=ldl_nm(device=options.device), store=running(name), on_trained=say,
         at_once=options.at_once,
     )  # fmt: skip
@@ -108,7 +84,7 @@ def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
 
 def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keywords: Any) -> list[dict[str, Any]]:
     """Ten trainings of one size, and all that they are asked."""
-    data = splits(name, options.features)
+    data = weerasooriya2021.parts(name)
     sizes = {key: best[key] for key in ("item_size", "annotator_size")} | keywords
     models = [
         ldl_nm(
@@ -116,10 +92,10 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
         )
         for seed in range(options.seeds)
     ]
-    (test_table, X), rows = data["test"], []
+    test_table, X, rows = data["test"].table, data["test"].X, []
     given, judged = hide_annotators(test_table, 0.5, 0)
     X_half = X[np.isin(test_table.items, given.items)]
-    fit_together(models, *data["train"])
+    fit_together(models, data["train"].table, data["train"].X)
     for seed, model in enumerate(models):
 
         def add(protocol: str, score: Any, seed: int = seed) -> None:
@@ -142,11 +118,11 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
 def one_run(options: argparse.Namespace) -> dict[str, Any]:
     """Seconds of 200 epochs on jobs_q3, and what that reached."""
     torch.set_num_threads(options.threads)
-    data = splits("jobs_q3", options.features)
+    data = weerasooriya2021.parts("jobs_q3")
     model, begun = ldl_nm(seed=0, device="cpu"), time.perf_counter()
-    model.fit(*data["train"])
+    model.fit(data["train"].table, data["train"].X)
     seconds = time.perf_counter() - begun
-    X, table = data["test"][1], data["test"][0]
+    X, table = data["test"].X, data["test"].table
     begun = time.perf_counter()
     infer_annotators(model, X, table.soft_labels(), by="item")
     return {
@@ -175,7 +151,8 @@ def tested_table(rows: list[dict[str, Any]]) -> str:
             "Manhattan"]  # fmt: skip
     lines = []
     for name in dict.fromkeys(row["set"] for row in rows):
-        theirs, accuracy = PUBLISHED[name]
+        told = TABLE3.published[name]["LDL-NM"]
+        theirs, accuracy = told["inverse_kl"][0], told["accuracy"][0]
         lines.append([name, "the paper's Table 3", "", "?", "", f"{theirs:.3f}", f"{accuracy:.3f}", ""])
         own = [row for row in rows if row["set"] == name]
         for training in dict.fromkeys(row["training"] for row in own):
@@ -188,11 +165,6 @@ def tested_table(rows: list[dict[str, Any]]) -> str:
                 rest = [mean_and_error([row[key] for row in of]) for key in ("inverse_kl", "accuracy", "manhattan")]
                 lines.append([name, training, protocol, leaks, kl, *rest])
     return record.table(head, lines, 4)
-
-
-SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
-         "half, features only, mean", "half, 10 steps", "half, 100 steps")  # fmt: skip
-PUBLISHED = {"jobs_q1": (0.408, 0.915), "jobs_q2": (0.501, 0.910), "jobs_q3": (0.864, 0.923)}
 
 
 def searched(options: argparse.Namespace) -> dict[str, Any]:
@@ -244,19 +216,16 @@ def stored(what: str) -> dict[str, Any]:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("what", choices=[*WORK, "features", "render"])
+    options.add_argument("what", choices=[*WORK, "render"])
     options.add_argument("--device", default="auto")
     options.add_argument("--seeds", type=int, default=10)
-    options.add_argument("--sets", nargs="+", default=SETS)
+    options.add_argument("--sets", nargs="+", default=weerasooriya2021.SETS)
     options.add_argument("--grid", type=int, nargs="+", help="sizes, both ways; left out: 3 to 20")
     options.add_argument("--epochs", type=int, nargs="+", default=EPOCHS)
     options.add_argument("--at-once", type=int)
     options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--features", type=Path)
     given = options.parse_args()
-    if given.what == "features":
-        keep_features(given.features)
-    elif given.what == "render":
+    if given.what == "render":
         for what in WORK:
             line = stored(what)
             record.splice(README, f"ldl_nm-{what}", f"{record.sentence(line['made'])}\n\n{TABLES[what](line)}")

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 import dissensus as dz
-from benchmarks.learning.unseen_annotators import log_of, smoothed
+from benchmarks.learning.unseen_annotators import log_of, others_of_annotator, own_counts, regression, smoothed
 from benchmarks.parts import Benchmark, Part, Rows
 from reproductions import record
 
@@ -44,7 +44,7 @@ HERE = Path(__file__).parent
 SET = "popquorn_offensiveness"
 FOLDS = 5
 NEW_SEEDS = 2  # with annotators held out too
-DEV = 0.25
+DEV_SHARE = 0.25
 SHRINK = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # labels of everybody among an annotator's own
 DECAY = (0.0, 3e-4, 1e-3, 3e-3)  # of MiniLM's softmax regression
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of metadata in the log-linear form
@@ -92,7 +92,7 @@ class Split:
             parts["seen"] = table.select(items=~item, annotators=who)
         self.asked = {name: (part, self.X[item if name == "unseen" else ~item]) for name, part in parts.items()}
         self.votes = table.select(items=item).soft_labels()  # of everybody
-        dev = rng.permutation(self.train.n_items) < DEV * self.train.n_items
+        dev = rng.permutation(self.train.n_items) < DEV_SHARE * self.train.n_items
         self.rest = self.train.select(items=~dev), self.X_train[~dev]
         self.dev = self.train.select(items=dev), self.X_train[dev]
 
@@ -113,24 +113,11 @@ def chosen_decay(split: Split, seed: int) -> float:
     return min(DECAY, key=lambda one: distribution_scores(minilm(seed, one).fit(*split.rest), X, table).kl)
 
 
-def own_counts(table: Any) -> np.ndarray:
-    """(A, K) how often each annotator gave each label."""
-    cell = table.annotator * np.int64(table.n_classes) + table.label
-    return np.bincount(cell, minlength=table.n_annotators * table.n_classes).reshape(table.n_annotators, -1)
-
-
 def own_shares(train: Any, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(A, K) of every annotator, and (N, K) for every training label, without it."""
-    count = own_counts(train)
-    others = count[train.annotator] - np.eye(train.n_classes)[train.label]
+    count, others = own_counts(train), others_of_annotator(train)
     best = max(SHRINK, key=lambda weight: log_of(smoothed(others, crowd, weight), train.label).sum())
     return smoothed(count, crowd, best), smoothed(others, crowd, best)
-
-
-def regression(x: np.ndarray, label: np.ndarray) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label)
 
 
 def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[Any, float]:

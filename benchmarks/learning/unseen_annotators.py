@@ -108,32 +108,36 @@ def baselines(split: Split) -> dict[str, np.ndarray]:
 
         def score(scale: float, r: np.ndarray = r, group: np.ndarray = group) -> float:
             x = inputs(taught, train.item, r, scale)
-            return sum(
-                log_of(_logistic(x[group != g], train.label[group != g], x[group == g]), train.label[group == g]).sum()
-                for g in range(3)
-            )
+            fitted = [regression(x[group != g], train.label[group != g]) for g in range(3)]
+            return sum(log_of(fitted[g].predict_proba(x[group == g]), train.label[group == g]).sum() for g in range(3))
 
         scale = scales[0] if len(scales) == 1 else max(scales, key=score)
         x = inputs(taught, train.item, r, scale)
-        found[name] = _logistic(x, train.label, inputs(votes, test.item, split.r_test[test.annotator], scale))
-    own_taught, own_new = (np.log(smoothed(_others_of_annotator(t), marginal, OWN)) for t in (train, test))
+        asked = inputs(votes, test.item, split.r_test[test.annotator], scale)
+        found[name] = regression(x, train.label).predict_proba(asked)
+    own_taught, own_new = (np.log(smoothed(others_of_annotator(t), marginal, OWN)) for t in (train, test))
     x = inputs(taught, train.item, own_taught, 1.0)
-    found["linear + own labels"] = _logistic(x, train.label, inputs(votes, test.item, own_new, 1.0))
+    asked = inputs(votes, test.item, own_new, 1.0)
+    found["linear + own labels"] = regression(x, train.label).predict_proba(asked)
     return found
 
 
-def _others_of_annotator(table: Any) -> np.ndarray:
+def own_counts(table: Any) -> np.ndarray:
+    """(A, K) how often each annotator gave each label."""
+    cell = table.annotator * np.int64(table.n_classes) + table.label
+    return np.bincount(cell, minlength=table.n_annotators * table.n_classes).reshape(table.n_annotators, -1)
+
+
+def others_of_annotator(table: Any) -> np.ndarray:
     """(N, K) how often the annotator of a row gave each label in its other rows."""
-    own = np.eye(table.n_classes)[table.label]
-    total = np.zeros((table.n_annotators, table.n_classes))
-    np.add.at(total, table.annotator, own)
-    return np.asarray(total[table.annotator] - own)
+    return np.asarray(own_counts(table)[table.annotator] - np.eye(table.n_classes)[table.label])
 
 
-def _logistic(x: np.ndarray, label: np.ndarray, new: np.ndarray) -> np.ndarray:
+def regression(x: np.ndarray, label: np.ndarray) -> Any:
+    """Softmax regression."""
     from sklearn.linear_model import LogisticRegression
 
-    return np.asarray(LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label).predict_proba(new))
+    return LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label)
 
 
 def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -31,7 +31,7 @@ from tests.compute.engines.cluster import cluster
 HERE = Path(__file__).parent
 METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
 OTHERS = ("disk", "torch", "spark")
-TIE = 1e-9
+TIE_TOLERANCE = 1e-9
 
 
 def keywords(name: str, passes: int) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def main() -> None:
                 fitted[engine] = methods[name](engine=placed, **keywords(name, given.passes)).fit(table)
                 seconds[engine] = time.perf_counter() - begun
             best = np.sort(fitted["local"].posterior_, axis=1)[:, -2:]
-            clear = best[:, 1] - best[:, 0] > TIE
+            clear = best[:, 1] - best[:, 0] > TIE_TOLERANCE
             one: dict[str, Any] = {"method": name, "seconds": seconds}
             for engine in OTHERS:
                 model, local = fitted[engine], fitted["local"]

@@ -31,7 +31,7 @@ from reproductions import record
 HERE = Path(__file__).parent
 ITEMS_PER_FILE = 2**13 * 60  # a multiple of `simulate.BLOCK`; 10 annotations each
 ANNOTATORS, CLASSES, REDUNDANCY = 100_000, 5, 10
-BYTES = 60  # of disk per annotation: Parquet, codes, what the sort spills, posteriors
+DISK_BYTES = 60  # per annotation: Parquet, codes, what the sort spills, posteriors
 
 
 def write(folder: Path, million: int) -> float:
@@ -130,7 +130,7 @@ def main() -> None:
         print(json.dumps(fit(folder, given.passes)))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    free, needed = shutil.disk_usage(folder).free, given.million * 10**6 * BYTES
+    free, needed = shutil.disk_usage(folder).free, given.million * 10**6 * DISK_BYTES
     if free < needed:
         sys.exit(
             f"{folder} has {free / 1e9:.0f} GB free and {needed / 1e9:.0f} GB may be needed; name another --folder."

@@ -34,8 +34,8 @@ from dissensus.models.methods.dawid_skene import ConfusionPass, DawidSkene
 from reproductions import record
 
 HERE = Path(__file__).parent
-CHUNK = 2**26  # rows that are generated at a time
-COPY = 2**30  # doubles
+ROWS_PER_CHUNK = 2**26  # rows that are generated at a time
+COPIED_DOUBLES = 2**30  # doubles
 
 
 def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, device: torch.device) -> Data:
@@ -48,8 +48,8 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
     rows = n_items * redundancy
     annotator = torch.empty(rows, dtype=torch.int32, device=device)
     label = torch.empty(rows, dtype=torch.int8, device=device)
-    for start in range(0, rows, CHUNK):
-        stop = min(start + CHUNK, rows)
+    for start in range(0, rows, ROWS_PER_CHUNK):
+        stop = min(start + ROWS_PER_CHUNK, rows)
         who = tickets[torch.randint(tickets.numel(), (stop - start,), device=device)]
         true = truth[torch.arange(start, stop, device=device) // redundancy]
         wrong = (true + torch.randint(1, n_classes, (stop - start,), dtype=torch.int8, device=device)) % n_classes
@@ -81,7 +81,7 @@ def wait(device: torch.device) -> None:
 
 def copy_bandwidth(device: torch.device) -> float:
     """Bytes per second, read and written."""
-    one = torch.ones(COPY if device.type == "cuda" else 2**24, dtype=torch.float64, device=device)
+    one = torch.ones(COPIED_DOUBLES if device.type == "cuda" else 2**24, dtype=torch.float64, device=device)
     other = torch.empty_like(one)
     return 2 * one.nbytes / least(lambda: other.copy_(one), device)[0]
 

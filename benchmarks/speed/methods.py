@@ -28,9 +28,9 @@ from benchmarks.speed.run import HERE, SIZES, THREADS, Size, per_iteration, say,
 from reproductions import record
 
 PEER = "crowd-kit"
-REPEATS, LIMIT = 3, 240.0
-MEMORY = 4e9  # bytes that 10M annotations may take
-ON = {"tol": float("-inf")}  # it stops where its loss falls; this goes on
+REPEATS, MAX_FIT_SECONDS = 3, 240.0
+MAX_BYTES = 4e9  # that 10M annotations may take
+NO_TOLERANCE = {"tol": float("-inf")}  # it stops where its loss falls; this goes on
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ PLANS = {
     "majority-vote": Plan(),
     "wawa": Plan(),
     "zero-based-skill": Plan({"n_iter": 1}, {"n_iter": 4}),
-    "dawid-skene": Plan({"n_iter": 1} | ON, {"n_iter": 4} | ON),
-    "one-coin": Plan({"n_iter": 1} | ON, {"n_iter": 4} | ON),
-    "glad": Plan({"n_iter": 1} | ON, {"n_iter": 2} | ON, slope_at=10, at=50),
+    "dawid-skene": Plan({"n_iter": 1} | NO_TOLERANCE, {"n_iter": 4} | NO_TOLERANCE),
+    "one-coin": Plan({"n_iter": 1} | NO_TOLERANCE, {"n_iter": 4} | NO_TOLERANCE),
+    "glad": Plan({"n_iter": 1} | NO_TOLERANCE, {"n_iter": 2} | NO_TOLERANCE, slope_at=10, at=50),
     "mace": Plan(
         {"n_restarts": 1, "n_iter": 1},
         {"n_restarts": 1, "n_iter": 4},
@@ -87,7 +87,7 @@ def fit(
 ) -> list[dict[str, Any]]:
     """What the worker tells of each fit, with the score; or with the error, where there was one."""
     data, truth = table
-    fits = [{"method": method, "params": p, "limit": LIMIT} for p in params]
+    fits = [{"method": method, "params": p, "limit": MAX_FIT_SECONDS} for p in params]
     report, labels = peers.run(library, data, fits, keep="label", threads=threads)
     return [
         done
@@ -173,7 +173,7 @@ def tables(content: dict[str, Any]) -> list[str]:
         [
             method,
             _seconds(done),
-            f"{done['peak_bytes'] / 1e9:.2f}" + (" **over 4**" if done["peak_bytes"] > MEMORY else ""),
+            f"{done['peak_bytes'] / 1e9:.2f}" + (" **over 4**" if done["peak_bytes"] > MAX_BYTES else ""),
             _score(done.get("score")),
         ]
         for method, done in content["large"].items()

@@ -27,7 +27,7 @@ from dissensus.table.simulate import BLOCK, simulate
 from reproductions import record
 
 HERE = Path(__file__).parent
-PART = 64 * BLOCK  # items simulated at a time
+ITEMS_PER_PART = 64 * BLOCK  # items simulated at a time
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def write_table(size: Size, folder: Path) -> tuple[peers.Data, np.ndarray]:
         for name, dtype in (("item", np.int32), ("annotator", np.int32), ("label", np.int8))
     }
     truth = np.empty(size.n_items, np.int8)
-    for first in range(0, size.n_items, PART):
-        end = min(first + PART, size.n_items)
+    for first in range(0, size.n_items, ITEMS_PER_PART):
+        end = min(first + ITEMS_PER_PART, size.n_items)
         part = simulate(
             size.n_items, size.n_annotators, size.n_classes, redundancy=size.redundancy, part=(first, end), seed=0
         )

@@ -32,7 +32,7 @@ from reproductions import (
 from reproductions.record import read_store
 from reproductions.render import values_of
 from reproductions.tests.toy import FILE, Module
-from reproductions.verdict import Claim, Difference, judge, mean_of, paired, sure
+from reproductions.verdict import Claim, Difference, judge, mean_of, paired, significant
 from reproductions.watch import Watch
 
 RESULTS = record.ROOT / "reproductions" / "results"
@@ -248,7 +248,7 @@ def test_some_of_many_are_sure_by_holms_correction():
             max(min(1, p[j] * np.sum(p >= p[j])) for j in range(p.size) if p[j] <= p[i]) for i in range(p.size)
         ]
         if len(set(p)) == p.size:  # else the order of equal ones counts above
-            assert sure([Difference(1.0, 0.5, 1.5, 9, each) for each in p]) == [one <= 0.05 for one in adjusted]
+            assert significant([Difference(1.0, 0.5, 1.5, 9, each) for each in p]) == [one <= 0.05 for one in adjusted]
     clear, nearly = Difference(1.0, 0.5, 1.5, 9, 0.001), Difference(1.0, 0.01, 1.99, 9, 0.04)
     assert judge("so", {"a": clear, "b": nearly}).verdict == "holds"  # "and" needs no correction
     assert judge("so", {str(n): nearly for n in range(19)} | {"a": mean_of([1.0, -1.0])}).verdict == "cannot be told"
