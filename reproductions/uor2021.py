@@ -261,6 +261,7 @@ def claims(get: Get) -> list[Claim]:
         """By how much `better` is better; cross entropy is better where it is lower."""
         return compare_conditions(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
 
+    by_gold = more("gold (no crowd) + SAM", "gold (no crowd)", ALL_VOTES)
     return [
         judge("A crowd layer beats majority labels on LabelMe, F1", more(CROWD, "majority", LABELME, STOPPED)),
         judge("… and by cross entropy", more(CROWD, "majority", LABELME, STOPPED, metric="cross_entropy")),
@@ -272,8 +273,7 @@ def claims(get: Get) -> list[Claim]:
         judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW_VOTES)),
         judge("… by cross entropy", more("majority + SAM", "majority", *FEW_VOTES, metric="cross_entropy")),
         judge("… on clean ones, too (the majority of all votes; gold)",
-              more("majority + SAM", "majority", ALL_VOTES)
-              | {f"{name}, gold": d for name, d in more("gold (no crowd) + SAM", "gold (no crowd)", ALL_VOTES).items()}),
+              more("majority + SAM", "majority", ALL_VOTES) | {f"{name}, gold": d for name, d in by_gold.items()}),
         judge("… on LabelMe, where the majority is 77 % right", more("majority + SAM", "majority", LABELME, STOPPED)),
         judge("… by cross entropy", more("majority + SAM", "majority", LABELME, STOPPED, metric="cross_entropy")),
         judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL_VOTES)),
