@@ -1,4 +1,4 @@
-"""A picture of a paper's claims: one block each, and in it a dot and its interval for every difference.
+"""Draw a paper's claims: one block per claim, with a dot and an interval for every difference.
 
 A block has its own scale, as claims are in points, nats or shares; what all share is the line at 0, right of which the
 paper is right. It is text (SVG) and needs no drawing library, so every page has it.
@@ -30,7 +30,7 @@ text { fill: #ddd; } .verdict { fill: #aaa; } .rule { stroke: #555; }
 
 
 def draw_claims(claims: Sequence[Claim]) -> str:
-    """SVG; colours are Okabe and Ito's, and say what Holm's correction leaves: for it, against it, undecided."""
+    """Draw claims as SVG. Colours (Okabe and Ito's) show Holm's test: for the claim, against it, undecided."""
     parts, top = list(_legend()), float(LEGEND)
     for claim in claims:
         parts += _block(claim, top)

@@ -49,9 +49,9 @@ class SeedValues:
 
 
 Kept = dict[str, Any]
-"""What a line keeps besides, for `derived`: texts and lists, small."""
+"""Small texts and lists that a line keeps besides its values; `derived` reads them."""
 Run = Callable[["Cell", str], Values | tuple[Values, Kept]]
-"""A cell and a device → its values, and what is to be kept besides."""
+"""Cell and device → values, or values and what to keep besides."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A hash of all that it is told."""
+        """Hash of everything that the cell is told."""
         return key_of([self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)])
 
     def command(self, *, quick: bool = False) -> str:
@@ -77,7 +77,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Metric:
-    """How a figure is shown."""
+    """How to show a figure."""
 
     name: str
     label: str
@@ -108,7 +108,7 @@ class Table:
     figures: tuple[dict[str, str], ...] = ()
 
     def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
-        """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
+        """Yield all cells, seed by seed, so that a run that is stopped has every condition."""
         less = self.quick if quick else {}
         n = less.get("seeds", self.seeds) if seeds is None else seeds
         block = self.block or n
@@ -121,7 +121,7 @@ class Table:
                         yield cell
 
     def cell(self, data: str, condition: str, seeds: tuple[int, ...], *, quick: bool = False) -> Cell | None:
-        """The cell of these names, whatever its seeds; None where nothing is to be run."""
+        """Return the cell of these names, with any seeds; None if nothing is to be run."""
         less = dict(self.quick) if quick else {}
         less.pop("seeds", None)
         there = data in less.pop("data", self.data) and condition in less.pop("conditions", self.conditions)
@@ -132,20 +132,20 @@ class Table:
         return Cell(self.paper, self.name, data, condition, self.data[data] | self.conditions[condition] | less, seeds)
 
     def conditions_of(self, data: str) -> list[str]:
-        """Those that there are on that data set."""
+        """Conditions that are run on this data set."""
         found: list[str] = self.only.get(data, {}).get("conditions", list(self.conditions))
         return found
 
     def why_not(self, data: str, condition: str) -> str | None:
-        """Why a cell is not run, where it is not."""
+        """Say why a cell is not run; None if it is."""
         return _why(self.without, data, condition)
 
     def why_differs(self, data: str, condition: str) -> str | None:
-        """Where the protocol had to be another one: how."""
+        """Say how the protocol of a cell differs from the paper's; None if it does not."""
         return _why(self.differs, data, condition)
 
     def published_value(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
-        """What was published, and its standard error where that was."""
+        """Published value and its standard error, each None if not published."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         if value is None:
             return None
@@ -153,7 +153,7 @@ class Table:
         return float(first), None if error is None or isinstance(error, str) else float(error)
 
     def published_stars(self, data: str, condition: str, metric: str) -> str:
-        """The stars behind it."""
+        """Published stars behind a value."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         return value[1] if isinstance(value, list) and isinstance(value[1], str) else ""
 
@@ -182,16 +182,16 @@ class Paper:
 
     @property
     def module(self) -> Any:
-        """Imported when it is needed: it may need torch."""
+        """The paper's module, imported on first use: it may need torch."""
         return importlib.import_module(f"reproductions.{self.name}")
 
     def run(self, table: str) -> Run:
-        """The function of a table."""
+        """The function that runs a cell of a table."""
         found: Run = getattr(self.module, table)
         return found
 
     def only(self, names: Sequence[str]) -> list[Table]:
-        """Tables by name, with those that they are made from; all where none is named."""
+        """Select tables by name, and the tables that these are made from; all if none is named."""
         for name in names:
             if name not in self.tables:
                 raise BadParameter(f"{self.name} has no '{name}'; it has {', '.join(self.tables)}.")
@@ -200,12 +200,12 @@ class Paper:
 
 
 def paper_names() -> list[str]:
-    """All that there are."""
+    """Names of all papers."""
     return sorted(path.stem for path in HERE.glob("*.toml"))
 
 
 def load_paper(name: str) -> Paper:
-    """A paper by its name, such as "platanios2020"."""
+    """Load a paper by its name, such as "platanios2020"."""
     path = HERE / f"{name}.toml"
     if not path.exists():
         raise BadParameter(f"there is no paper '{name}'; there are {', '.join(paper_names())}.")
@@ -213,7 +213,7 @@ def load_paper(name: str) -> Paper:
 
 
 def parse(name: str, told: dict[str, Any]) -> Paper:
-    """What a file says."""
+    """Read the content of a TOML file."""
     tables = {}
     for key, one in told.items():
         if not isinstance(one, dict):

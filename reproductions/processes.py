@@ -52,12 +52,12 @@ def run_parts(
 
 
 def worker_pool(jobs: int) -> ProcessPoolExecutor:
-    """Processes that end with this one, even where it is killed."""
+    """Make processes that end with this one, even if it is killed."""
     return ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
 
 
 def _end_with_parent() -> None:
-    """Else a worker waits for ever, with all its memory, after the run was killed."""
+    """End this worker with its parent: else it waits for ever, with all its memory, after the run was killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -79,7 +79,7 @@ def _attempt(run: Callable[..., Any], part: Any, told: tuple[Any, ...], threads:
 
 
 def _limit(threads: int) -> None:
-    """Parts that run side by side have so many threads each."""
+    """Limit the threads of this process: parts run side by side."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(threads)

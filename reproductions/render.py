@@ -35,7 +35,7 @@ OLDER = "Lines of an older commit count as long as their configuration is the sa
 
 
 def current_lines(paper: Paper, results: Results, *, quick: bool = False) -> Results:
-    """The lines whose key is that of a cell as the tables have it now, with whatever number of seeds."""
+    """Keep the lines whose key is that of a cell as the tables have it now, with any number of seeds."""
 
     def counts(line: dict[str, Any]) -> bool:
         table = paper.tables.get(line.get("table", ""))
@@ -152,7 +152,7 @@ def _difference(values: dict[int, float], told: tuple[float, float | None] | Non
 
 @dataclass(frozen=True)
 class Page:
-    """What both kinds of pages show; made once, as tests over all seeds take their time."""
+    """Content of both kinds of pages; made once, as tests over all seeds take their time."""
 
     paper: Paper
     tables: Sequence[Table]
@@ -177,7 +177,7 @@ class Page:
 def make_page(
     paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
 ) -> Page:
-    """The page of all lines of a store."""
+    """Make the page of all lines of a store."""
     lines = current_lines(paper, results, quick=quick)
     derive, judge = (getattr(paper.module, name, None) for name in ("derived", "claims"))
     shown = dict(lines)
@@ -273,7 +273,7 @@ def render_markdown(page: Page) -> str:
 
 
 def render_html(page: Page) -> str:
-    """The same as a page that stands alone."""
+    """The same as one HTML page."""
     return PAGE.format(title=html.escape(page.paper.title), body="\n".join(_html_parts(page)))
 
 

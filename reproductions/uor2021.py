@@ -37,7 +37,7 @@ How = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """What one training is about."""
+    """Training and test data of one training, and its encoder."""
 
     table: Annotations
     X: Any
@@ -50,7 +50,7 @@ class Task:
 
 
 def table3(cell: Cell, device: str) -> Values:
-    """One way to learn from one set."""
+    """Learn from one set in one way."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.objectives import objectives
 
@@ -76,7 +76,7 @@ def table3(cell: Cell, device: str) -> Values:
 
 
 def training(how: How) -> How:
-    """Keywords of the classifier: a crowd layer has its own where the file names some. Epochs in TOML are texts."""
+    """Keywords of the classifier; a crowd layer may have its own. Epochs in TOML are texts."""
     told = dict(how["crowd"] if how["objective"] == "crowd-layer" and "crowd" in how else how["train"])
     if isinstance(told.get("schedule"), dict):
         told["schedule"] = {int(epoch): factor for epoch, factor in told["schedule"].items()}
@@ -84,7 +84,7 @@ def training(how: How) -> How:
 
 
 def measured(truth: IntArray, shares: FloatArray, proba: FloatArray, least: float) -> dict[str, float]:
-    """Scores by gold where it is known, and by votes where there are any.
+    """Score by gold where it is known, and by votes where there are any.
 
     A network that is certain and wrong has an infinite cross entropy: no probability counts as less than `least`.
     """
@@ -102,7 +102,7 @@ def measured(truth: IntArray, shares: FloatArray, proba: FloatArray, least: floa
 
 
 def labelme(seed: int, how: How) -> Task:
-    """Seed s leaves out the s-th tenth of the annotated images, for their votes; gold is that of the test images."""
+    """Seed s holds out the s-th tenth of the annotated images, scored by votes; gold scores the test images."""
     parts = split("labelme")
     train, test = first_items(parts["train"], how), first_items(parts["test"], how)
     held = np.random.default_rng(0).permutation(train.item_names.size) % HELD_OUT_PARTS == seed % HELD_OUT_PARTS
@@ -118,7 +118,7 @@ def labelme(seed: int, how: How) -> Task:
 
 
 def gimpel_pos(seed: int, how: How) -> Task:
-    """Tokens of tweets, each with its tweet (MiniLM) or with its place in it (tagger)."""
+    """Tokens of tweets, each with its tweet (MiniLM) or its position in the tweet (tagger)."""
     from dissensus.learning.encoders import Tagger, Transformer
 
     parts, pairs = split("gimpel_pos"), how["encoder"] == "transformer"
@@ -168,18 +168,18 @@ def split(name: str) -> Any:
 
 @cache
 def cifar_images() -> Any:
-    """CIFAR-10H by counts of votes, those with pixels."""
+    """CIFAR-10H as counts of votes, images with pixels only."""
     whole = dz.load_dataset("cifar10h", votes="counts")
     return whole.only(whole.has_image)
 
 
 def first_items(part: Any, how: How) -> Any:
-    """The first items only, where the file says so."""
+    """Keep the first items only, if the file says so."""
     return part.only(np.arange(part.item_names.size) < how["items"]) if "items" in how else part
 
 
 def shares_of(table: Annotations) -> FloatArray:
-    """(I, K) of an item's votes; zero where it has none."""
+    """Shares of an item's votes (I, K); zero where it has none."""
     voted: BoolArray = np.diff(table.item_ptr) > 0
     return np.asarray(np.where(voted[:, None], table.soft_labels(), 0.0))
 
@@ -226,13 +226,13 @@ def draw_distinct_annotators(item: IntArray, n: int, draw: np.random.Generator) 
 
 
 def minilm() -> str | None:
-    """The folder that `prepare` made, where it is there; else None, the bundled one."""
+    """Folder that `prepare` made; None, the bundled model, if there is none."""
     folder = prepared_folder() / "minilm"
     return str(folder) if (folder / "config.json").exists() else None
 
 
 def prepare() -> None:
-    """MiniLM for a machine without: its files, weights in half precision (43 MiB)."""
+    """Copy MiniLM for a machine without it, weights in half precision (43 MiB)."""
     from safetensors.torch import load_file, save_file
 
     from dissensus.features.hub import folder_of
@@ -255,10 +255,10 @@ ALL_VOTES, FEW_VOTES = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H
 
 
 def claims(get: Get) -> list[Claim]:
-    """What the paper says of crowd layers and SAM."""
+    """Judge what the paper says of crowd layers and SAM."""
 
     def more(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, Difference]:
-        """By how much `better` is better; cross entropy is better where it is lower."""
+        """Differences between two conditions; lower cross entropy is better."""
         return compare_conditions(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
 
     by_gold = more("gold (no crowd) + SAM", "gold (no crowd)", ALL_VOTES)
@@ -283,7 +283,7 @@ def claims(get: Get) -> list[Claim]:
 
 
 def alike(text: str, differences: dict[str, Difference]) -> Claim:
-    """A claim that says that every one of these differences is next to nothing."""
+    """Judge a claim that two things are the same: every difference is within the margin."""
     if differences and all(d.low > -EQUAL_MARGIN and d.high < EQUAL_MARGIN for d in differences.values()):
         verdict = f"holds (within {EQUAL_MARGIN})"
     elif any(d.low > EQUAL_MARGIN or d.high < -EQUAL_MARGIN for d in differences.values()):
