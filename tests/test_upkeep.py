@@ -36,3 +36,9 @@ def test_a_commit_is_held_to_what_make_lint_runs():
     for line in recipe.splitlines():
         assert line.strip().removesuffix(" .").replace("$(BIN)", ".venv/bin") in hooks
     assert re.findall(r"repo: (.+)", hooks) == ["local"]  # nothing is fetched
+
+
+def test_the_library_imports_neither_the_papers_nor_the_benchmarks():
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(from|import) (reproductions|benchmarks|tests)\b", text, re.MULTILINE), path

@@ -95,19 +95,12 @@ METHODS.sort(key=lambda m: (m.method == "crowdlab", m.method))  # stable: ours, 
 
 LIBRARIES = [library for library in peers.PEERS if any(method.library == library for method in METHODS)]
 
-SETS: list[tuple[str, tuple[str | None, ...]]] = [  # folder, and its golds: None for gold.csv.gz, the experts' own
-    ("rte", (None,)),
-    ("bluebirds", (None,)),
-    ("sentiment_polarity", (None,)),
-    ("gimpel_pos", (None,)),
-    ("labelme", (None,)),
-    ("wordsim", (None,)),
-    ("medical_causes", (None, "test_partition")),
-    ("medical_treats", (None, "test_partition")),
-    ("cifar10h", (None,)),
-    ("ner_mturk", (None,)),
-    ("plank_pos", (None,)),
-]
+TWO_GOLDS = (None, "test_partition")  # None for gold.csv.gz, the experts' own
+SETS: dict[str, tuple[str | None, ...]] = {  # folder → its golds
+    **dict.fromkeys(("rte", "bluebirds", "sentiment_polarity", "gimpel_pos", "labelme", "wordsim"), (None,)),
+    **dict.fromkeys(("medical_causes", "medical_treats"), TWO_GOLDS),
+    **dict.fromkeys(("cifar10h", "ner_mturk", "plank_pos"), (None,)),
+}
 
 
 # What one fit is worth ------------------------------------------------------------------------------------------------
@@ -561,7 +554,7 @@ def main() -> None:
         METHODS[:] = [method for method in METHODS if method.method in ("majority-vote", *options.methods)]
     made, versions, rows = record.provenance(busy=True), {}, []
     begin = time.perf_counter()
-    for name, golds in SETS:
+    for name, golds in SETS.items():
         if options.only and name not in options.only:
             continue
         print(name, flush=True)

@@ -17,22 +17,10 @@ from typing import Any
 import numpy as np
 
 import dissensus as dz
+from benchmarks.accuracy.run import SETS
 from reproductions import record
 
 HERE = Path(__file__).parent
-SETS: list[tuple[str, str | None]] = [
-    ("rte", None),
-    ("bluebirds", None),
-    ("sentiment_polarity", None),
-    ("gimpel_pos", None),
-    ("labelme", None),
-    ("wordsim", None),
-    ("medical_causes", "test_partition"),
-    ("medical_treats", "test_partition"),
-    ("cifar10h", None),
-    ("ner_mturk", None),
-    ("plank_pos", None),
-]
 REDUNDANCY = (3, 5, 10, 0)  # 0: all there is
 ALWAYS = ("majority-vote", "dawid-skene", "hierarchical-dawid-skene")  # to compare the choice with
 NEAR_POINTS = 1.0
@@ -117,11 +105,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="SET", help="only these sets; the tables stay as they are")
     only = parser.parse_args().only
     made, cases = record.provenance(busy=True), []
-    for name, gold in SETS:
+    for name, golds in SETS.items():
         for redundancy in REDUNDANCY:
             if only and name not in only:
                 continue
-            case = run_case(name, gold, redundancy)
+            case = run_case(name, golds[-1], redundancy)
             if case is not None:
                 cases.append(case)
                 print(

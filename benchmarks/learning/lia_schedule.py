@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from benchmarks.learning.new_items import data
 from benchmarks.parts import Benchmark, Part, Rows
 from dissensus.questions.compare import hide, log_likelihood
 from reproductions import record
+from reproductions.verdict import mean_of
 
 HERE = Path(__file__).parent
 LAYERS = {"hidden": (16, 16, 16, 16), "dropout": 0.0}
@@ -64,8 +64,8 @@ def tables(parts: Rows) -> list[str]:
         gain = hidden - np.array([row["hidden"] for row in rows if row["schedule"] == first])
         versus = ""
         if name != first and gain.size > 1:
-            reach = stats.t.ppf(0.975, gain.size - 1) * gain.std(ddof=1) / np.sqrt(gain.size)
-            versus = f"{gain.mean():+.4f} ({gain.mean() - reach:+.4f} to {gain.mean() + reach:+.4f})"
+            found = mean_of(gain)
+            versus = f"{found.mean:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
         lines.append(
             [
                 name,
