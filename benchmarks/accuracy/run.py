@@ -235,9 +235,7 @@ def run_set(
             for seed in range(options.seeds):
                 rows = table.subsample(level, seed=seed) if level else table
                 order = np.random.default_rng(seed).permutation(rows.n_annotations)
-                numbers = numbering(
-                    seed, table.n_classes
-                )  # nobody may gain by an order: some peers' answers depend on it
+                numbers = numbering(seed, table.n_classes)  # nobody may gain by an order, as some peers do
                 draws.append(Draw.write(Path(folder, f"{level}-{seed}"), rows, order, numbers, level=level, seed=seed))
 
         def run(library: str) -> None:
@@ -427,8 +425,9 @@ def brief(error: str | None) -> str:
     return error if error[0] in ">≈nt" and len(error) < 40 else error.split(":")[0]
 
 
-def tables(rows: list[dict[str, Any]], of_today: str) -> list[str]:
-    text = [of_today] if of_today else []
+def tables(rows: list[dict[str, Any]]) -> list[str]:
+    """All figures at all levels, the verdict, what failed, and the sizes of the sets."""
+    text = []
     for figure in FIGURES:
         for level in figure.levels:
             there = [row for row in rows if level in row["levels"]]
@@ -559,17 +558,16 @@ def main() -> None:
             continue
         print(name, flush=True)
         rows += run_set(name, golds, options, versions)
-        for row in rows[-len(golds) :]:
-            print_set(row)
+        print("\n\n".join(tables(rows[-len(golds) :])), flush=True)
     print(f"{(time.perf_counter() - begin) / 60:.1f} minutes")
     whole = not options.only and options.seeds == SEEDS
     METHODS[:] = shown
-    of_today = ""
+    of_today: list[str] = []
     if whole and options.methods:
         earlier = record.read_store(record.store_path(HERE, "accuracy"))["accuracy"]
         keep_rest(rows, earlier["sets"])
-        of_today = f"This is of {', '.join(options.methods)} and the peers' same; all else is of "
-        of_today += f"{earlier['made']['date']}, commit {record.commit_text(earlier['made'])}."
+        again, rest = ", ".join(options.methods), earlier["made"]
+        of_today = [f"This is of {again} and the peers' same; all else is of {rest['date']}, commit {rest['commit']}."]
     if whole or options.readme:
         content = {
             "versions": versions,
@@ -579,7 +577,7 @@ def main() -> None:
             "sets": rounded(rows),
         }
         readme = options.readme or HERE / "README.md"
-        record.publish(readme, "accuracy", made, content, tables(rows, of_today), versions)
+        record.publish(readme, "accuracy", made, content, [*of_today, *tables(rows)], versions)
 
 
 def keep_rest(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
@@ -599,29 +597,6 @@ def rounded(content: Any) -> Any:
     if isinstance(content, dict):
         return {key: rounded(value) for key, value in content.items()}
     return [rounded(value) for value in content] if isinstance(content, list) else content
-
-
-def print_set(row: dict[str, Any]) -> None:
-    """Everything about one set, as text."""
-    for level, of_level in row["levels"].items():
-        print(f"  {row['set']} {row['gold'] or ''} at {level or 'full redundancy'}")
-        for title, result in of_level["methods"].items():
-            if "error" in result:
-                print(f"    {title:40} {result['error'][:120]}")
-                continue
-            loss = result["log_likelihood"]
-            print(
-                f"    {title:40} accuracy {result['accuracy']:.4f}"
-                f"  log loss {-loss if loss is not None else math.nan:7.4f}  {result['seconds']:8.3f} s"
-                f"  {result['iterations']:5.0f} iterations  {result['seeds']} seeds"
-                + "".join(f"  {key}: {result[key]}" for key in ("blank", "failed") if key in result)
-            )
-        for test in of_level["tests"]:
-            if test["difference"] < 0 and test["p"] < MAX_P and test["rival"] != "majority-vote":
-                print(
-                    f"    ▼ {test['ours']} below {test['rival']} in {test['score']}: {test['difference']:.4f}, "
-                    f"p = {test['p']:.4f}"
-                )
 
 
 if __name__ == "__main__":
