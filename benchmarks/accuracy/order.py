@@ -27,7 +27,7 @@ SHUFFLES, FIT_SECONDS = 2, 10.0
 
 
 def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each method: accuracy and the largest change of a probability, by what was changed."""
+    """Measure for each method the accuracy and the largest change of a probability, by what was changed."""
     data = load_dataset(name)
     table = data.annotations.subsample(level) if level else data.annotations
     scored = np.flatnonzero((data.gold >= 0) & (np.diff(table.item_ptr) > 0))
@@ -85,7 +85,7 @@ def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, A
 
 
 def change_of(answer: np.ndarray, before: np.ndarray) -> float:
-    """Largest change of a probability; of labels, whether any changed."""
+    """Largest change of a probability; for labels, 1 if any changed."""
     if answer.ndim == 1:
         return float((answer != before).any())
     return float(np.nanmax(np.abs(answer - before)))

@@ -53,7 +53,7 @@ class Method:
 
     @property
     def ours(self) -> bool:
-        """Whether it is our own."""
+        """True if it is our own method."""
         return self.library == "dissensus"
 
 
@@ -143,7 +143,7 @@ class Cell:
     scores: dict[int, dict[str, Scored]] = field(default_factory=dict)  # of those that were done, by gold
 
     def summary(self, level: int, gold: str) -> dict[str, Any]:
-        """What goes into the results."""
+        """Summarise the fits for the results."""
         fits = [self.fits[seed] for seed in self.scores]
         if not fits:
             return {"error": next(iter(self.fits.values()))["error"] if self.fits else "two classes only"}
@@ -170,7 +170,7 @@ class Cell:
 
 
 def binary(method: str) -> bool:
-    """Whether a method knows two classes only."""
+    """True if a method knows two classes only."""
     return method == "kos" or (method in dz.methods and bool(dz.methods.entry(method).facts.get("binary")))
 
 
@@ -185,19 +185,19 @@ class Draw:
 
     @classmethod
     def write(cls, folder: Path, rows: Any, order: np.ndarray, numbers: np.ndarray, **where: int) -> Draw:
-        """The rows of a table of annotations."""
+        """Write the rows of a table."""
         columns = rows.item[order], rows.annotator[order], numbers[rows.label[order]]
         return cls(peers.Data.write(folder, *columns, rows.n_items, rows.n_classes), numbers, **where)
 
     def back(self, answer: np.ndarray) -> np.ndarray:
-        """A posterior (I, K), or labels (I,), over the classes as they are."""
+        """Translate a posterior (I, K), or labels (I,), back to the set's own classes."""
         if answer.ndim == 2:
             return answer[:, self.numbers]
         return np.where(answer < 0, -1, np.argsort(self.numbers)[answer])
 
 
 def plan(library: str, draws: list[Draw], options: argparse.Namespace) -> list[tuple[Draw, str, dict[str, Any]]]:
-    """The fits of a library, draw by draw: the draw, the method's title, and the fit as the protocol wants it."""
+    """List the fits of a library, draw by draw: the draw, the method's title, and the fit for the protocol."""
     fits = []
     for number, draw in enumerate(draws):
         for method in METHODS:
@@ -215,7 +215,7 @@ def plan(library: str, draws: list[Draw], options: argparse.Namespace) -> list[t
 def run_set(
     name: str, golds: tuple[str | None, ...], options: argparse.Namespace, versions: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Every method on one set, at every level of redundancy that it has; a result for each of its golds."""
+    """Run every method on one set, at every redundancy that it has; return a result for each of its golds."""
     data = load_dataset(name)
     table = data.annotations
     annotated = np.diff(table.item_ptr) > 0
@@ -386,7 +386,7 @@ def titles(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def column(row: dict[str, Any], figure: Figure, level: int) -> list[str]:
-    """The figures of one set, one per method, the best in bold as they are shown; the marks are README.md's."""
+    """Figures of one set, one per method, the best in bold; README.md explains the marks."""
     of_level = row["levels"][level]
     marks: dict[str, str] = defaultdict(str)
     for test in of_level["tests"]:
@@ -419,7 +419,7 @@ def column(row: dict[str, Any], figure: Figure, level: int) -> list[str]:
 
 
 def brief(error: str | None) -> str:
-    """Why a cell is empty, in few words."""
+    """Say in few words why a cell is empty."""
     if error is None:
         return "–"  # labels only
     return error if error[0] in ">≈nt" and len(error) < 40 else error.split(":")[0]
@@ -452,7 +452,7 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def verdict(rows: list[dict[str, Any]]) -> str:
-    """How often ours is above and below a peer's same method, and every case where it is significantly below."""
+    """Count how often ours is above and below a peer's same method; list every case where it is significantly below."""
     text = []
     for figure in FIGURES:
         if figure.tested is None:
@@ -511,7 +511,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
 
 
 def failures(rows: list[dict[str, Any]]) -> str:
-    """What went wrong in a method, and on which sets; sizes and times that it could not do are in its cells."""
+    """List what went wrong in a method, and on which sets; limits of size and time stand in the cells."""
     where: dict[tuple[str, str], list[str]] = defaultdict(list)
     for title, row in zip(titles(rows), rows, strict=True):
         for level, of_level in row["levels"].items():
@@ -591,7 +591,7 @@ def keep_rest(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None
 
 
 def rounded(content: Any) -> Any:
-    """With five digits of every number, and a readable file."""
+    """Round every number to five digits."""
     if isinstance(content, float):
         return float(f"{content:.5g}")
     if isinstance(content, dict):

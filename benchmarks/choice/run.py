@@ -27,7 +27,7 @@ NEAR_POINTS = 1.0
 
 
 def run_case(name: str, gold: str | None, redundancy: int) -> dict[str, Any] | None:
-    """All methods on one table; None where it has no more than `redundancy` annotations per item."""
+    """Run all methods on one table; None if it has no more than `redundancy` annotations per item."""
     data = dz.load_dataset(name, gold=gold)
     table, known = data.annotations, data.gold
     per_item = table.n_annotations / max(int((np.diff(table.item_ptr) > 0).sum()), 1)

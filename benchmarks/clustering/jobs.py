@@ -31,14 +31,14 @@ RESTARTS = 5  # of the fit that is reported
 
 
 def grids(method: str, quick: bool) -> tuple[Any, Any]:
-    """Numbers of item and of annotator clusters."""
+    """Grids of the numbers of item and annotator clusters."""
     if quick:
         return (3, 8, 16), (3, 8)
     return (range(3, 41), (1,)) if method == "fmm" else (range(3, 21), range(3, 21))
 
 
 def run(name: str, method: str, quick: bool) -> dict[str, Any]:
-    """One method on one set: both searches, and what was chosen on the test items."""
+    """Search twice with one method on one set, and score what was chosen on the test items."""
     parts = {split: part.annotations for split, part in dz.load_dataset(name).splits.items()}
     train, dev, test = (
         part.select(items=np.diff(part.item_ptr) > 0) for part in (parts[s] for s in ("train", "dev", "test"))
@@ -63,7 +63,7 @@ def run(name: str, method: str, quick: bool) -> dict[str, Any]:
 
 
 def score(found: Any, train: Any, test: Any) -> dict[str, Any]:
-    """The chosen numbers of clusters, fitted anew with several starts, on the test items."""
+    """Fit the chosen numbers of clusters anew with several starts, and score the test items."""
     model = found.estimator().set_params(restarts=RESTARTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

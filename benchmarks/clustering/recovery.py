@@ -39,7 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def by_truth(drawn: Any) -> tuple[Any, Any]:
-    """Clusters by belief propagation with the true parameters."""
+    """Find clusters by belief propagation with the true parameters."""
     with Threads(1) as pool:
         messages = Messages(model.Edges(drawn.annotations), drawn.params, 0.0, pool)
         messages.settle(drawn.params, 100, 1e-8)
@@ -47,7 +47,7 @@ def by_truth(drawn: Any) -> tuple[Any, Any]:
 
 
 def by_sampling(drawn: Any) -> tuple[Any, Any]:
-    """The best that can be done without knowing the parameters: cluster probabilities averaged over the posterior."""
+    """Average cluster probabilities over the posterior: the best that can be done without the true parameters."""
     edges, rng = model.Edges(drawn.annotations), np.random.default_rng(0)
     state = State(edges, drawn.params, drawn.item_cluster, drawn.annotator_cluster, model.Priors())
     of_item, of_annotator = 0.0, 0.0

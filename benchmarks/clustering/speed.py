@@ -41,7 +41,7 @@ def grid(method: str) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
 
     def behind(point: Point) -> float:
-        """By how much of itself the objective of a run five times as long is higher."""
+        """Relative gain of the objective in a run five times as long."""
         longer: dict[str, Any] = {"sweeps": 400 * LONGER_FACTOR}
         if method == "pgm-bp":
             longer = {"max_iter": LONGER_FACTOR * point.iterations, "tol": 0.0}

@@ -34,7 +34,7 @@ LIA_STEPS = 300
 
 
 def data(name: str) -> tuple[Any, Any]:
-    """Features and classes."""
+    """Load features and classes."""
     if name == "digits":
         from sklearn.datasets import load_digits
 
@@ -43,7 +43,7 @@ def data(name: str) -> tuple[Any, Any]:
 
 
 def classifiers(seed: int) -> dict[str, Any]:
-    """Eight of different strength."""
+    """Make eight classifiers of different strength."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.naive_bayes import GaussianNB
@@ -119,7 +119,7 @@ def engines(lia: bool) -> dict[str, Callable[[dz.Annotations, Any, Any], Any]]:
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """One split: a row for every engine."""
+    """Run one split; one row per engine."""
     warnings.simplefilter("ignore")  # classifiers that have not converged are weak classifiers
     name, seed = part["data"], part["seed"]
     labels, X, y = outputs(name, seed)

@@ -43,7 +43,7 @@ class Dense(nn.Module):
         self.kernel = nn.Parameter(torch.eye(CLASSES)[:, :, None].repeat(1, 1, n_annotators))  # (true, given, A)
 
     def forward(self, p: Tensor, label: Tensor) -> Tensor:
-        """The sum over the labels that were given."""
+        """Sum the loss over the labels that were given."""
         scores = torch.einsum("bk,kla->bla", p, self.kernel)
         return functional.cross_entropy(scores, label, ignore_index=-1, reduction="sum")
 
@@ -98,7 +98,7 @@ def dense_step(n_annotators: int, device: torch.device) -> Callable[[Tensor, Ten
 def measure(
     steps: dict[str, Callable[[Tensor, Tensor], None]], X: Tensor, n: int, slow: set[str]
 ) -> dict[str, list[float]]:
-    """Milliseconds of each step, taking turns; the slow ones join every tenth turn. The first tenth warms up."""
+    """Time the steps in turns, in milliseconds; slow ones join every tenth turn. The first tenth warms up."""
     clock = time.perf_counter if X.device.type == "cuda" else time.process_time
     spent: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(n + n // 10):

@@ -40,7 +40,7 @@ def auc(yes: np.ndarray, no: np.ndarray) -> float:
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """One split of one set."""
+    """Run one split of one set."""
     from dissensus.features import embed_texts
     from dissensus.learning import DecisionFunction
     from dissensus.learning.encoders import MLP

@@ -26,7 +26,7 @@ COLUMNS = {"chance": "by chance", "minilm": "MiniLM", "z_i": "z_I", "z_e": "z_E"
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """One training, both parts; jobs_q3 of seed 0 is drawn."""
+    """Train once, score both parts, and draw jobs_q3 with seed 0."""
     import torch
 
     from dissensus.learning import ldl_nm

@@ -45,7 +45,7 @@ SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", 
 
 
 def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
-    """The search, and the seconds that this call took."""
+    """Search, and return the seconds that this call took."""
     data = weerasooriya2021.parts(name)
     begun = time.perf_counter()
 
@@ -69,7 +69,7 @@ def running(name: str) -> Path:
 
 
 def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
-    """The best size, at all epochs or after one, and what it reached on the development items."""
+    """Best size, over all epochs or after one, and its scores on the development items."""
     if epoch is not None:
         points = tuple(point for point in found.points if point.epoch == epoch)
         found = SizeSearch(points, found.model)
@@ -83,7 +83,7 @@ def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
 
 
 def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keywords: Any) -> list[dict[str, Any]]:
-    """Ten trainings of one size, and all that they are asked."""
+    """Train ten networks of one size, and score every protocol."""
     data = weerasooriya2021.parts(name)
     sizes = {key: best[key] for key in ("item_size", "annotator_size")} | keywords
     models = [
@@ -116,7 +116,7 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
 
 
 def one_run(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of 200 epochs on jobs_q3, and what that reached."""
+    """Time 200 epochs on jobs_q3, and score them."""
     torch.set_num_threads(options.threads)
     data = weerasooriya2021.parts("jobs_q3")
     model, begun = ldl_nm(seed=0, device="cpu"), time.perf_counter()
@@ -168,7 +168,7 @@ def tested_table(rows: list[dict[str, Any]]) -> str:
 
 
 def searched(options: argparse.Namespace) -> dict[str, Any]:
-    """The search on every set."""
+    """Search on every set."""
     found = {}
     for name in options.sets:
         fresh = not running(name).exists()
@@ -182,7 +182,7 @@ def searched(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def tested(options: argparse.Namespace) -> dict[str, Any]:
-    """The sizes that the search chose, on the test items of every set."""
+    """Score the sizes that the search chose on the test items of every set."""
     found, rows = stored("search")["found"], []
     for name in options.sets:
         for training, keywords in (("best", {}), ("last", {}), ("sum", {"combine": "sum"})):
@@ -209,7 +209,7 @@ TABLES = {
 
 
 def stored(what: str) -> dict[str, Any]:
-    """The last run."""
+    """Read the last run."""
     name = f"ldl_nm-{what}"
     return record.read_store(record.store_path(HERE, name))[name]
 

@@ -35,7 +35,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """All schedules on the same hidden annotations."""
+    """Fit all schedules with the same hidden annotations."""
     from dissensus.learning import LIA
 
     seed, few = part["seed"], {"steps": part["steps"]} if "steps" in part else {}

@@ -45,7 +45,7 @@ OURS = "LIA"
 
 @lru_cache
 def data(name: str) -> tuple[dz.Annotations, Any, Any]:
-    """Annotations, features and gold."""
+    """Load annotations, features and gold."""
     from dissensus.features import embed_pairs, embed_texts
 
     found = dz.load_dataset(name)
@@ -60,7 +60,7 @@ def data(name: str) -> tuple[dz.Annotations, Any, Any]:
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """One training."""
+    """Train and score once."""
     from dissensus.learning import LIA, CrowdClassifier
     from dissensus.learning.objectives import Hard, Soft
 
@@ -98,7 +98,7 @@ def interval(gain: Any) -> str:
 
 
 def summary(rows: Rows, name: str) -> str:
-    """Means of a set, and what LIA has more."""
+    """Table of means of a set, and of LIA's lead."""
     of = {(row["condition"], row["seed"], row["fold"]): row for row in rows if row["data"] == name}
     lines = []
     for condition in CONDITIONS:

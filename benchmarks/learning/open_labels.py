@@ -40,7 +40,7 @@ MIN_PROBABILITY = 1e-6  # one that is certain and wrong would decide a mean
 
 @cache
 def data() -> tuple[dz.Questions, Any, dict[tuple[str, str], Any]]:
-    """The relations, features (I, D), and gold codes (I,) by (relation, whose)."""
+    """Load the relations, features (I, D), and gold codes (I,) by (relation, whose)."""
     from dissensus.features import embed_texts
 
     questions = dz.load_dataset("medical_relations").annotations
@@ -56,7 +56,7 @@ def data() -> tuple[dz.Questions, Any, dict[tuple[str, str], Any]]:
 
 
 def scores(yes: Any, truth: Any) -> dict[str, float]:
-    """Of P(yes) against 0/1; truth −1 is left out."""
+    """Score P(yes) against 0/1; truth −1 is left out."""
     p, t = np.clip(yes[truth >= 0], MIN_PROBABILITY, 1 - MIN_PROBABILITY), truth[truth >= 0]
     return {
         "accuracy": float(((p > 0.5) == t).mean()),
@@ -66,7 +66,7 @@ def scores(yes: Any, truth: Any) -> dict[str, float]:
 
 
 def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
-    """A relation left out and added, with labels of more and more sentences."""
+    """Leave out a relation, and add it with labels of more and more sentences."""
     from dissensus.learning import LIA, LIAML
 
     questions, X, golds = data()
@@ -102,7 +102,7 @@ def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
 
 
 def redundancy(at: int, seed: int, **few: Any) -> dict[str, Any]:
-    """Majority vote, LIA and LIA-ML at so many judgements."""
+    """Fit majority vote, LIA and LIA-ML to so many judgements."""
     from dissensus.learning import LIA, LIAML
 
     questions, X, golds = data()
@@ -127,7 +127,7 @@ def redundancy(at: int, seed: int, **few: Any) -> dict[str, Any]:
 
 
 def added_table(rows: Rows) -> str:
-    """By relation, truth and number of sentences."""
+    """Table by relation, truth and number of sentences."""
     every = [entry | {"relation": row["what"]} for row in rows if row["kind"] == "added" for entry in row["found"]]
     lines = []
     for relation, whose, n in [(r, w, n) for r in LEFT_OUT for w in ("experts", "crowd") for n in SENTENCES]:
@@ -146,7 +146,7 @@ def added_table(rows: Rows) -> str:
 
 
 def redundancy_table(rows: Rows) -> str:
-    """By relation, gold and redundancy."""
+    """Table by relation, gold and redundancy."""
     every = [entry | {"at": row["what"]} for row in rows if row["kind"] == "redundancy" for entry in row["found"]]
     lines = []
     for relation, whose, at in [(r, w, at) for r in GOLDS for w in ("experts", "paper") for at in REDUNDANCY]:
@@ -158,7 +158,7 @@ def redundancy_table(rows: Rows) -> str:
 
 
 def tables(rows: Rows) -> list[str]:
-    """Both, with a sentence each."""
+    """Both tables, with a sentence each."""
     seeds = len({row["seed"] for row in rows})
     return [
         f"A relation added later; seeds: at most {seeds}; mean ± s.e. `share`: of the few labels' majorities.",
@@ -172,7 +172,7 @@ KINDS = {"added": added, "redundancy": redundancy}
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """One relation, or one number of judgements."""
+    """Run one relation, or one number of judgements."""
     few = {"steps": part["steps"]} if "steps" in part else {}
     return KINDS[part["kind"]](part["what"], part["seed"], **few)
 

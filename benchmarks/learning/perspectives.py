@@ -49,7 +49,7 @@ SHRINK = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # labels of everybody among an annota
 DECAY = (0.0, 3e-4, 1e-3, 3e-3)  # of MiniLM's softmax regression
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of metadata in the log-linear form
 EPOCHS = (10, 20, 40)
-"""Of ldl-nm. 50, 100 and 200 were worse on one fold that was looked at beforehand, with sizes 5, 10 and 20."""
+"""Epochs of ldl-nm. 50, 100 and 200 were worse on one fold that was looked at beforehand, with sizes 5, 10 and 20."""
 SOFT, OWN = ("manhattan", "wasserstein", "kl"), ("error", "distance", "log_loss")
 NAMES = {
     "manhattan": "Manhattan", "wasserstein": "Wasserstein", "kl": "KL", "error": "error rate",
@@ -71,7 +71,7 @@ PAIRS = (
 
 
 class Split:
-    """What is trained on, what is asked, and a part of the former to choose by."""
+    """Training rows, test rows, and a development part of the training rows."""
 
     def __init__(self, fold: int, seed: int, new: bool):
         from dissensus.features import embed_texts
@@ -98,7 +98,7 @@ class Split:
 
 
 def minilm(seed: int, decay: float = 0.0, **keywords: Any) -> Any:
-    """Softmax regression on vectors as they are."""
+    """Make a softmax regression on unscaled vectors."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import Identity
 
@@ -114,14 +114,14 @@ def chosen_decay(split: Split, seed: int) -> float:
 
 
 def own_shares(train: Any, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(A, K) of every annotator, and (N, K) for every training label, without it."""
+    """Own shares of every annotator (A, K), and for every training label those of the annotator's others (N, K)."""
     count, others = own_counts(train), others_of_annotator(train)
     best = max(SHRINK, key=lambda weight: log_of(smoothed(others, crowd, weight), train.label).sum())
     return smoothed(count, crowd, best), smoothed(others, crowd, best)
 
 
 def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[Any, float]:
-    """Softmax regression on logarithms (N, K) and what a frame says of annotators, and its scale, by three folds."""
+    """Fit a softmax regression on logarithms (N, K) and annotators' columns, whose scale three folds choose."""
     from dissensus.learning.annotator_features import AnnotatorFeatures
 
     features = AnnotatorFeatures.fit(frame, train.annotators)
@@ -146,12 +146,12 @@ def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[A
 
 
 def mean_of_all(model: Any, X: np.ndarray, frame: Any = None) -> np.ndarray:
-    """(rows, K) the mean of what all annotators of the fit would say."""
+    """Mean (rows, K) of what all annotators of the fit would say."""
     return np.asarray(model.predict_annotator_proba(X, model.annotators_ if frame is None else frame).mean(axis=1))
 
 
 def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool = True) -> Any:
-    """LDL-NM of the training part, or what is left of it without the development part."""
+    """Fit LDL-NM to the training part, with or without its development part."""
     from dissensus.learning.sizes import ldl_nm
 
     table, X = (split.train, split.X_train) if whole else split.rest
@@ -159,7 +159,7 @@ def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool 
 
 
 def chosen_epochs(split: Split, seed: int) -> tuple[int, int]:
-    """By the KL of comments, and by the log loss of labels."""
+    """Choose epochs by the KL of comments, and by the log loss of labels."""
     from dissensus.learning import distribution_scores
 
     table, X = split.dev
@@ -174,7 +174,7 @@ Said = dict[str, tuple[np.ndarray | None, np.ndarray]]
 
 
 def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
-    """New comments, annotators who were there."""
+    """Predict new comments for annotators who were there."""
     from dissensus.learning import LIA, out_of_fold
 
     train, X, (test, X_test) = split.train, split.X_train, split.asked["unseen"]
@@ -212,7 +212,7 @@ def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
 
 
 def newcomers(split: Split, seed: int) -> tuple[dict[str, Said], dict[str, Any]]:
-    """Annotators who were not there, on comments that were and on new ones."""
+    """Predict annotators who were not there, on old and on new comments."""
     from dissensus.learning import LIA, out_of_fold
 
     train, X = split.train, split.X_train
@@ -277,7 +277,7 @@ def judged(said: Said, test: Any, votes: np.ndarray) -> dict[str, Any]:
 
 
 def run(part: Part, device: str) -> dict[str, Any]:
-    """One fold, scored."""
+    """Run and score one fold."""
     began, seed = time.perf_counter(), part["seed"]
     split = Split(part["fold"], seed, part["new"])
     if part["new"]:

@@ -49,7 +49,7 @@ PAIRS = (
 
 
 class Split:
-    """The labels of the held-out annotators and what is known besides."""
+    """Labels of the held-out annotators, and everything that models may see."""
 
     def __init__(self, fold: int, seed: int, one_in: int):
         from dissensus.features import embed_texts
@@ -123,25 +123,25 @@ def baselines(split: Split) -> dict[str, np.ndarray]:
 
 
 def own_counts(table: Any) -> np.ndarray:
-    """(A, K) how often each annotator gave each label."""
+    """Counts (A, K): how often each annotator gave each label."""
     cell = table.annotator * np.int64(table.n_classes) + table.label
     return np.bincount(cell, minlength=table.n_annotators * table.n_classes).reshape(table.n_annotators, -1)
 
 
 def others_of_annotator(table: Any) -> np.ndarray:
-    """(N, K) how often the annotator of a row gave each label in its other rows."""
+    """Counts (N, K): how often the annotator of a row gave each label in its other rows."""
     return np.asarray(own_counts(table)[table.annotator] - np.eye(table.n_classes)[table.label])
 
 
 def regression(x: np.ndarray, label: np.ndarray) -> Any:
-    """Softmax regression."""
+    """Fit a softmax regression."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label)
 
 
 def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(n, K) probabilities of the test rows, by the mean residual and by all residuals."""
+    """Probabilities (n, K) of the test rows, by the mean residual and by all residuals."""
     import torch
 
     from dissensus.learning import LIA

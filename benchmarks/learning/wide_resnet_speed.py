@@ -37,7 +37,7 @@ GROUPS, PRODUCTS = 10, 20  # of the device's rate: so many times, the time of so
 
 
 def operations(encoder: WideResNet, x: Any) -> int:
-    """Of a forward and a backward pass, per image."""
+    """Operations of a forward and a backward pass, per image."""
     network = nn.Sequential(encoder.module(), nn.Linear(encoder.width, 10))
     with FlopCounterMode(display=False) as counter:
         network(encoder.prepare(x).columns["x"]).sum().backward()
@@ -60,7 +60,7 @@ def rate(size: int, device: torch.device, kind: torch.dtype) -> float:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """One run."""
+    """Train, and measure time, operations and memory."""
     gpu = torch.cuda.is_available() and not options.tiny
     device = torch.device("cuda" if gpu else "cpu")
     torch.backends.cudnn.benchmark = options.autotune
@@ -104,7 +104,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def shown(run: dict[str, Any]) -> str:
-    """The run as a table."""
+    """Table of a run."""
     head = ["", "batch", "compiled", "s per epoch", "images/s", "TFLOP/s", "of bf16 products", "GB", "test accuracy"]
     memory = "" if run["peak_gb"] is None else f"{run['peak_gb']:.1f}"
     row = [run["network"], str(run["batch"]), "yes" if run["compile"] else "no", f"{run['epoch_seconds']:.2f}",

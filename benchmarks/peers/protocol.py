@@ -45,7 +45,7 @@ class Impossible(Exception):
 
 
 class TooSlow(Impossible):
-    """The limit of a fit."""
+    """A fit that ran into its limit."""
 
 
 def serve(
@@ -165,7 +165,7 @@ class Guard:
         return json.dumps([spec["method"], {key: value for key, value in spec["params"].items() if key != "seed"}])
 
     def refuses(self, spec: dict[str, Any], rows: int) -> str | None:
-        """Why not to start, if so."""
+        """Reason not to start a fit; None if there is none."""
         case = self._case(spec)
         if "budget" in spec and self.spent[spec["group"]] >= spec["budget"]:
             return "budget"
@@ -190,7 +190,7 @@ MAX_MATRIX_BYTES = 1e9
 
 
 def dense(item: Any, annotator: Any, label: Any, missing: float) -> tuple[Any, Any, Any]:
-    """(items, annotators) labels, later ones over earlier ones; the items of its rows; (N,) row of each label."""
+    """Matrix of labels (items, annotators), the later of two kept; items of its rows; row of each label (N,)."""
     items, row = np.unique(item, return_inverse=True)
     annotators, column = np.unique(annotator, return_inverse=True)
     check_matrix(items.size * annotators.size)
@@ -217,7 +217,7 @@ def memory(field: str) -> int:
 
 
 def reset_peak() -> bool:
-    """Start VmHWM afresh; whether the system let us."""
+    """Reset VmHWM; False if the system does not allow it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

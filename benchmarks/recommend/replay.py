@@ -37,7 +37,7 @@ METHODS: dict[str, Any] = {
 
 
 class Case(NamedTuple):
-    """A set, who refits, and how."""
+    """A set, the method that is refitted, and how often."""
 
     set: str
     method: str
@@ -62,7 +62,7 @@ UNSEEN = ("sentiment_polarity", "labelme")  # sets that nothing was chosen on
 
 
 def replay(table: Annotations, gold: Any, case: Case, arm: str, seed: int) -> dict[str, Any]:
-    """Labels bought and the accuracy that they gave, after every fit."""
+    """Buy labels batch by batch; return their number and the accuracy after every fit."""
     N, rng = len(table), np.random.default_rng([seed, 0])
     shuffled = np.lexsort((rng.random(N), table.item))  # rows of an item together, in random order
     rank = np.empty(N, np.int64)
@@ -105,7 +105,7 @@ def replay(table: Annotations, gold: Any, case: Case, arm: str, seed: int) -> di
 
 
 def _part(table: Annotations, have: Any) -> Annotations:
-    """The bought rows, with all items and annotators; names are codes."""
+    """Table of the bought rows, with all items and annotators; names are codes."""
     return Annotations.from_codes(
         table.item[have], table.annotator[have], table.label[have], np.arange(table.n_items),
         np.arange(table.n_annotators), table.classes,
@@ -137,7 +137,7 @@ def run(part: Part, device: str) -> dict[str, Any]:
 
 
 def needed(labels: Any, accuracy: Any, target: float) -> int | None:
-    """The number of labels from which a curve does not fall below the target again; None where it ends below."""
+    """Number of labels from which a curve stays at the target; None if it ends below."""
     below = np.flatnonzero(accuracy < target)
     if not below.size:
         return int(labels[0])
@@ -223,7 +223,7 @@ def tables(summary: dict[str, Any]) -> list[str]:
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """The curves: mean over seeds, and where 80 % of them lie."""
+    """Draw the curves: mean over seeds, and a band with 80 % of them."""
     import altair as alt
     import vl_convert
 
@@ -256,7 +256,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
 
 
 def summary(rows: Rows) -> dict[str, Any]:
-    """All cases."""
+    """Summarise all cases."""
     return {"batch": BATCH, "cases": list(cases({key_of(row): row for row in rows}))}
 
 

@@ -30,7 +30,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def case(n_classes: int) -> dict[str, Any]:
-    """One label, and five hundred, of a million pairs; the floor is K logarithms for each pair."""
+    """Time one label, and five hundred, of a million pairs; the floor is K logarithms for each pair."""
     table = simulate(ITEMS, ANNOTATORS, n_classes, redundancy=3, seed=0).annotations
     model = DawidSkene(threads=1).fit(table)
     numbers = np.random.default_rng(0).random(ITEMS * ANNOTATORS * n_classes) + 1e-3

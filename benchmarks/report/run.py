@@ -26,7 +26,7 @@ TEXT = "Somebody wrote this text, and somebody else is to say what it is about; 
 
 
 def run(name: str, table: Any, **known: Any) -> dict[str, Any]:
-    """Fit and report; what took how long."""
+    """Fit and report, and time both."""
     begin = time.perf_counter()
     fitted = dz.methods[METHOD]().fit(table)
     fit = time.perf_counter() - begin

@@ -61,7 +61,7 @@ def peak_gb() -> float:
 
 
 def fit(folder: Path, passes: int) -> dict[str, Any]:
-    """What one process finds: seconds to code, of each pass and to write the results, and its peak of memory."""
+    """Measure in one process the seconds to code, of each pass and to write the results, and the peak of memory."""
     import warnings
 
     from dissensus.compute.engines import Disk, code

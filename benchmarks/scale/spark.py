@@ -41,7 +41,7 @@ def timed(work: Any) -> tuple[float, Any]:
 
 
 def passes(table: Any, count: int, on_step: Any = None, **keywords: Any) -> tuple[Any, list[float]]:
-    """A fit of so many passes, and the seconds of those after the first."""
+    """Fit for so many passes; return the seconds of those after the first."""
     at: list[float] = []
 
     def step(number: int, objective: float) -> None:

@@ -39,7 +39,7 @@ COPIED_DOUBLES = 2**30  # doubles
 
 
 def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, device: torch.device) -> Data:
-    """Annotators whose activity is log-normal and whose accuracy lies between 0.4 and 0.95; errors are uniform."""
+    """Generate annotators with log-normal activity, accuracies from 0.4 to 0.95 and uniform errors."""
     torch.manual_seed(0)
     accuracy = 0.4 + 0.55 * torch.rand(n_annotators, device=device)
     activity = torch.randn(n_annotators, device=device).exp()
@@ -62,7 +62,7 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
 
 
 def least(work: Callable[[], Any], device: torch.device, repeats: int = 7) -> tuple[float, list[float]]:
-    """Least seconds, and all, after one call that is not counted."""
+    """Fastest and all times in seconds, after one call that is not counted."""
     work()
     seconds = []
     for _ in range(repeats):

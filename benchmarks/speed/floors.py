@@ -32,7 +32,7 @@ def _triad(a: Any, b: Any, c: Any, start: int, stop: int) -> None:
 
 
 def _walk(n_classes: int) -> Any:
-    """The loop compiled for this number of classes."""
+    """Compile the loop for this number of classes."""
 
     @numba.njit(nogil=True)
     def walk(item_ptr, annotator, label, cells, start, stop, gather, scatter, ahead):
@@ -52,7 +52,7 @@ def _walk(n_classes: int) -> Any:
 
 
 def _fastest(work: Callable[[int], object], threads: int) -> float:
-    """Least seconds of `work(thread)` on all threads at once."""
+    """Fastest time in seconds of `work(thread)` on all threads at once."""
     best = np.inf
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(REPEATS):

@@ -35,7 +35,7 @@ NO_TOLERANCE = {"tol": float("-inf")}  # it stops where its loss falls; this goe
 
 @dataclass(frozen=True)
 class Plan:
-    """How a method of the peer's is timed."""
+    """How to time a method of the peer."""
 
     short: dict[str, Any] | None = None  # keywords of the two fits of a slope; None: it has no iterations
     long: dict[str, Any] | None = None
@@ -85,7 +85,7 @@ class Tables:
 def fit(
     library: str, method: str, table: tuple[peers.Data, np.ndarray], params: list[dict[str, Any]], threads: int = 1
 ) -> list[dict[str, Any]]:
-    """What the worker tells of each fit, with the score; or with the error, where there was one."""
+    """Fit, and return the worker's report of each fit with its score or its error."""
     data, truth = table
     fits = [{"method": method, "params": p, "limit": MAX_FIT_SECONDS} for p in params]
     report, labels = peers.run(library, data, fits, keep="label", threads=threads)
@@ -98,7 +98,7 @@ def fit(
 
 
 def ours(method: str, table: tuple[peers.Data, np.ndarray], threads: int, slope: bool = True) -> dict[str, Any]:
-    """Seconds per iteration, where it has any, and a fit with our defaults."""
+    """Time an iteration, if the method has any, and a fit with our defaults."""
     begin = time.perf_counter()
     knows = inspect.signature(dz.methods[method]).parameters
     every = {"threads": threads} if "threads" in knows else {}
@@ -116,7 +116,7 @@ def ours(method: str, table: tuple[peers.Data, np.ndarray], threads: int, slope:
 
 
 def theirs(method: str, tables: Tables, size: Size) -> dict[str, Any]:
-    """The same of the peer, by its plan, scaled up to the size asked for."""
+    """Time the peer by its plan, scaled up to the size asked for."""
     begin, how = time.perf_counter(), PLANS[method]
     result: dict[str, Any] = {"seconds_per_iteration": None, "slope_at": how.slope_at, "at": how.at, "note": how.note}
     if how.short is not None:

@@ -55,7 +55,7 @@ THEIRS = {
 
 
 def write_table(size: Size, folder: Path) -> tuple[peers.Data, np.ndarray]:
-    """Simulate part by part into files; the truth (I,)."""
+    """Simulate part by part into files; return the truth (I,)."""
     folder.mkdir()
     n = size.n_items * size.redundancy
     columns = {
@@ -77,7 +77,7 @@ def write_table(size: Size, folder: Path) -> tuple[peers.Data, np.ndarray]:
 
 
 class Bench:
-    """The cases of one size, and what they gave: (library, threads) → samples."""
+    """Cases of one size, and their samples by (library, threads)."""
 
     def __init__(self, data: peers.Data, truth: np.ndarray, versions: dict[str, Any]):
         self.data, self.truth, self.versions = data, truth, versions
@@ -96,7 +96,7 @@ class Bench:
         return report, [float((label == self.truth).mean()) for label in labels]
 
     def slope(self, library: str, threads: int, repeats: int) -> None:
-        """Time of an iteration."""
+        """Time an iteration."""
         plan = OURS if library == "dissensus" else THEIRS
         begin = time.perf_counter()
         report, scores = self._run(
@@ -109,7 +109,7 @@ class Bench:
         say(f"{library}, {threads} threads: {1e3 * per_iteration(pairs):.2f} ms per iteration", begin)
 
     def converge(self, library: str, threads: int) -> None:
-        """Time and memory of a fit with the library's defaults."""
+        """Measure time and memory of a fit with the library's defaults."""
         begin = time.perf_counter()
         report, scores = self._run(library, [{}], threads)
         fit = report["fits"][0] | {"score": scores[0]}
@@ -145,7 +145,7 @@ class Bench:
 
 
 def run_size(size: Size, folder: Path, versions: dict[str, Any]) -> dict[str, Any]:
-    """Ours and the peers' in turns, then the floors."""
+    """Run ours and the peers' in turns, then the floors."""
     print(f"{size.title}: {asdict(size)}", flush=True)
     data, truth = write_table(size, folder / size.title)
     bench = Bench(data, truth, versions)
@@ -181,7 +181,7 @@ def measure_floors(data: peers.Data) -> dict[str, Any]:
 
 
 def run_huge(size: Size, folder: Path, versions: dict[str, Any]) -> dict[str, Any]:
-    """Ours alone, where the peers would need more memory than the machine has."""
+    """Run ours alone, where the peers would need more memory than the machine has."""
     print(f"{size.title}: {asdict(size)}", flush=True)
     data, truth = write_table(size, folder / size.title)
     bench = Bench(data, truth, versions)
@@ -190,7 +190,7 @@ def run_huge(size: Size, folder: Path, versions: dict[str, Any]) -> dict[str, An
 
 
 def compilation(folder: Path) -> dict[str, float]:
-    """Seconds of the first fit in a process that must compile, and in one that finds the compiled code."""
+    """Time the first fit in a process that must compile, and in one that finds the compiled code."""
     size = Size("first call", 1_000, 50, 5, 0)
     data, _ = write_table(size, folder / "first")
     result = {}

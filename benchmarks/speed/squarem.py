@@ -25,7 +25,7 @@ PLAIN_PASSES, RELATIVE_GAPS = 1_000, (1e-6, 1e-8)
 
 
 def climb(table: Any, accelerate: str | None) -> tuple[Any, np.ndarray]:
-    """The fitted model, and the best objective known after each pass (P,)."""
+    """Fit, and return the model and the best objective after each pass (P,)."""
     seen: list[float] = []
     model = dz.methods["dawid-skene"](seed=0, max_iter=PLAIN_PASSES, tol=0.0, accelerate=accelerate)
     with warnings.catch_warnings():
@@ -35,7 +35,7 @@ def climb(table: Any, accelerate: str | None) -> tuple[Any, np.ndarray]:
 
 
 def run_set(name: str) -> dict[str, Any]:
-    """Passes needed with and without acceleration."""
+    """Count passes with and without acceleration."""
     data = load_dataset(name)
     known = data.gold >= 0
     runs = {mode: climb(data.annotations, mode) for mode in (None, "squarem")}
