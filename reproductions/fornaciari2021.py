@@ -267,7 +267,7 @@ def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) -> dict[str, float]:
     """Mean kurtosis of the soft labels where both, one or none is right; p of the two mixed cells as `test`."""
-    from dissensus.learning.analysis import error_cells
+    from reproductions.error_cells import error_cells
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # two classes: the page says so

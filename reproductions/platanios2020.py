@@ -1,7 +1,7 @@
 """Tables 2 and 3 and Figure 2 of Platanios et al. 2020: LIA at every redundancy, and what it knows of annotators.
 
 Seed s draws at most r annotations of each item and the first weights. All seeds of a cell are trained as one
-(`dissensus.learning.seeds`); aggregation methods run one after the other. What is judged is the posterior of the
+(`reproductions.stacked`); aggregation methods run one after the other. What is judged is the posterior of the
 annotated items, of two stages h.
 
 WordSim has its responses (0 to 10) as probabilistic annotations, as the authors' program has them; table `votes` has
@@ -140,7 +140,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
     """Train LIA and take its posterior; in two stages, train a network on labels of an aggregation method."""
     from dissensus.learning import LIA
     from dissensus.learning.objectives import Hard
-    from dissensus.learning.seeds import stacked
+    from reproductions.stacked import stacked
 
     items, known = how.get("items"), None
     table = load(name, items)[0]
@@ -167,7 +167,7 @@ def many_questions(
 ) -> dict[str, Winners]:
     """Train LIA-ML on all 14 relations; return the two that have gold. A seed draws the same judgements for all."""
     from dissensus.learning import LIAML
-    from dissensus.learning.seeds import Stack
+    from reproductions.stacked import Stack
 
     whole: Any = dz.load_dataset("medical_relations")
     some = chosen(next(iter(whole.annotations.values())).n_items, items)

@@ -212,9 +212,9 @@ def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any
 
 def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
     """Train LDL-NM; with `leaks`, infer annotators by Algorithm 4 from the votes that it is compared with."""
-    from dissensus.learning import ldl_nm as model_of
     from dissensus.learning.objectives import LDLNMObjective
     from dissensus.learning.unknown_annotators import leaking_proba
+    from reproductions.size_search import ldl_nm as model_of
 
     item, annotator, epochs = how["sizes"][how["after"]]
     objective = LDLNMObjective(item_size=item, annotator_size=annotator)

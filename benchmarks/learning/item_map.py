@@ -29,10 +29,10 @@ def run(part: Part, device: str) -> dict[str, Any]:
     """Train once, score both parts, and draw jobs_q3 with seed 0."""
     import torch
 
-    from dissensus.learning import ldl_nm
     from dissensus.learning.latent_map import item_vectors, nearest, separation
     from dissensus.models.base import arg_max
     from dissensus.report.figures import plot_latent
+    from reproductions.size_search import ldl_nm
 
     data = splits(part["set"])
     epochs = {"epochs": part["epochs"]} if "epochs" in part else {}

@@ -27,12 +27,13 @@ import torch
 
 from benchmarks.parts import mean_and_error
 from dissensus.evaluation import hide_annotators
-from dissensus.learning import distribution_scores, fit_together, infer_annotators, ldl_nm, search_sizes
+from dissensus.learning import distribution_scores, infer_annotators
 from dissensus.learning.distribution_scores import compare_distributions
 from dissensus.learning.objectives import LDLNMObjective
-from dissensus.learning.sizes import SizeSearch
 from dissensus.learning.unknown_annotators import leaking_proba
 from reproductions import load_paper, record, weerasooriya2021
+from reproductions.size_search import SizeSearch, ldl_nm, search_sizes
+from reproductions.stacked import fit_together
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"

@@ -66,7 +66,7 @@ def test_no_inputs_are_no_rows(tmp_path):
 
 
 def test_large_inputs_are_computed_first_and_progress_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(module, "INPUTS_PER_WRITE", 2)
     ask([7], tmp_path)
     told = []
     size = np.array([1, 5, 3, 5, 9])
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_made_again_with_one_warning(tmp_path, harm):
 
 
 def test_many_small_files_become_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MANY", 4)
+    monkeypatch.setattr(module, "MAX_SMALL_FILES", 4)
     for number in range(4):
         ask([number], tmp_path)
     large = tmp_path / "squares" / "large.npz"
@@ -123,13 +123,13 @@ def test_a_file_that_another_process_has_just_merged_is_no_damage(tmp_path, monk
     real = Store._files
     monkeypatch.setattr(Store, "_files", lambda self, *below: [self.folder / "gone.npz", *real(self, *below)])
     assert ask([1, 2, 3], tmp_path) == [3]
-    monkeypatch.setattr(module, "MANY", 3)
+    monkeypatch.setattr(module, "MAX_SMALL_FILES", 3)
     assert ask([3, 4], tmp_path) == [4]
     assert ask([1, 2, 3, 4], tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", 2)
+    monkeypatch.setattr(module, "INPUTS_PER_WRITE", 2)
     (tmp_path / "squares").write_text("a file where the folder should be")
     with pytest.warns(DataWarning, match="vectors are not kept") as caught:
         assert ask([1, 2, 3, 4, 5], tmp_path) == [1, 2, 3, 4, 5]
@@ -147,7 +147,7 @@ import sys, warnings
 import numpy as np
 from dissensus.features import cache
 warnings.simplefilter("error")
-cache.MANY = 3
+cache.MAX_SMALL_FILES = 3
 for n in range(int(sys.argv[2]), int(sys.argv[2]) + 12):
     keys = [cache.key_of(str(i).encode()) for i in (n, n + 1)]
     rows = cache.cached(keys, lambda at: np.array([[n + i, (n + i) ** 2, 1] for i in at]), "squares", sys.argv[1])
@@ -169,7 +169,7 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from dissensus.features import cache
-cache.CHUNK = 2
+cache.INPUTS_PER_WRITE = 2
 def compute(places):
     if 4 in places:
         os.kill(os.getpid(), signal.SIGKILL)

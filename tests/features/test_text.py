@@ -143,7 +143,7 @@ def test_wrong_arguments_are_one_sentence(folders, tmp_path):
         embed_texts(["a"], bert, pooling="max")
     with pytest.raises(BadParameter, match="max_length must lie from 3 to the model's 20 tokens, got 21"):
         embed_texts(["a"], bert, max_length=21)
-    with pytest.raises(BadParameter, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(BadParameter, match=r"batch_size must be .*at least 1, got 0"):
         embed_texts(["a"], bert, batch_size=0)
     with pytest.raises(DataError, match="pair has 2 texts and texts 1"):
         embed_texts(["a"], bert, pair=["b", "c"])
@@ -195,7 +195,7 @@ def test_a_missing_extra_is_named(monkeypatch, folders):
     def without(name):
         raise ImportError("no", name=name)
 
-    monkeypatch.setattr("dissensus.features.extra.import_module", without)
+    monkeypatch.setattr("dissensus.common.extras.import_module", without)
     module._read.cache_clear()
     with pytest.raises(
         MissingExtra, match=r"need transformers, which is not installed: pip install 'dissensus\[text\]'"

@@ -8,7 +8,7 @@ from crowds import blobs
 from dissensus import Annotations
 from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.objectives import CrowdLayerObjective, LIAObjective, Objective
+from dissensus.learning.objectives import CrowdLayerObjective, LIAObjective
 from learning.tables import fitted, sparse_table
 
 PAIRED = (CrowdLayerObjective, LIAObjective)
@@ -35,7 +35,7 @@ def test_rows_are_pairs_of_the_whole(objective, cells, monkeypatch):
     model, X = trained(objective)
     table, new = other_rows(X)
     monkeypatch.setattr("dissensus.learning.by_annotation.CELLS", cells)  # 18: two rows at a time
-    monkeypatch.setattr("dissensus.learning.by_annotation.AT_ONCE", 1 if cells > 18 else 8)
+    monkeypatch.setattr("dissensus.learning.by_annotation.BATCHES_AT_ONCE", 1 if cells > 18 else 8)
     model.batch_size = 1 if cells > 18 else 8  # an item at a time
     found = model.predict_annotations(table, new)
     whole = model.predict_annotator_proba(new, table.annotators)  # (6, A, K)
@@ -59,17 +59,20 @@ def test_labels_of_the_table_are_not_looked_at_and_neither_is_what_else_is_in_it
 
 
 @pytest.mark.parametrize("kind", PAIRED)
-def test_all_pairs_at_once_are_those_of_one_annotator_after_another(kind):
+def test_all_pairs_at_once_are_those_of_one_annotator_after_another(kind, monkeypatch):
     objective, head, z, _ = fitted(kind(), sparse_table())
     for param in head.parameters():
         torch.nn.init.normal_(param)
     row, who = torch.tensor([4, 0, 0, 7, 4, 2]), torch.tensor([3, -1, 3, 0, -1, 6])
     found = objective.row_proba(head, z, row, who)
-    torch.testing.assert_close(found, Objective.row_proba(objective, head, z, row, who))
+    torch.testing.assert_close(found, objective.label_proba(head, z, who)[row, torch.arange(len(row))])
     for n in range(len(row)):
         expected = objective.label_proba(head, z[row[n : n + 1]], who[n : n + 1])[0, 0]
         torch.testing.assert_close(found[n], expected)
-    assert Objective.row_proba(objective, head, z, row[:0], who[:0]).shape == (0, 4)
+    assert objective.row_proba(head, z, row[:0], who[:0]).shape == (0, 4)
+    assert objective.label_proba(head, z, who[:0]).shape == (len(z), 0, 4)
+    monkeypatch.setattr("dissensus.learning.objectives.base.PAIR_NUMBERS_AT_ONCE", 2 * len(z) * 4 * 4)  # two annotators
+    torch.testing.assert_close(found, objective.label_proba(head, z, who)[row, torch.arange(len(row))])
 
 
 def test_features_tell_strangers_apart():
@@ -87,7 +90,7 @@ def test_features_tell_strangers_apart():
     assert np.abs(found - model.predict_annotations(table, new)).max() > 1e-3
     pairs = torch.tensor([0, 0]), torch.tensor([-1, -1]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     objective, head, z = model.objective_, model.network_.head, torch.randn(1, new.shape[1])
-    torch.testing.assert_close(Objective.row_proba(objective, head, z, *pairs), objective.row_proba(head, z, *pairs))
+    torch.testing.assert_close(objective.label_proba(head, z, *pairs[1:])[0], objective.row_proba(head, z, *pairs))
 
 
 def test_what_cannot_be_asked_is_named():

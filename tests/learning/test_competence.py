@@ -38,7 +38,7 @@ def test_they_are_means_over_all_pairs_of_a_small_table(keywords):
 
 def test_annotators_are_looked_at_in_parts(lia, monkeypatch):
     table, X, _ = blobs(40)
-    monkeypatch.setattr(module, "AT_ONCE", 40 * 9 * 2)
+    monkeypatch.setattr(module, "NUMBERS_AT_ONCE", 40 * 9 * 2)
     np.testing.assert_allclose(LIA(**SMALL).fit(table, X).competence_, lia.competence_, atol=1e-6)
 
 
@@ -46,17 +46,17 @@ def test_a_sample_of_many_items_stands_evenly_in_their_order(monkeypatch):
     rng = np.random.default_rng(0)
     difficulty, among = rng.random(1000), np.flatnonzero(rng.random(1000) < 0.9)
     found = sample(difficulty, among, 10, 2)
-    assert found.size == module.ITEMS
+    assert found.size == module.MAX_SAMPLED_ITEMS
     assert np.isin(found, among).all()
     assert (np.diff(difficulty[found]) >= 0).all()
     rank = np.searchsorted(np.sort(difficulty[among]), difficulty[found])
     assert np.diff(rank).max() - np.diff(rank).min() <= 1
-    assert rank[0] <= among.size / module.ITEMS
-    assert rank[-1] >= among.size * (1 - 1 / module.ITEMS) - 1
+    assert rank[0] <= among.size / module.MAX_SAMPLED_ITEMS
+    assert rank[-1] >= among.size * (1 - 1 / module.MAX_SAMPLED_ITEMS) - 1
     assert sorted(sample(difficulty, among[:50], 10, 2).tolist()) == among[:50].tolist()
-    monkeypatch.setattr(module, "NUMBERS", 10**6)
+    monkeypatch.setattr(module, "MAX_NUMBERS", 10**6)
     assert sample_size(1000, 5000, 2) == 50
-    assert sample_size(1000, 10**6, 2) == module.FEWEST
+    assert sample_size(1000, 10**6, 2) == module.MIN_SAMPLED_ITEMS
     assert sample_size(5, 10**6, 2) == 5
 
 

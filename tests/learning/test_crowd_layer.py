@@ -1,6 +1,7 @@
 """The crowd layer: its formulas as loops, the dense layer of Rodrigues & Pereira, what it reduces to, what it costs."""
 
 import copy
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ from torch import nn
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.objectives import CrowdLayer, CrowdLayerObjective, Soft
-from dissensus.learning.objectives.crowd_layer import FLOOR, KINDS, LINKS, log_mix
+from dissensus.learning.objectives.crowd_layer import MIN_ENTRY, Kind, Link, log_mix
 from dissensus.learning.rows import RowAdam
 from learning.tables import fitted, log_q, sparse_table
 from tables import KINDS as ROWS
 from tables import some_gold
+
+KINDS, LINKS = get_args(Kind), get_args(Link)
 
 TABLE = sparse_table()
 A, K = 7, 4
@@ -178,7 +181,7 @@ def test_zeros_of_the_identity_grow_and_entries_stay_positive():
     with torch.no_grad():
         out = layer(log_p, torch.arange(K), torch.full((K,), 1)).exp()
     assert (out[torch.arange(K), torch.tensor([1, 1, 2, 3])] > 0.97).all()
-    assert layer.weight[1].min() >= FLOOR
+    assert layer.weight[1].min() >= MIN_ENTRY
     assert torch.equal(layer.weight[[0, 2]], torch.eye(K).reshape(1, -1).repeat(2, 1))
 
 
@@ -195,7 +198,7 @@ def test_a_network_that_is_sure_and_wrong_still_learns(kind):
     layer = CrowdLayer(1, K, kind, "normalize")
     logits = torch.tensor([[300.0, 0.0, 0.0, 0.0]], requires_grad=True)  # p of class 2 is below what a float holds
     for param in layer.parameters():
-        param.data.clamp_(min=FLOOR * (layer.bias is not None))
+        param.data.clamp_(min=MIN_ENTRY * (layer.bias is not None))
     out = layer(torch.log_softmax(logits, dim=1), torch.tensor([0]), torch.tensor([0]))[0, 2]
     (-out).backward()
     assert torch.isfinite(out)
@@ -293,9 +296,9 @@ def test_rows_are_marked_also_in_a_copy():
 
 
 def test_what_cannot_be_done_is_said():
-    with pytest.raises(BadParameter, match=r"kind must be one of 'matrix', .*, got 'tensor'"):
+    with pytest.raises(BadParameter, match=r"kind must be 'matrix', .*, got 'tensor'"):
         CrowdLayerObjective(kind="tensor").fit(TABLE, None, 0)
-    with pytest.raises(BadParameter, match=r"link must be one of 'softmax', .*, got 'sigmoid'"):
+    with pytest.raises(BadParameter, match=r"link must be 'softmax', .*, got 'sigmoid'"):
         CrowdLayer(2, 2, link="sigmoid")
     empty = Annotations.from_arrays([], [], [], classes=["a", "b"], items=["x", "y"])
     with pytest.raises(DataError, match="take objective 'hard' for gold alone"):

@@ -61,9 +61,7 @@ def test_loss_is_the_literal_sum(described):
     pairs, _ = pairs_of(table, 6)
     features = np.random.default_rng(0).normal(size=(A, 2)) if described else None
     torch.manual_seed(2)
-    network = PairNetwork(
-        Identity().fit(np.zeros((I, 3))).module(), 3, A, 4, rate=6 / A, share=0.2, penalty=0.3, features=features
-    )
+    network = PairNetwork(Identity().fit(np.zeros((I, 3))), A, 4, rate=6 / A, penalty=0.3, features=features)
     with torch.no_grad():
         network.table.weight.add_(torch.randn(A, 5))
         if described:
@@ -143,7 +141,7 @@ def test_in_parts_it_is_the_same(monkeypatch):
     table, _, _ = two_topics()
     model = DecisionFunction(epochs=5).fit(table)
     whole, pairs = model.predict_proba(), model.predict_pairs(table.items[:50], ["w01"] * 50)
-    monkeypatch.setattr("dissensus.learning.decision.AT_ONCE", 60)
+    monkeypatch.setattr("dissensus.learning.decision.PAIRS_AT_ONCE", 60)
     np.testing.assert_allclose(model.predict_proba(), whole, rtol=1e-5)
     np.testing.assert_allclose(model.predict_pairs(table.items[:50], ["w01"] * 50), pairs, rtol=1e-5)
 
@@ -226,7 +224,7 @@ def test_mistakes_are_named():
         DecisionFunction().save("never")
     with pytest.raises(UnreadableFile, match="there is no DecisionFunction at"):
         DecisionFunction.load("nowhere")
-    with pytest.raises(BadParameter, match="draws must be at least 1, got 0"):
+    with pytest.raises(BadParameter, match=r"draws must be .*at least 1.* got 0"):
         DecisionFunction(draws=0).fit(table)
     with pytest.raises(BadParameter, match="penalty must be 0 or more, got -1"):
         DecisionFunction(penalty=-1).fit(table)

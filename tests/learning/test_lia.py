@@ -123,7 +123,7 @@ def test_known_items_are_certain():
 def test_mistakes_are_named(model):
     with pytest.raises(NotFitted, match="not fitted yet"):
         LIA().predict()
-    with pytest.raises(BadParameter, match="steps must be at least 1"):
+    with pytest.raises(BadParameter, match="steps must be a whole number, at least 1"):
         LIA(steps=0).fit(model[1])
     with pytest.raises(DataError, match="items: 'zebra' is none of the 80 fitted items"):
         model[0].competence(["zebra"], ["w0"])

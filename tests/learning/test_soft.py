@@ -64,5 +64,5 @@ def test_inverse_kl_of_a_target_with_zeros_is_an_error_at_once():
 def test_keywords_out_of_range_are_said():
     with pytest.raises(BadParameter, match="weight must be 'items' or 'votes', got 'labels'"):
         Soft(weight="labels").fit(TABLE, None, 0)
-    with pytest.raises(BadParameter, match="divergence must be one of"):
+    with pytest.raises(BadParameter, match="divergence must be 'kl', 'inverse-kl' or 'ce'"):
         Soft(divergence="js").fit(TABLE, None, 0)

@@ -88,7 +88,7 @@ def test_long_texts_are_cut(bert):
 def test_many_are_predicted_in_parts_of_like_length(bert, monkeypatch):
     encoder = Transformer(bert).fit(PAIRS)
     whole = vectors(encoder, PAIRS)
-    monkeypatch.setattr(module, "AT_ONCE", 2)
+    monkeypatch.setattr(module, "TEXTS_AT_ONCE", 2)
     seen = []
     real = TransformerModule._vectors
 

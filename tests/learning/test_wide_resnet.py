@@ -11,7 +11,7 @@ from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier, inputs
 from dissensus.learning.encoders import WideResNet
-from dissensus.learning.encoders.wide_resnet import SHIFT, Block, WideResNetModule, moved
+from dissensus.learning.encoders.wide_resnet import MAX_SHIFT, Block, WideResNetModule, moved
 
 
 def pictures(n=40, height=8, width=6, channels=3, seed=0):
@@ -144,9 +144,11 @@ def test_dropout_is_between_the_convolutions_of_a_block():
 def test_moved_images_are_crops_of_images_mirrored_at_their_edges(kind):
     torch.manual_seed(0)
     image = torch.rand(13, 11, 3).mul(255).to(kind)
-    padded = nn.functional.pad(image.permute(2, 0, 1)[None].float(), [SHIFT] * 4, mode="reflect")[0].permute(1, 2, 0)
+    padded = nn.functional.pad(image.permute(2, 0, 1)[None].float(), [MAX_SHIFT] * 4, mode="reflect")[0].permute(
+        1, 2, 0
+    )
     crops = {}
-    for r, c, flip in itertools.product(range(2 * SHIFT + 1), range(2 * SHIFT + 1), (False, True)):
+    for r, c, flip in itertools.product(range(2 * MAX_SHIFT + 1), range(2 * MAX_SHIFT + 1), (False, True)):
         crop = padded[r : r + 13, c : c + 11]
         crops[(crop.flip(1) if flip else crop).contiguous().numpy().tobytes()] = (r, c, flip)
     assert len(crops) == 162
@@ -293,8 +295,8 @@ def test_images_with_other_channels_are_named():
     [
         ({"depth": 18}, "depth must be one of 10, 16, 22, 28 …, got 18"),
         ({"depth": 4}, "depth must be"),
-        ({"widen": 0}, "widen must be at least 1"),
-        ({"dropout": 1.0}, "dropout below 1"),
+        ({"widen": 0}, "widen must be .*at least 1, got 0"),
+        ({"dropout": 1.0}, "dropout must be .*below 1"),
         ({"size": (3,)}, r"size must be \(height, width\)"),
         ({"size": (3, 0)}, r"size must be \(height, width\)"),
     ],

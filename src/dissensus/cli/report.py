@@ -178,10 +178,10 @@ def report(
 
 def _extras() -> None:
     """What the page needs should be missed before the work, not after."""
-    from dissensus.report.extra import need
+    from dissensus.common.extras import need
 
     for module in ("jinja2", "altair", "vl_convert"):
-        need(module)
+        need(module, "the report needs", "report")
 
 
 def _frame(path: Path | None) -> Any:

@@ -13,8 +13,8 @@ import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import TypeAlias
@@ -27,8 +27,9 @@ from dissensus.exceptions import DataError, DataWarning
 
 VARIABLE = "DISSENSUS_CACHE"
 """The environment variable that names the cache folder."""
-CHUNK = 8192  # new inputs computed between two writes: what a killed run may lose
-MANY, SMALL = 32, 2**24  # so many files of one model, each of fewer bytes than this, become one
+INPUTS_PER_WRITE = 8192  # what a killed run may lose
+MAX_SMALL_FILES = 32  # of one model; so many become one
+SMALL_FILE_BYTES = 2**24
 DAMAGE = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 """What NumPy and zipfile raise for a file that is not as it was written; zip files have checksums."""
 
@@ -39,7 +40,7 @@ Cache: TypeAlias = bool | str | Path
 
 
 def cache_folder(cache: Cache = True) -> Path | None:
-    """The folder given, that of DISSENSUS_CACHE, or `dissensus` in the user's cache folder; None for False."""
+    """Return the folder given, that of DISSENSUS_CACHE, or `dissensus` in the user's cache folder; None for False."""
     if cache is False:
         return None
     if cache is not True:
@@ -56,7 +57,7 @@ def cache_folder(cache: Cache = True) -> Path | None:
 
 
 def key_of(*parts: bytes) -> bytes:
-    """16 bytes that stand for these parts, in this order and so divided."""
+    """Hash these parts, in this order and so divided, to 16 bytes."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -72,20 +73,11 @@ def cached(
     size: IntArray | None = None,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """The vectors of all keys, (I, D) float32: read, or computed once for each different key and then kept.
+    """Return the vectors of all keys (I, D) float32: read, or computed once for each different key and then kept.
 
-    Parameters
-    ----------
-    keys : sequence of bytes
-        Of every input, by `key_of`.
-    compute : callable
-        Places in `keys` → their vectors, one row each; of no places, (0, D).
-    model : str
-        What the vectors depend on besides the inputs; names a folder.
-    cache : bool or folder
-    size : (I,) int array, optional
-        How large inputs are: they are computed from the largest to the smallest, so that those of a batch are alike.
-    on_rows : callable, optional
+    `keys` are those of every input, by `key_of`. `compute` takes places in `keys` and returns one row for each; for no
+    places, (0, D). `model` names a folder, and all that vectors depend on besides the inputs. Inputs are computed from
+    the largest to the smallest by `size` (I,), so that those of a batch are alike.
     """
     if not len(keys):
         return compute([])
@@ -98,8 +90,8 @@ def cached(
     done = int(known.sum())
     missing = np.flatnonzero(~known)
     missing = missing[np.argsort(first[missing] if size is None else -size[first[missing]], kind="stable")]
-    for start in range(0, missing.size, CHUNK):
-        at = missing[start : start + CHUNK]
+    for start in range(0, missing.size, INPUTS_PER_WRITE):
+        at = missing[start : start + INPUTS_PER_WRITE]
         made = np.asarray(compute(first[at].tolist()), np.float32)
         if not np.isfinite(made).all():
             row = first[at[np.argmin(np.isfinite(made).all(axis=1))]]
@@ -124,18 +116,15 @@ class Store:
         self.folder = folder
 
     def read(self, wanted: Names) -> tuple[BoolArray, FloatArray | None]:
-        """Which of the keys (sorted) are there, and their rows (those of the others are not set)."""
+        """Find which of the keys (sorted) are there, and their rows; those of the others are not set."""
         known, rows, damaged = np.zeros(wanted.size, bool), None, 0
         for path in self._files():
             try:
-                with _opened(path) as (keys, read_rows):
-                    place = np.minimum(np.searchsorted(wanted, keys), wanted.size - 1)
-                    hit = (wanted[place] == keys) & ~known[place]
-                    if hit.any():
-                        values = read_rows()[hit]
-                        rows = np.empty((wanted.size, values.shape[1]), np.float32) if rows is None else rows
-                        rows[place[hit]] = values
-                        known[place[hit]] = True
+                if (found := _read(path, wanted)) is not None:
+                    keys, values = found
+                    rows = np.empty((wanted.size, values.shape[1]), np.float32) if rows is None else rows
+                    place = np.searchsorted(wanted, keys)
+                    rows[place], known[place] = values, True
             except FileNotFoundError:  # another process has just merged it into a larger one
                 continue
             except DAMAGE:
@@ -151,10 +140,11 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             merged = []
-            if len(small := self._files(SMALL)) >= MANY:
+            if len(small := self._files(SMALL_FILE_BYTES)) >= MAX_SMALL_FILES:
                 for path in small:
-                    with suppress(*DAMAGE), _opened(path) as (more, read_rows):
-                        keys, rows = np.concatenate([keys, more]), np.concatenate([rows, read_rows()])
+                    with suppress(*DAMAGE):
+                        if (found := _read(path)) is not None:
+                            keys, rows = (np.concatenate(parts) for parts in zip((keys, rows), found, strict=True))
                         merged.append(path)
                 keys, first = np.unique(keys, return_index=True)
                 rows = rows[first]
@@ -168,7 +158,7 @@ class Store:
         return True
 
     def _files(self, below: float = np.inf) -> list[Path]:
-        """The files of fewer bytes than that."""
+        """List the files of fewer bytes than that."""
         found = []
         for path in self.folder.glob("*.npz"):
             with suppress(FileNotFoundError):  # merged into another a moment ago
@@ -177,21 +167,21 @@ class Store:
         return sorted(found)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[Names, Callable[[], FloatArray]]]:
-    """The keys of a file and a function that reads its rows; ValueError where they are not what was written."""
+def _read(path: Path, wanted: Names | None = None) -> tuple[Names, FloatArray] | None:
+    """Read the wanted keys of a file, or all, with their rows; None where there are none, ValueError for damage."""
     with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
         keys = found["keys"]
-
-        def read_rows() -> FloatArray:
-            rows: FloatArray = found["rows"]
-            if rows.dtype != np.float32 or rows.ndim != 2 or len(rows) != keys.size:
-                raise ValueError(f"rows of shape {rows.shape}")
-            return rows
-
         if keys.dtype != "S16" or keys.ndim != 1:
             raise ValueError(f"keys of shape {keys.shape}")
-        yield keys, read_rows
+        hit = np.ones(keys.size, bool)
+        if wanted is not None:  # sorted: np.isin would sort again
+            hit = wanted[np.minimum(np.searchsorted(wanted, keys), wanted.size - 1)] == keys
+        if not hit.any():
+            return None  # rows are the large part: they are not read
+        rows = found["rows"]
+        if rows.dtype != np.float32 or rows.ndim != 2 or len(rows) != keys.size:
+            raise ValueError(f"rows of shape {rows.shape}")
+        return keys[hit], rows[hit]
 
 
 def _warn(message: str) -> None:

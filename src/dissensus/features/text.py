@@ -12,36 +12,31 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from dissensus.common.parameters import check_keyword
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
-from dissensus.features.extra import device_of, need
+from dissensus.features.hub import device_of, need
 from dissensus.table.names import shown
 
 Pooling: TypeAlias = Literal["mean", "cls"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TextModel:
     """A pretrained text encoder as plain values, all but its weights, which are read when they are needed."""
 
-    config: dict[str, Any]
-    tokenizer: str  # in the JSON of the `tokenizers` library
-    max_length: int  # tokens that the model can take, special ones included
-    normalize: bool  # whether its vectors have length 1
+    config: dict[str, Any] = field(compare=False)
+    tokenizer: str = field(compare=False)  # in the JSON of the `tokenizers` library
+    max_length: int = field(compare=False)  # tokens that the model can take, special ones included
+    normalize: bool = field(compare=False)  # whether its vectors have length 1
     identity: str
-    weights: Path | dict[str, Any] = field(repr=False)  # a folder, or arrays by name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TextModel) and other.identity == self.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
+    weights: Path | dict[str, Any] = field(repr=False, compare=False)  # a folder, or arrays by name
 
     def network(self) -> Any:
         """The pretrained nn.Module, one of its own for every call."""
@@ -53,7 +48,7 @@ class TextModel:
 
 
 def text_model(model: str | Path | None = None) -> TextModel:
-    """The text encoder in a folder, in the hub's cache under a name, or (None) the bundled MiniLM."""
+    """Read the text encoder in a folder, in the hub's cache under a name, or (None) the bundled MiniLM."""
     folder = hub.folder_of(model)
     return _read(folder, hub.identity(folder))
 
@@ -90,7 +85,7 @@ def _json(path: Path, otherwise: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def tokenizer_of(source: str, max_length: int | None = None) -> Any:
-    """The tokenizer of its JSON, which cuts at so many tokens; kept, since parsing one costs 50 ms."""
+    """Make the tokenizer of its JSON, which cuts at so many tokens; kept, since parsing one costs 50 ms."""
     tokenizer = need("tokenizers").Tokenizer.from_str(source)
     if max_length is not None:
         tokenizer.enable_truncation(max_length)  # of a pair, the longer text first: a short target stays whole
@@ -100,7 +95,7 @@ def tokenizer_of(source: str, max_length: int | None = None) -> Any:
 def tokens(
     model: TextModel, texts: Sequence[str], pair: Sequence[str] | None = None, max_length: int | None = None
 ) -> list[tuple[list[int], list[int]]]:
-    """Of every text, or text and its pair as `[CLS] text [SEP] pair [SEP]`: token ids, and which of the two each is of.
+    """Cut every text, or text and pair as `[CLS] text [SEP] pair [SEP]`, into token ids; also say of which each is.
 
     A text for which the tokenizer has nothing at all, not even special tokens, is one padding token.
     """
@@ -110,7 +105,7 @@ def tokens(
 
 
 def states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
-    """The last layer (B, L, H), and which places hold tokens (B, L); ids (B, L) are −1 where there is none."""
+    """Return the last layer (B, L, H) and which places hold tokens (B, L); ids (B, L) are −1 where there is none."""
     torch, inside = need("torch"), ids >= 0
     more = {}
     if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others have none
@@ -120,21 +115,15 @@ def states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
 
 
 def pool(hidden: Any, inside: Any, pooling: Pooling) -> Any:
-    """(B, L, H) states of tokens → (B, H) float32, by the first token's or the mean of all."""
+    """Pool states of tokens (B, L, H) to (B, H) float32: the first token's, or the mean of all."""
     if pooling == "cls":
         return hidden[:, 0].float()
     weight = inside[:, :, None].float()
     return (hidden.float() * weight).sum(1) / weight.sum(1)  # bf16 would lose the last digits of a long text's mean
 
 
-def check_pooling(pooling: str) -> None:
-    """BadParameter for a pooling that is none."""
-    if pooling not in get_args(Pooling):
-        raise BadParameter(f"pooling must be 'mean' or 'cls', got {pooling!r}.")
-
-
 def check_length(model: TextModel, max_length: int | None) -> int:
-    """The tokens to cut at: those asked for, or as many as the model is made for."""
+    """Return the tokens to cut at: those asked for, or as many as the model is made for."""
     most = max(model.max_length, model.config.get("max_position_embeddings", 0))
     if max_length is not None and not 3 <= max_length <= most:
         raise BadParameter(f"max_length must lie from 3 to the model's {most} tokens, got {max_length}.")
@@ -143,7 +132,7 @@ def check_length(model: TextModel, max_length: int | None) -> int:
 
 @lru_cache(maxsize=1)
 def network_of(model: TextModel) -> Any:
-    """The pretrained network for looking up only: the last one is kept, since reading one takes a second."""
+    """Read the pretrained network, for looking up only; the last one is kept, since reading one takes a second."""
     return model.network().requires_grad_(False)
 
 
@@ -159,7 +148,7 @@ def embed_texts(
     cache: Cache = True,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Vectors of texts by a pretrained model; every different text is computed once, ever.
+    """Embed texts by a pretrained model; every different text is computed once, ever.
 
     Parameters
     ----------
@@ -183,17 +172,15 @@ def embed_texts(
     -------
     (I, D) float32 array
     """
-    check_pooling(pooling)
-    if batch_size < 1:
-        raise BadParameter(f"batch_size must be at least 1, got {batch_size}.")
+    check_keyword("pooling", pooling, Pooling)
+    check_keyword("batch_size", batch_size, int, low=1)
     source = model if isinstance(model, TextModel) else text_model(model)
     length = check_length(source, max_length)
     first, second = checked(texts), None if pair is None else checked(pair, "pair")
-    if second is not None and len(second) != len(first):
-        raise DataError(f"pair has {len(second):,} texts and texts {len(first):,}; give one for each.")
-    keys = [
-        key_of(*map(str.encode, parts)) for parts in (zip(first) if second is None else zip(first, second, strict=True))
-    ]
+    if second is not None:
+        _check_as_many("pair", second, "texts", first)
+    both = zip(first) if second is None else zip(first, second, strict=True)
+    keys = [key_of(*map(str.encode, parts)) for parts in both]
     size = np.array([len(text) for text in first], np.int64)
 
     def compute(places: list[int]) -> FloatArray:
@@ -220,33 +207,28 @@ def embed_texts(
     return cached(keys, compute, f"text-{pooling}-{length}-{source.identity}", cache, size=size, on_rows=on_rows)
 
 
+def _check_as_many(name: str, texts: Sequence[str], other: str, others: Sequence[str]) -> None:
+    if len(texts) != len(others):
+        raise DataError(f"{name} has {len(texts):,} texts and {other} {len(others):,}; give one for each.")
+
+
 def embed_pairs(
     first: Sequence[str], second: Sequence[str], model: str | Path | None = None, **options: Any
 ) -> FloatArray:
-    """(I, 4 D) features of pairs of texts, each embedded by itself: both, their absolute difference, their product.
+    """Make features (I, 4 D) of pairs of texts, each embedded by itself: both, their difference, their product.
 
     `options` are those of `embed_texts`, `pair` aside.
     """
     texts = [*checked(first), *checked(second, "second")]
-    if len(first) != len(second):
-        raise DataError(f"second has {len(second):,} texts and first {len(first):,}; give one for each.")
+    _check_as_many("second", second, "first", first)
     a, b = np.split(embed_texts(texts, model, **options), 2)
     return np.concatenate([a, b, np.abs(a - b), a * b], axis=1)
 
 
 def word_vectors(words: Sequence[str], model: str | Path | None = None) -> FloatArray:
-    """Vectors of single words: the model's own input embeddings, averaged over the pieces of a word.
+    """Return vectors (W, D) of single words: the model's own input embeddings, averaged over the pieces of a word.
 
-    Parameters
-    ----------
-    words : sequence of str
-    model : str or Path, optional
-        A Hugging Face folder or name; None for the bundled MiniLM.
-
-    Returns
-    -------
-    (W, D) float32 array
-        A word without pieces, such as "", is all zeros.
+    `model` is a Hugging Face folder or name; None for the bundled MiniLM. A word without pieces, such as "", is zeros.
     """
     source = text_model(model)
     found = tokenizer_of(source.tokenizer).encode_batch_fast(checked(words, "words"), add_special_tokens=False)
@@ -259,7 +241,7 @@ def word_vectors(words: Sequence[str], model: str | Path | None = None) -> Float
 
 
 def checked(texts: Sequence[str], name: str = "texts") -> list[str]:
-    """The texts as a list; DataError for the first that is none."""
+    """Return the texts as a list; DataError for the first that is none."""
     if isinstance(texts, str):
         raise DataError(f"{name} is one string; give one per item, in a list.")
     values = list(texts)

@@ -18,8 +18,6 @@ from dissensus.learning.distribution_scores import DistributionScores, distribut
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
 from dissensus.learning.lia_ml import LIAML
-from dissensus.learning.seeds import fit_together
-from dissensus.learning.sizes import SizeSearch, ldl_nm, search_sizes
 from dissensus.learning.unknown_annotators import Inferred, infer_annotators
 
 __all__ = [
@@ -30,13 +28,9 @@ __all__ = [
     "DistributionScores",
     "Inferred",
     "OutOfFold",
-    "SizeSearch",
     "distribution_scores",
     "encoders",
-    "fit_together",
     "infer_annotators",
-    "ldl_nm",
     "objectives",
     "out_of_fold",
-    "search_sizes",
 ]

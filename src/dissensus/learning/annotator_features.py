@@ -1,9 +1,9 @@
-"""What is known of annotators (age, trust, country, …) as numbers r_j that a network can take.
+"""Turn what is known of annotators (age, trust, country, …) into numbers r_j for a network.
 
-A column of numbers becomes two: the number, standardised, and whether it is missing. A column of texts (or booleans)
-becomes one per level, and "missing" is a level; levels of fewer than `FEW` annotators are one level together. All are
-centred on the annotators of the fit, so r = 0 is the average annotator: whoever is in the table and not in the frame,
-a level that was not there at the fit, levels that are still too few together.
+A column of numbers becomes two: the standardised number, and 1 where it is missing. A column of texts (or booleans)
+becomes one column per level, and "missing" is a level; levels of fewer than `MIN_ANNOTATORS` annotators are one level
+together. All are centred on the annotators of the fit, so r = 0 is the average annotator: one who is in the table but
+not in the frame, one with a level that was not there at the fit or that is too rare even together.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import names as naming
 from dissensus.table.frames import guess_column, listed, no_column, to_arrow
 
-FEW = 5  # annotators that a level needs, to have a column of its own
+MIN_ANNOTATORS = 5  # of a level, to have a column of its own
+ANNOTATOR = "annotator"
 
 Levels = dict[str | None, int]
 """Level → its place among the columns of its feature; None is "missing"."""
-
 
 Whom = tuple[IntArray, FloatArray | None]
 """Codes of annotators, −1 for one who was not there, and features where they came in a frame."""
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a frame (pandas, polars, Arrow, DuckDB, or a mapping of columns), and no list of names."""
+    """True for a frame (pandas, polars, Arrow, DuckDB, or a mapping of columns), False for a list of names."""
     import narwhals as nw
 
     native = nw.from_native(value, pass_through=True)
@@ -109,9 +109,6 @@ class AnnotatorFeatures:
         return np.where(at[:, None] >= 0, features[at], 0.0)
 
 
-ANNOTATOR = "annotator"
-
-
 def _arrow(frame: Any) -> dict[str, Any]:
     """The columns of any frame, as Arrow arrays, the annotators' under our name."""
     import narwhals as nw
@@ -147,12 +144,12 @@ def _levels(values: Any, name: str) -> Levels | None:
     if _is_number(values.type):
         return None
     counts = Counter(_texts(values, name))
-    own = sorted(level for level, n in counts.items() if n >= FEW and level is not None)
+    own = sorted(level for level, n in counts.items() if n >= MIN_ANNOTATORS and level is not None)
     levels: Levels = {level: place for place, level in enumerate(own)}
-    rare = [level for level, n in counts.items() if n < FEW and level is not None]
-    if sum(counts[level] for level in rare) >= FEW:
+    rare = [level for level, n in counts.items() if n < MIN_ANNOTATORS and level is not None]
+    if sum(counts[level] for level in rare) >= MIN_ANNOTATORS:
         levels |= dict.fromkeys(sorted(rare), len(own))
-    if counts[None] >= FEW:
+    if counts[None] >= MIN_ANNOTATORS:
         levels[None] = len(set(levels.values()))
     return levels
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.extras import need
+from dissensus.common.parameters import check_keyword
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import BadParameter, DataError, MissingExtra
+from dissensus.exceptions import DataError, MissingExtra
 from dissensus.learning.competence import coordinates
-from dissensus.learning.mistakes import CLUSTERS, LEAST, Mistakes, mistakes
+from dissensus.learning.mistakes import CLUSTERS, MIN_LABELS, Mistakes, mistakes
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MOST = 1500  # annotators on a map, those with the most labels
-NEIGHBOURS = 15  # UMAP's own default: of fewer annotators everyone is everyone's neighbour
+MAX_ANNOTATORS = 1500  # on a map, those with the most labels
+UMAP_NEIGHBOURS = 15  # UMAP's own default: of fewer annotators everyone is everyone's neighbour
 
 How = Literal["auto", "umap", "pca"]
 
@@ -45,29 +46,17 @@ def annotator_map(
     *,
     how: How = "auto",
     clusters: int = CLUSTERS,
-    least: int = LEAST,
-    most: int = MOST,
+    least: int = MIN_LABELS,
+    most: int = MAX_ANNOTATORS,
     seed: int = 0,
 ) -> AnnotatorMap:
-    """The map of a fitted LIA, or a CrowdClassifier with objective "lia".
+    """Map the annotators of a fitted LIA, or of a CrowdClassifier with objective "lia".
 
-    Parameters
-    ----------
-    model : LIA or CrowdClassifier
-        Of several seeds, the embeddings are the first's.
-    table : Annotations
-        What it was fitted to, or part of it.
-    how : "auto", "umap" or "pca"
-        "auto": UMAP where it is installed and there are more than 15 annotators.
-    clusters, least
-        As in `mistakes`.
-    most : int
-        Annotators, at most: those with the most labels.
-    seed : int
-        Of UMAP.
+    `table` is what it was fitted to, or part of it; of several seeds, the embeddings are the first's. `how="auto"`
+    takes UMAP, with this `seed`, where it is installed and there are more than 15 annotators. At most `most` annotators
+    are on the map, those with the most labels; `clusters` and `least` are those of `mistakes`.
     """
-    if how not in ("auto", "umap", "pca"):
-        raise BadParameter(f"how must be 'auto', 'umap' or 'pca', got {how!r}.")
+    check_keyword("how", how, How)
     posterior = posterior_of(model, table)
     table = table.select(rows=known_rows(model, table))
     labels = np.diff(table.annotator_ptr)
@@ -75,31 +64,28 @@ def annotator_map(
     if not there.size:
         raise DataError("no annotator of the model labelled any of its items in this table; give the one it is of.")
     who = np.sort(there[np.argsort(-labels[there], kind="stable")[:most]])
-    chosen = np.zeros(labels.size, np.bool_)
-    chosen[who] = True
+    chosen = np.isin(np.arange(labels.size), who)
     code = naming.match(table.annotators[who], model.annotators_, "annotators")
-    rows = coordinates(classifier_of(model))[code]
-    place, used = project(rows, how=how, seed=seed)
+    place, used = project(coordinates(classifier_of(model))[code], how=how, seed=seed)
     found = mistakes(table.select(annotators=chosen), posterior, clusters=clusters, least=least)
     return AnnotatorMap(who, place, used, found, there.size)
 
 
 def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[FloatArray, str]:
-    """(n, E) → (n, 2), and by what."""
-    if how == "umap" or (how == "auto" and len(rows) > NEIGHBOURS):
-        umap = _umap()
-        if umap is not None and len(rows) > 3:
-            neighbours = min(NEIGHBOURS, len(rows) - 1)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about spectral starts of small graphs
+    """Project (n, E) to (n, 2); also return the method used."""
+    if how == "umap" and len(rows) < 4:
+        raise DataError(f"UMAP needs at least 4 annotators, got {len(rows)}; take how='pca'.")
+    if how == "umap" or (how == "auto" and len(rows) > UMAP_NEIGHBOURS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is no TensorFlow; about spectral starts of small graphs
+            try:
+                umap = need("umap", "how='umap' needs", "umap")
+                neighbours = min(UMAP_NEIGHBOURS, len(rows) - 1)
                 fitted = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(rows)
-            return np.asarray(fitted, np.float64), "UMAP"
-        if how == "umap":
-            raise (
-                MissingExtra("how='umap' needs umap-learn, which is not installed: pip install 'dissensus[umap]'.")
-                if umap is None
-                else DataError(f"UMAP needs at least 4 annotators, got {len(rows)}; take how='pca'.")
-            )
+                return np.asarray(fitted, np.float64), "UMAP"
+            except MissingExtra:
+                if how == "umap":
+                    raise
     rows = np.asarray(rows, np.float64)
     left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # no library decides what is up
@@ -108,14 +94,14 @@ def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[Floa
 
 
 def known_rows(model: Any, table: Annotations) -> BoolArray:
-    """(N,) labels of items and by annotators that the model knows."""
+    """Mark (N,) the labels of items and by annotators that the model knows."""
     items = naming.match(table.items, model.items_, "items") >= 0
     annotators = naming.match(table.annotators, model.annotators_, "annotators") >= 0
     return np.asarray(items[table.item] & annotators[table.annotator])
 
 
 def posterior_of(model: Any, table: Annotations) -> FloatArray:
-    """(I, K) the model's, in the order of the table's items and classes; zeros for items that it does not know."""
+    """Return the model's posterior (I, K) for the table's items and classes; zeros for items that it does not know."""
     classifier_of(model)  # says what is wrong
     at = naming.match(table.items, model.items_, "items")
     columns = naming.match(model.classes_, table.classes, "classes")
@@ -129,14 +115,14 @@ def posterior_of(model: Any, table: Annotations) -> FloatArray:
 
 
 def difficulty_of(model: Any, table: Annotations) -> FloatArray:
-    """(I,) the model's, in the order of the table's items; NaN for items that it does not know."""
+    """Return the model's difficulty (I,) of the table's items; NaN for items that it does not know."""
     classifier_of(model)
     at = naming.match(table.items, model.items_, "items")
     return np.where(at >= 0, model.difficulty_[at], np.nan)
 
 
 def classifier_of(model: Any) -> Any:
-    """The CrowdClassifier with objective "lia" that it is, or that is the first of its seeds."""
+    """Return the CrowdClassifier with objective "lia" that it is, or that is the first of its seeds."""
     found = getattr(model, "models_", [model])[0]
     if getattr(found, "difficulty_", None) is None:
         raise DataError(
@@ -144,13 +130,3 @@ def classifier_of(model: Any) -> Any:
             "was fitted with objective 'lia'."
         )
     return found
-
-
-def _umap() -> Any:
-    """The library, or None."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is no TensorFlow
-            return import_module("umap")
-    except ImportError:
-        return None

@@ -3,13 +3,12 @@
 A column is a tensor (one row per item), `Mapped` (the same in a file, of which only what is drawn is read), `Padded` (a
 sequence per item, cut together and padded to the longest of the batch) or a `Bag` (any number of rows per item, side by
 side, with `row` saying whose they are: so an annotation costs the same whoever gave it). `part(start, stop)` is a range
-of the items, nothing copied: what one of several processes needs. `StackedColumns` are those of trainings that are done
-together (`stack.py`).
+of the items, nothing copied: what one of several processes needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -19,7 +18,6 @@ import torch
 from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import BadParameter, DataError
 
 Batch = dict[str, Tensor]
 BLOCK_ROWS = 2**16  # rows of a file that are read at a time
@@ -184,50 +182,4 @@ class Columns:
         batch: Batch = {}
         for name, column in self.columns.items():
             batch |= {name: column[rows]} if isinstance(column, Tensor) else column.take(name, rows)
-        return batch
-
-
-class StackedColumns:
-    """Columns of several trainings: tensors (S, I, …), bags padded to (S, I, widest, …); S is 1 for shared ones."""
-
-    def __init__(self, parts: Sequence[Columns], device: torch.device):
-        self.tensors: dict[str, Tensor] = {}
-        self.bags: dict[str, Tensor] = {}
-        self.widest = 1
-        if all(part is parts[0] for part in parts):
-            parts = parts[:1]
-        self.shared = len(parts) == 1
-        if any(part.columns.keys() != parts[0].columns.keys() for part in parts):
-            raise DataError("fit_together: some models have gold and some have none; give all of them some, or none.")
-        for name, first in parts[0].columns.items():
-            columns: list[Any] = [part.columns[name] for part in parts]
-            if isinstance(first, Tensor):
-                self.tensors[name] = torch.stack(columns).to(device)
-            elif isinstance(first, Bag):
-                self._pad(columns, device)
-            else:
-                raise BadParameter(f"fit_together: targets {name!r} are sequences; fit such models one by one.")
-
-    def _pad(self, bags: list[Bag], device: torch.device) -> None:
-        lengths = torch.stack([bag.ptr.diff() for bag in bags])  # (S, I)
-        S, n_items = lengths.shape
-        self.widest = widest = max(int(lengths.max()), 1)
-        ragged = bool((lengths != widest).any())
-        for key in bags[0].columns:
-            like = bags[0].columns[key]
-            padded = like.new_zeros(S, n_items, widest, *like.shape[1:])
-            for s, bag in enumerate(bags):
-                padded[s][torch.arange(widest) < lengths[s][:, None]] = bag.columns[key]
-            self.bags[key] = padded.to(device)
-        if ragged and "weight" not in self.bags:
-            self.bags["weight"] = (torch.arange(widest) < lengths[..., None]).float().to(device)
-
-    def take(self, rows: Tensor) -> Batch:
-        """The batches of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and whose they are, `row`."""
-        at = 0 if self.shared else torch.arange(len(rows), device=rows.device)[:, None]
-        batch = {name: column[at, rows] for name, column in self.tensors.items()}
-        if self.bags:
-            batch |= {name: column[at, rows].flatten(1, 2) for name, column in self.bags.items()}
-            row = torch.arange(rows.shape[1], device=rows.device)
-            batch["row"] = row.repeat_interleave(self.widest).expand(len(rows), -1)
         return batch

@@ -22,7 +22,7 @@ from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import find
 from dissensus.learning.batches import Columns
-from dissensus.learning.trainer import AT_ONCE
+from dissensus.learning.trainer import BATCHES_AT_ONCE
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -37,7 +37,7 @@ these are → (n, K)."""
 
 
 def predict_annotators(model: CrowdClassifier, X: Any, annotators: Any) -> FloatArray:
-    """(rows, annotators, K) for all pairs of a row of X and one of `annotators`, names or a frame."""
+    """Return P (rows, annotators, K) for all pairs of a row of X and one of `annotators`, names or a frame."""
     codes, features = find(annotators, model.annotators_, model.annotator_features_)
     columns, network = model.encoder_.prepare(X), model.network_
     if not model.objective_.models_annotators or not codes.size:
@@ -48,7 +48,7 @@ def predict_annotators(model: CrowdClassifier, X: Any, annotators: Any) -> Float
 
 
 def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, annotators: Any = None) -> FloatArray:
-    """(N, K) for the rows of `table`, with one row of X per item of it; `annotators` is a frame, or None."""
+    """Return P (N, K) for the rows of `table`, with one row of X per item of it; `annotators` is a frame, or None."""
     given.check_table(table, "predict_annotations")
     given.check_rows(X, table)
     table = table.to_classes(model.classes_)
@@ -79,14 +79,16 @@ def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, anno
 def ask_rows(
     model: CrowdClassifier, columns: Columns, table: Annotations, ask: Ask, places: IntArray | None = None
 ) -> FloatArray:
-    """(N, K) what `ask` answers of all rows, some at a time; item i is row `places[i]` of `columns`, or row i."""
-    K, device = model.objective_.n_classes_, model._trainer(0).place()
+    """Ask about all rows (N, K), some at a time; item i is row `places[i]` of `columns`, or row i."""
+    K, device = model.objective_.n_classes_, model.place()
     network = model.network_.to(device).eval()
     found = np.empty((len(table), K))
     items = np.flatnonzero(np.diff(table.item_ptr))
     at_once = max(CELLS // K**2, 1)
     with torch.inference_mode():
-        for some in np.split(items, range(AT_ONCE * model.batch_size, items.size, AT_ONCE * model.batch_size)):
+        for some in np.split(
+            items, range(BATCHES_AT_ONCE * model.batch_size, items.size, BATCHES_AT_ONCE * model.batch_size)
+        ):
             if not some.size:
                 continue
             batch = columns.take(torch.as_tensor((some if places is None else places[some]).astype(np.int64)))

@@ -1,7 +1,7 @@
-"""How far a training is, and the file that one which was killed goes on from.
+"""The state of a training, and the file from which a killed training goes on to the same bits on the CPU.
 
-A checkpoint holds weights, the optimiser's state, the generators, the place in the epoch and the best weights so far;
-a run goes on from it to the same bits on the CPU. Of several processes all read it, and the first writes it.
+The file holds weights, the optimiser's state, the generators, the place in the epoch and the best weights so far. Of
+several processes all read it, and the first writes it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class State:
 
     trace: Trace = field(default_factory=Trace)
     best: dict[str, Tensor] | None = None  # the weights of the best epoch so far
-    epoch: int = 0  # epochs that are over
-    place: int = 0  # steps that are over of this one
-    step: int = 0  # of all
+    epoch: int = 0  # finished epochs
+    place: int = 0  # finished steps of this epoch
+    step: int = 0  # finished steps of all epochs
     total: float = 0.0  # the losses of this epoch so far
 
 
@@ -63,7 +63,7 @@ class Checkpoint:
         self.written = time.monotonic()
 
     def read(self) -> State:
-        """Where the run was, with weights, optimiser and generators as they were then; or at its beginning."""
+        """Restore weights, optimiser and generators, and return where the run was; without a file, its beginning."""
         if self.path is None or not self.path.exists():
             return State()
         found = read_tree(self.path, KIND)
@@ -78,25 +78,21 @@ class Checkpoint:
         if gpus(self.device) and found["cuda_rng"] is not None:
             torch.cuda.set_rng_state(found["cuda_rng"], self.device)
         trace = Trace(found["trace"], found["best_epoch"], found["stopped"])
-        return State(trace, found["best"], found["epoch"], found["place"], found["step"], found["total"])
+        return State(trace, **{name: found[name] for name in ("best", "epoch", "place", "step", "total")})
 
     def due(self) -> bool:
-        """Whether it is time for the next."""
+        """True if it is time for the next."""
         return time.monotonic() - self.written > self.every
 
     def write(self, state: State) -> None:
         """Write where the run is, if this is the first process and there is a folder."""
-        if self.path is not None and self.writes:
-            trace = state.trace
-            write_tree(
-                self.path,
-                {
-                    "key": self.key, "model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict(),
-                    "best": state.best, "trace": trace.epochs, "best_epoch": trace.best, "stopped": trace.stopped,
-                    "epoch": state.epoch, "place": state.place, "step": state.step, "total": state.total,
-                    "rng": torch.get_rng_state(),
-                    "cuda_rng": torch.cuda.get_rng_state(self.device) if gpus(self.device) else None,
-                },
-                KIND,
-            )  # fmt: skip
         self.written = time.monotonic()
+        if self.path is None or not self.writes:
+            return
+        trace = state.trace
+        tree = {name: value for name, value in vars(state).items() if name != "trace"}
+        tree |= {"trace": trace.epochs, "best_epoch": trace.best, "stopped": trace.stopped, "key": self.key}
+        tree |= {"model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
+        tree["rng"] = torch.get_rng_state()
+        tree["cuda_rng"] = torch.cuda.get_rng_state(self.device) if gpus(self.device) else None
+        write_tree(self.path, tree, KIND)

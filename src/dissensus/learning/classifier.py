@@ -1,27 +1,21 @@
 """The scikit-learn face: a model of new items, taught by annotations.
 
-Any encoder (how an input becomes a vector) with any objective (how annotations supervise it), trained by the one
-trainer. After `fit` there are `classes_`, `items_`, `annotators_`, `posterior_` (I, K: features and annotations
-together), `proba_` (I, K: what the network alone says of the items it was fitted to), `confusion_` (A, K, K),
-`reliability_` (A,), `trace_` (mean training loss per epoch), `history_` (all metrics per epoch), `n_iter_`,
-`converged_`; with objective "lia" also `difficulty_` (I,) and `competence_` (A, 3), see `competence.py`.
+Any encoder (how an input becomes a vector) works with any objective (how annotations supervise it), trained by the one
+trainer.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from dissensus.common.parameters import Parameters, is_number, is_whole
-from dissensus.common.progress import waiting
+from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import inputs as given
@@ -31,14 +25,14 @@ from dissensus.learning.by_annotation import predict_annotations, predict_annota
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.network import Lessons, Network
+from dissensus.learning.network import Network
 from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
-from dissensus.learning.run import Run, begin, part
+from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
 from dissensus.learning.saving import loaded_part, stored_part
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
-from dissensus.learning.trainer import AT_ONCE, Trainer
+from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import arg_max, reliability
 from dissensus.table import kernels
@@ -47,68 +41,30 @@ from dissensus.table.annotations import ANONYMOUS, Annotations
 FILE = "model.safetensors"
 
 
-class CrowdClassifier(Parameters):
+class CrowdClassifier(Training):
     """A classifier taught by the disagreeing labels of many annotators.
-
-    Parameters
-    ----------
-    encoder : str or Encoder
-        How an input becomes a vector: a name (`dissensus train --help` lists them), or an encoder of
-        `dissensus.learning.encoders` with keywords of its own.
-    objective : str or Objective
-        How annotations supervise it: a name, or an objective of `dissensus.learning.objectives`.
-    optimizer : str, mapping or callable
-        "adam", "adamw", "amsgrad" or "sgd"; `{"name": "sgd", "momentum": 0.8}`; or a function of parameter groups.
-    learning_rate : float, optional
-        Of the encoder; None for what suits it.
-    head_learning_rate : float, optional
-        Of the last layers and of annotators' parameters; None for the encoder's, but at least 0.001, and for 0.001.
-        Annotators' parameters are always Adam's, row by row (`rows.py`), whatever `optimizer` is: a batch touches few.
-    weight_decay, clip : float
-        As torch's optimisers have it; the largest norm of a step's gradient (None: any).
-    schedule : "constant", "linear", "cosine" or {epoch: factor}
-        How the learning rates change; a factor holds from that epoch on (the first is 0) and factors multiply up.
-    warmup : float
-        Share of all steps in which the rates grow to their size.
-    sam : float or mapping, optional
-        Sharpness-aware training with this ρ (0.05 is usual), or `{"rho": …, "adaptive": True}`.
-    mixup : float, optional
-        Train on mixtures of two items, with weights from Beta(mixup, mixup).
-    epochs, batch_size : int
-        Passes over the items that teach; items per step.
-    accumulate : int
-        Parts that a step is computed in, one after another: less memory, the same step (but for what looks at a whole
-        part: mixup's partners, statistics of batch normalisation).
-    patience : int, optional
-        Stop after so many epochs without a better `monitor` on the validation items, and keep the best epoch's weights
-        (which are kept without patience too, wherever there is validation).
-    monitor : "cross-entropy", "accuracy" or "macro-f1", optional
-        On the validation items: against their gold or, where it is not known, their votes. None for what suits the
-        objective: accuracy with a crowd layer, whose network is to be surer than the votes are; else cross entropy.
-    device, precision, processes
-        "auto", "cpu", "cuda", "cuda:1", "mps"; "auto" (bf16-mixed on a GPU that has it, else 32-true) or any of
-        lightning-fabric's; processes that train together (DDP), each with its share of the items: see `shards.py`.
-    compile : bool
-        Train through torch.compile: a minute or so at the start, faster steps afterwards, other random numbers. For
-        long runs on a GPU.
-    checkpoint : path, optional
-        A folder. A run that was killed goes on from what is there, to the same result.
-    checkpoint_every : float
-        Seconds between checkpoints.
-    seed : int or None
-        The same seed gives the same bits on the CPU.
 
     Items without annotations (and without gold) are predicted, not trained on.
     """
 
+    encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
+    objective: str | Objective = param(
+        "crowd-layer", "how annotations supervise it: a name, or an `Objective` with its keywords"
+    )
+    learning_rate: float | None = param(None, "learning rate of the encoder; None: what suits it", low=0)
+    head_learning_rate: float | None = param(
+        None, "of the last layers and of annotators; None: the encoder's, but at least 0.001, and 0.001", low=0
+    )
+    mixup: float | None = param(None, "train on mixtures of two items, with weights from Beta(mixup, mixup)", above=0)
+
     classes_: Names
     items_: Names
     annotators_: Names
-    posterior_: FloatArray
-    proba_: FloatArray
-    confusion_: FloatArray
-    population_confusion_: FloatArray
-    reliability_: FloatArray
+    posterior_: FloatArray  # (I, K) by features and annotations together
+    proba_: FloatArray  # (I, K) by the network alone
+    confusion_: FloatArray  # (A, K, K) [annotator, true, given]
+    population_confusion_: FloatArray  # (K, K) of an annotator who was not there
+    reliability_: FloatArray  # (A,)
     difficulty_: FloatArray | None  # (I,) P(an average annotator is wrong), where the objective is LIA
     competence_: FloatArray | None  # (A, 3) P(the annotator is right), on all, the easiest and the hardest items
     hits_: FloatArray
@@ -116,78 +72,25 @@ class CrowdClassifier(Parameters):
     n_annotations_: IntArray
     teaches_: BoolArray
     held_out_: BoolArray
-    history_: list[dict[str, float]]
-    trace_: FloatArray
+    history_: list[dict[str, float]]  # all metrics per epoch
+    trace_: FloatArray  # mean training loss per epoch
     n_iter_: int
     annotator_features_: AnnotatorFeatures | None  # how a frame of annotators was read
     best_epoch_: int | None  # whose weights were kept, where there was validation
     monitor_: str  # what it was chosen by
     converged_: bool
 
-    def __init__(
-        self,
-        *,
-        encoder: str | Encoder = "mlp",
-        objective: str | Objective = "crowd-layer",
-        optimizer: str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer] = "adam",
-        learning_rate: float | None = None,
-        head_learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        clip: float | None = None,
-        schedule: str | Mapping[int, float] = "constant",
-        warmup: float = 0.0,
-        sam: float | Mapping[str, Any] | None = None,
-        mixup: float | None = None,
-        epochs: int = 50,
-        batch_size: int = 64,
-        accumulate: int = 1,
-        patience: int | None = None,
-        monitor: str | None = None,
-        device: str = "auto",
-        precision: str = "auto",
-        processes: int = 1,
-        compile: bool = False,  # noqa: A002
-        checkpoint: str | Path | None = None,
-        checkpoint_every: float = 30.0,
-        seed: int | None = 0,
-    ):
-        self.encoder = encoder
-        self.objective = objective
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.head_learning_rate = head_learning_rate
-        self.weight_decay = weight_decay
-        self.clip = clip
-        self.schedule = schedule
-        self.warmup = warmup
-        self.sam = sam
-        self.mixup = mixup
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.accumulate = accumulate
-        self.patience = patience
-        self.monitor = monitor
-        self.device = device
-        self.precision = precision
-        self.processes = processes
-        self.compile = compile
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.seed = seed
-
     def check(self) -> None:
-        """BadParameter where a keyword is out of range; `fit` begins with it."""
-        if self.seed is not None and not (is_whole(self.seed) and self.seed >= 0):
-            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed!r}.")
+        """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
+        super().check()
         if self.seed is None and self.checkpoint is not None:
             raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
-        if self.mixup is not None and not (is_number(self.mixup) and self.mixup > 0):
-            raise BadParameter(f"mixup must be above 0, or None, got {self.mixup!r}.")
-        for name in ("learning_rate", "head_learning_rate"):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and value >= 0):
-                raise BadParameter(f"{name} must be 0 or more, or None, got {value!r}.")
-        self._trainer(0).check()
+
+    def trainer(self) -> Trainer:
+        """The trainer with these keywords."""
+        keywords = {name: getattr(self, name) for name in Training.parameter_names()}
+        keywords["monitor"] = self.monitor or new_part(self.objective, objectives, Objective).monitor
+        return Trainer(**{**keywords, "seed": torch_seed(self.seed)})
 
     # Learning ---------------------------------------------------------------------------------------------------------
 
@@ -207,32 +110,22 @@ class CrowdClassifier(Parameters):
         ----------
         table : Annotations
         X : array, list, or column of a frame
-            One row per `table.items`, in their order: what the encoder takes. Features in a file
+            What the encoder takes, one row per `table.items`, in their order. Features in a file
             (`np.load("x.npy", mmap_mode="r")`) are read there, batch by batch, and never copied whole.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         annotators : frame, optional
-            What is known of the annotators: a column `annotator` and others, numbers or texts, where missing values may
-            be. For objectives "lia" and "ldl-nm"; who was not there is then known by their features.
+            What is known of the annotators: a column `annotator` and others, numbers or texts, with gaps. For
+            objectives "lia" and "ldl-nm", which then know an annotator who was not there by the features.
         validation : float or (X, labels), optional
-            A share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
+            Share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
             integers, codes as in `gold`) or with an Annotations table of theirs.
         on_step : callable, optional
-            Called after every epoch with (epoch, mean loss). Left out, a bar shows how far it is, where somebody is
-            looking (a terminal, a notebook) and training takes longer than a second.
+            Called after every epoch with (epoch, mean loss). Left out, a bar shows the progress in a terminal or a
+            notebook, where training takes longer than a second.
         """
         run = begin(self, table, X, gold, validation, annotators)
-        with waiting("training", self.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
-            trace = run.trainer.fit(
-                run.network,
-                run.lessons,
-                run.taught,
-                run.groups,
-                evaluate=run.evaluate,
-                on_step=after_epoch,
-                key=run.key,
-            )
-        return self._end(run, trace)
+        return self._end(run, run.train(on_step))
 
     def fit_distributions(
         self,
@@ -245,22 +138,11 @@ class CrowdClassifier(Parameters):
     ) -> Self:
         """Learn from one distribution per input, such as the labels of its cluster; for objective "soft".
 
-        The same as `fit` to a table in which one annotator gave every item its distribution.
-
-        Parameters
-        ----------
-        X : array, list, or column of a frame
-            What the encoder takes, n rows.
-        y : (n, K)
-            A distribution over the classes for each of them.
-        classes : list of names, optional
-            Of the columns of y; left out, 0, 1, …, K − 1.
-        validation : float or (X, y), optional
-            As for `fit`; y may be distributions too.
-        on_step : callable, optional
-            As for `fit`.
+        The same as `fit` to a table in which one annotator gave every item its distribution. `y` (n, K) has one for
+        each row of `X`, over `classes` (left out: 0, 1, …, K − 1). `validation` and `on_step` are as for `fit`; the
+        labels of `validation` may be distributions too.
         """
-        objective = part(self.objective, objectives, Objective)
+        objective = new_part(self.objective, objectives, Objective)
         if not objective.learns_distributions():
             raise BadParameter(
                 f"fit_distributions takes objective 'soft' with labels 'normalized', which learns the distributions as "
@@ -273,30 +155,27 @@ class CrowdClassifier(Parameters):
 
     def _end(self, run: Run, trace: Trace) -> Self:
         """Take over what was trained, and say what it says of the items and annotators of the table."""
-        table, lessons = run.table, run.lessons
+        table, lessons, objective = run.table, run.lessons, run.objective
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
-        self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
-        self.encoder_, self.objective_, self.network_ = run.encoder, run.objective, run.network
-        self.teaches_, self.held_out_ = run.objective.teaches_ | run.held_out, run.held_out
+        self.tie_seed_ = tie_seed(self.seed)
+        self.encoder_, self.objective_, self.network_ = run.encoder, objective, run.network
+        self.held_out_ = np.zeros(table.n_items, np.bool_) if run.held_out is None else run.held_out
+        self.teaches_ = objective.teaches_ | self.held_out_
         self.annotator_features_ = run.described
-        if run.objective.has_posterior and run.held_out.any():  # it is of all labels, also of those that did not teach
-            whole = part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
-            lessons = Lessons(lessons.inputs, whole.targets())
-        self._conclude(table, lessons, run.gold, trace)
-        return self
-
-    def _conclude(self, table: Annotations, lessons: Lessons, gold: IntArray | None, trace: Trace) -> None:
-        self.history_ = trace.epochs
+        self.history_, self.n_iter_ = trace.epochs, len(trace.epochs)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
-        self.n_iter_ = len(trace.epochs)
-        self.best_epoch_, self.monitor_ = trace.best, self._trainer(0).monitor
+        self.best_epoch_, self.monitor_ = trace.best, run.trainer.monitor
         self.converged_ = trace.stopped or self.patience is None
         self.proba_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1)
-        if self.objective_.has_posterior:
-            log_q = self._ask(self.network_.log_posterior, lessons.inputs, lessons.targets)
-            combined = annotators_by(table, softmax(log_q, axis=1), gold)
+        if objective.has_posterior:
+            targets = lessons.targets
+            if self.held_out_.any():  # the posterior is of all labels, also of those that did not teach
+                whole = new_part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
+                targets = whole.targets()
+            log_q = self._ask(self.network_.log_posterior, lessons.inputs, targets)
+            combined = annotators_by(table, softmax(log_q, axis=1), run.gold)
         else:
-            combined = combine(table, self.proba_, gold)
+            combined = combine(table, self.proba_, run.gold)
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
@@ -306,6 +185,7 @@ class CrowdClassifier(Parameters):
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
         self.difficulty_, self.competence_ = difficulty_and_competence(self, lessons.inputs)
+        return self
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
@@ -425,24 +305,17 @@ class CrowdClassifier(Parameters):
             model.encoder_, model.objective_ = encoder, objective
             described = tree["annotators"]
             model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
-            with torch.random.fork_rng(devices=[]):
-                model.network_ = Network.fresh(encoder, objective)
+            model.network_ = Network.fresh(encoder, objective)
             model.network_.load_state_dict(tree["weights"])
         model.network_.eval()
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _trainer(self, seed: int) -> Trainer:
-        keywords = set(Trainer.__dataclass_fields__) - {"seed", "monitor"}
-        monitor = self.monitor or part(self.objective, objectives, Objective).monitor
-        return Trainer(**{name: getattr(self, name) for name in keywords}, seed=seed, monitor=monitor)
-
     def _ask(self, question: Callable[..., Tensor], *columns: Columns, rows: IntArray | None = None) -> FloatArray:
         """An answer (rows, …) for all rows, or these; `question` takes a batch of each of the columns."""
-        places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
-        network = self.network_.to(self._trainer(0).place())
-        return np.asarray(network.ask(question, *columns, rows=places, at_once=AT_ONCE * self.batch_size).numpy())
+        network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
+        return network.ask(question, *columns, rows=rows, at_once=at_once)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):

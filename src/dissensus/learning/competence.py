@@ -3,14 +3,8 @@
     difficulty_[i] = 1 − Σ_k q_i(k) Q_i·[k, k]         P(an average annotator is wrong on i)
     competence_[j] = mean_i Σ_k q_i(k) Q_ij[k, k]      P(j is right): on all items, the easiest and the hardest quarter
 
-q is the posterior. The means are over the items that teach or, where these are many, over a sample that stands evenly
-in their order of difficulty: all of items × annotators is never looked at.
-
-| symbol | name | shape |
-|---|---|---|
-| q | posterior | (I, K) |
-| D of the sample | hard | (S, K, K, L) |
-| Q[k, k] | right | (S, annotators at once, K) |
+q is the posterior (I, K). The means are over the items that teach or, where these are many, over a sample that stands
+evenly in their order of difficulty: all of items × annotators is never looked at.
 """
 
 from __future__ import annotations
@@ -30,10 +24,10 @@ from dissensus.learning.objectives.lia_head import LIAHead
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-ITEMS = 200  # in the sample
-FEWEST = 12  # however many annotators there are
-NUMBERS = 2**26  # items of the sample × annotators × K × K, at most while the sample is not too small
-AT_ONCE = 2**22  # of them
+MAX_SAMPLED_ITEMS = 200
+MIN_SAMPLED_ITEMS = 12  # however many annotators there are
+MAX_NUMBERS = 2**26  # items of the sample × annotators × K × K, while the sample is not too small
+NUMBERS_AT_ONCE = 2**22
 WHERE = ("all", "easiest", "hardest")
 """Columns of `competence_`; the last two are quarters of the sample."""
 
@@ -41,14 +35,14 @@ WHERE = ("all", "easiest", "hardest")
 def difficulty_and_competence(
     model: CrowdClassifier, inputs: Columns
 ) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
-    """(I,) and (A, 3) of a classifier that has its posterior; None where its objective is not LIA."""
+    """Compute difficulty (I,) and competence (A, 3) of a classifier with objective "lia"; None, None for others."""
     objective, head, encoder = model.objective_, model.network_.head, model.network_.encoder
     if not (isinstance(objective, LIAObjective) and isinstance(head, LIAHead)):
         return None, None
 
     def average(batch: Batch) -> Tensor:
         someone = torch.tensor([-1], device=next(iter(batch.values())).device)
-        return _diagonal(objective.pair_confusion(head, encoder(**batch), someone)[:, 0])
+        return objective.pair_confusion(head, encoder(**batch), someone)[:, 0].diagonal(dim1=-2, dim2=-1)
 
     def hardness(batch: Batch) -> Tensor:
         hard = head.hardness(encoder(**batch))
@@ -66,27 +60,28 @@ def difficulty_and_competence(
     def right(annotators: IntArray) -> FloatArray:
         with torch.inference_mode():
             codes, _ = model.network_.placed(annotators)
-            return np.asarray(_diagonal(objective.confusion_by(head, hard, codes)).cpu().double().numpy())
+            confusion = objective.confusion_by(head, hard, codes)  # (S, annotators, K, K)
+            return np.asarray(confusion.diagonal(dim1=-2, dim2=-1).cpu().double().numpy())
 
     return difficulty, competence(model.posterior_[rows], objective.labels_given_.size, right)
 
 
 def sample(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
-    """(S,) items, the easiest first; all of `among`, or some that stand evenly in their order of difficulty."""
+    """Return items (S,), the easiest first: all of `among`, or some that stand evenly in their order of difficulty."""
     order = among[np.argsort(difficulty[among], kind="stable")]
     size = sample_size(order.size, n_annotators, n_classes)
     return np.asarray(order[((np.arange(size) + 0.5) * order.size / max(size, 1)).astype(np.int64)])
 
 
 def sample_size(n_items: int, n_annotators: int, n_classes: int) -> int:
-    """How many of the items that teach are in the sample."""
-    return min(max(NUMBERS // max(n_annotators * n_classes**2, 1), FEWEST), ITEMS, n_items)
+    """Say how many of the items that teach are in the sample."""
+    return min(max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS), MAX_SAMPLED_ITEMS, n_items)
 
 
 def competence(posterior: FloatArray, n_annotators: int, right: Callable[[IntArray], FloatArray]) -> FloatArray:
-    """(A, 3) by WHERE, of a sample of items, the easiest first, with its `posterior` (S, K).
+    """Compute competence (A, 3), columns as in WHERE, from a sample of items, the easiest first; posterior (S, K).
 
-    `right` (annotators) is P(right | class) as (S, annotators, K), or (1, annotators, K) where items do not matter.
+    `right(annotators)` is P(right | class) as (S, annotators, K), or (1, annotators, K) where items do not matter.
     """
     S, K = posterior.shape
     quarter = max(round(S / 4), 1)
@@ -94,7 +89,7 @@ def competence(posterior: FloatArray, n_annotators: int, right: Callable[[IntArr
     means[0], means[1, :quarter], means[2, S - quarter :] = 1 / S, 1 / quarter, 1 / quarter
     weights = means[:, :, None] * posterior  # (3, S, K)
     found = np.empty((n_annotators, 3))
-    at_once = max(AT_ONCE // max(S * K * K, 1), 1)
+    at_once = max(NUMBERS_AT_ONCE // max(S * K * K, 1), 1)
     for start in range(0, n_annotators, at_once):
         some = np.arange(start, min(start + at_once, n_annotators))
         answer = right(some)
@@ -104,7 +99,7 @@ def competence(posterior: FloatArray, n_annotators: int, right: Callable[[IntArr
 
 
 def embedding(model: Any) -> FloatArray:
-    """(A, E) e_j of a fitted CrowdClassifier with objective "lia"."""
+    """Return e_j (A, E) of a fitted CrowdClassifier with objective "lia"."""
     head = model.network_.head
     assert isinstance(head, LIAHead)
     with torch.no_grad():
@@ -112,7 +107,7 @@ def embedding(model: Any) -> FloatArray:
 
 
 def coordinates(model: Any) -> FloatArray:
-    """(A, E) the same, turned and stretched so that distances are those of what competence is made of, V e_j.
+    """Turn and stretch e_j (A, E) so that distances are those of what competence is made of, V e_j.
 
     A direction that V does not look at has only its random start. V = QR, and |V e| = |R e|.
     """
@@ -120,8 +115,3 @@ def coordinates(model: Any) -> FloatArray:
     if linear is None:
         return rows
     return np.asarray(rows @ np.linalg.qr(linear.weight.detach().cpu().numpy()).R.T)
-
-
-def _diagonal(confusion: Tensor) -> Tensor:
-    """(…, K) of (…, K, K)."""
-    return confusion.diagonal(dim1=-2, dim2=-1)

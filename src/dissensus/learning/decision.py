@@ -18,7 +18,7 @@ offered to anyone is not known. No array has a cell for every item and annotator
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dissensus.common.parameters import Parameters, is_number, is_whole
+from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import DataError, NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.batches import Bag, Batch, Columns
@@ -42,8 +42,8 @@ from dissensus.learning.storage import file_in, of_this_version, read_tree, writ
 from dissensus.learning.trainer import Trainer
 from dissensus.table.annotations import Annotations
 
-SPREAD = 0.1  # standard deviation of annotators' vectors at the start
-AT_ONCE = 2**18  # pairs that are looked at together
+FIRST_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
+PAIRS_AT_ONCE = 2**18  # whose scores are computed together
 FILE, KIND = "decision.safetensors", "DecisionFunction"
 
 
@@ -63,21 +63,20 @@ class Pairs:
         return self.inputs.nbytes + self.answered.nbytes + self.keys.nbytes
 
     def to(self, device: Any) -> Pairs:
-        """The same on another device."""
-        inputs, answered, keys = self.inputs.to(device), self.answered.to(device), self.keys.to(device)
-        return Pairs(inputs, answered, keys, self.n_annotators, self.draws)
+        """Copy to another device."""
+        return replace(
+            self, inputs=self.inputs.to(device), answered=self.answered.to(device), keys=self.keys.to(device)
+        )
 
     def part(self, start: int, stop: int) -> Pairs:
-        """Of items start … stop − 1."""
+        """Keep items start … stop − 1."""
         first = start * self.n_annotators
         edges = torch.searchsorted(self.keys, torch.tensor([first, stop * self.n_annotators]))
         keys = self.keys[edges[0] : edges[1]] - first
-        return Pairs(
-            self.inputs.part(start, stop), self.answered.part(start, stop), keys, self.n_annotators, self.draws
-        )
+        return replace(self, inputs=self.inputs.part(start, stop), answered=self.answered.part(start, stop), keys=keys)
 
     def take(self, rows: Tensor) -> tuple[Batch, Batch]:
-        """Inputs of these items; of pairs `row` (the item's place), `annotator`, `answer`, and what they count."""
+        """Return inputs of these items, and of pairs `row` (the item's place), `annotator`, `answer` and `counts`."""
         seen = self.answered.take("answered", rows)
         drawn = torch.randint(self.n_annotators, (len(rows), self.draws)).to(rows.device)
         key = rows[:, None] * self.n_annotators + drawn
@@ -99,24 +98,13 @@ class PairNetwork(nn.Module):
     features: Tensor
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        width: int,
-        n_annotators: int,
-        size: int,
-        *,
-        rate: float,
-        share: float,
-        penalty: float,
-        features: FloatArray | None,
+        self, encoder: Encoder, n_annotators: int, size: int, rate: float, penalty: float, features: FloatArray | None
     ):
         super().__init__()
-        self.encoder, self.rate, self.penalty = encoder, rate, penalty
-        self.item = nn.Linear(width, size + 1)
-        rows = torch.randn(n_annotators, size + 1) * SPREAD
+        self.encoder, self.rate, self.penalty = encoder.module(), rate, penalty
+        self.item = nn.Linear(encoder.width, size + 1)
+        rows = torch.randn(n_annotators, size + 1) * FIRST_SPREAD
         rows[:, -1] = 0
-        with torch.no_grad():
-            self.item.bias[-1] = math.log(share / (1 - share))
         self.table = RowEmbedding(rows)
         self.described: nn.Linear | None = None
         if features is not None:
@@ -124,8 +112,13 @@ class PairNetwork(nn.Module):
             self.described = nn.Linear(features.shape[1], size + 1, bias=False)
             nn.init.zeros_(self.described.weight)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.item.weight.device
+
     def forward(self, inputs: Batch, pairs: Batch) -> Tensor:
-        """The sum of the losses of the batch's pairs."""
+        """Sum the losses of the batch's pairs."""
         v = self.item(self.encoder(**inputs)).index_select(0, pairs["row"])  # (n, size + 1)
         u = e = self.table(pairs["annotator"])
         if self.described is not None:
@@ -138,12 +131,12 @@ class PairNetwork(nn.Module):
         return loss + self.penalty / 2 * (pairs["counts"] * squares).sum()
 
     def score(self, v: Tensor, e: Tensor) -> Tensor:
-        """(n,) s of rows of items and annotators (n, size + 1), of which the last are the biases."""
+        """Return s (n,) of rows of items and annotators (n, size + 1), whose last columns are the biases."""
         inner: Tensor = (v[..., :-1] * e[..., :-1]).sum(dim=-1)
         return inner + v[..., -1] + e[..., -1]
 
     def annotators(self, codes: Tensor, features: Tensor | None) -> Tensor:
-        """(n, size + 1) rows of annotators; −1 has the mean, and its features where they are given."""
+        """Return rows (n, size + 1) of annotators; −1 has the mean, and its features where they are given."""
         rows = torch.where(codes[:, None] >= 0, self.table.weight[codes], self.table.weight.mean(dim=0))
         if self.described is None:
             return rows
@@ -154,26 +147,24 @@ class PairNetwork(nn.Module):
 
 
 class DecisionFunction(Parameters):
-    """P(annotator j answers item i).
+    """P(annotator j answers item i)."""
 
-    Parameters
-    ----------
-    encoder : Encoder, optional
-        Of features; None for one hidden layer (`MLP`) where there are features, and for a vector per item where not.
-    size : int
-        Of the vectors of items and annotators.
-    draws : int, optional
-        Annotators drawn per item and epoch; None for four times the answers that an item has on average.
-    penalty : float
-        λ.
-    epochs, batch_size : int
-        Passes over the items; items per step.
-    learning_rate, vector_learning_rate : float
-        Of layers; of the vectors that annotators (and items without features) have. Chosen with `epochs` and `penalty`
-        by held-out pairs of `medical_causes`.
-    device : str
-    seed : int or None
-    """
+    encoder: Encoder | None = param(
+        None, "encoder of features; None for one hidden layer (`MLP`) or, without features, for a vector per item"
+    )
+    size: int = param(16, "numbers of the vectors of items and annotators", low=1)
+    draws: int | None = param(
+        None, "annotators drawn per item and epoch; None for four times the answers that an item has on average", low=1
+    )
+    penalty: float = param(0.01, "λ", low=0)
+    epochs: int = param(60, "passes over the items", low=1)
+    batch_size: int = param(256, "items per step", low=1)
+    learning_rate: float = param(
+        0.01, "of layers; chosen with `epochs` and `penalty` by held-out pairs of `medical_causes`", low=0
+    )
+    vector_learning_rate: float = param(0.1, "of the vectors that annotators (and items without features) have", low=0)
+    device: str = param("cpu", "where the network is trained and asked")
+    seed: int | None = param(0, "of first weights, draws and the order of items", low=0)
 
     items_: Names
     annotators_: Names
@@ -181,62 +172,35 @@ class DecisionFunction(Parameters):
     trace_: FloatArray
     network_: PairNetwork
 
-    def __init__(
-        self,
-        *,
-        encoder: Encoder | None = None,
-        size: int = 16,
-        draws: int | None = None,
-        penalty: float = 0.01,
-        epochs: int = 60,
-        batch_size: int = 256,
-        learning_rate: float = 0.01,
-        vector_learning_rate: float = 0.1,
-        device: str = "cpu",
-        seed: int | None = 0,
-    ):
-        self.encoder = encoder
-        self.size = size
-        self.draws = draws
-        self.penalty = penalty
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.vector_learning_rate = vector_learning_rate
-        self.device = device
-        self.seed = seed
-
     def fit(self, table: Annotations, X: Any = None, *, annotators: Any = None, on_step: OnStep | None = None) -> Self:
         """Learn from who answered what; X (I, D) one row per `table.items`, `annotators` a frame as `LIA` has it."""
-        self._check()
+        self.check_parameters()
         given.check_table(table)
-        if X is not None and given.rows(X) != table.n_items:
-            raise DataError(
-                f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items, in their order."
-            )
+        if X is not None:
+            given.check_rows(X, table)
         taught = np.flatnonzero(np.diff(table.item_ptr))
         if not taught.size:
             raise DataError("the decision function is learnt from who answered what, and there are no annotations.")
+        self.items_, self.annotators_ = table.items, table.annotators
         A = table.n_annotators
         keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # who answered twice has answered
         counts = np.bincount(keys // A, minlength=table.n_items)
         draws = math.ceil(4 * len(keys) / taught.size) if self.draws is None else self.draws
         seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
-        self.items_, self.annotators_ = table.items, table.annotators
         inputs = table.items if X is None else X
         self.encoder_ = self._encoder(X is not None)
         self.encoder_.fit(inputs if taught.size == table.n_items else given.take(inputs, taught))
         self._columns = self.encoder_.prepare(inputs)
-        self.annotator_features_ = None if annotators is None else AnnotatorFeatures.fit(annotators, table.annotators)
-        described = self.annotator_features_
-        features = None if described is None else described.of(annotators, table.annotators)
+        self.annotator_features_ = features = None
+        if annotators is not None:
+            self.annotator_features_ = AnnotatorFeatures.fit(annotators, table.annotators)
+            features = self.annotator_features_.of(annotators, table.annotators)
         share = min(len(keys) / (taught.size * A), 1 - 1 / (2 * len(keys)))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = PairNetwork(
-                self.encoder_.module(), self.encoder_.width, A, self.size, rate=draws / A, share=share,
-                penalty=self.penalty, features=features,
-            )  # fmt: skip
+            network = PairNetwork(self.encoder_, A, self.size, draws / A, self.penalty, features)
+        with torch.no_grad():
+            network.item.bias[-1] = math.log(share / (1 - share))
         ptr = torch.as_tensor(np.concatenate([[0], np.cumsum(counts)]))
         answered = Bag({"annotator": torch.as_tensor(keys % A)}, ptr)
         pairs = Pairs(self._columns, answered, torch.as_tensor(keys), A, draws)
@@ -244,11 +208,10 @@ class DecisionFunction(Parameters):
             epochs=self.epochs, batch_size=self.batch_size, schedule="cosine", device=self.device,
             precision="32-true", seed=seed,
         )  # fmt: skip
-        parts: dict[bool, list[nn.Parameter]] = {False: [], True: []}
-        for parameter in network.parameters():
-            parts[getattr(parameter, "row_sparse", False)].append(parameter)
-        rates = {False: self.learning_rate, True: self.vector_learning_rate}
-        groups = [{"params": parts[sparse], "lr": rates[sparse]} for sparse in (False, True)]
+        groups = [
+            {"params": [p for p in network.parameters() if getattr(p, "row_sparse", False) is sparse], "lr": rate}
+            for sparse, rate in ((False, self.learning_rate), (True, self.vector_learning_rate))
+        ]
         trace = trainer.fit(network, pairs, taught, groups, on_step=on_step)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.network_ = network
@@ -257,38 +220,30 @@ class DecisionFunction(Parameters):
     # Answers ----------------------------------------------------------------------------------------------------------
 
     def predict_proba(self, items: Any = None, annotators: Any = None) -> FloatArray:
-        """(items, annotators) P(the annotator answers the item), of all of these with all of those.
+        """Return (items, annotators) P(the annotator answers the item).
 
-        Names of items of the table and of annotators, None for all; one who was not there is an average one, or, where
-        `annotators` is a frame with the columns that `fit` had, one of its features.
+        Give names of items of the table and of annotators, None for all; one who was not there is an average one, or,
+        where `annotators` is a frame with the columns that `fit` had, one of its features.
         """
-        self._check_fitted()
-        items, (codes, features) = (
-            given.item_codes(items, self.items_),
-            find(annotators, self.annotators_, self.annotator_features_),
-        )
+        items, codes, features = self._found(items, annotators)
         found = np.empty((items.size, codes.size))
-        e = self._annotators(codes, features)
-        step = max(AT_ONCE // max(codes.size, 1), 1)
+        step = max(PAIRS_AT_ONCE // max(codes.size, 1), 1)
         with torch.inference_mode():
+            e = self._annotators(codes, features)
             for start in range(0, items.size, step):
                 v = self._items(items[start : start + step])
                 found[start : start + step] = self.network_.score(v[:, None], e[None]).sigmoid().cpu().double().numpy()
         return found
 
     def predict_pairs(self, items: Any, annotators: Any) -> FloatArray:
-        """(n,) the same of pairs: the first item with the first annotator, and so on."""
-        self._check_fitted()
-        rows, (codes, features) = (
-            given.item_codes(items, self.items_),
-            find(annotators, self.annotators_, self.annotator_features_),
-        )
+        """Return the same for n pairs, (n,): the first item with the first annotator, and so on."""
+        rows, codes, features = self._found(items, annotators)
         if rows.size != codes.size:
             raise DataError(f"{rows.size:,} items and {codes.size:,} annotators are no pairs; give equally many.")
         found = np.empty(rows.size)
         with torch.inference_mode():
-            for start in range(0, rows.size, AT_ONCE):
-                at = slice(start, start + AT_ONCE)
+            for start in range(0, rows.size, PAIRS_AT_ONCE):
+                at = slice(start, start + PAIRS_AT_ONCE)
                 distinct, place = np.unique(rows[at], return_inverse=True)
                 e = self._annotators(codes[at], None if features is None else features[at])
                 v = self._items(distinct)[torch.as_tensor(place).to(e.device)]
@@ -316,7 +271,7 @@ class DecisionFunction(Parameters):
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> DecisionFunction:
-        """The model that `save` wrote into `folder`; all its answers are the same."""
+        """Read the model that `save` wrote into `folder`; all its answers are the same."""
         path = file_in(folder, FILE)
         tree, on = read_tree(path, KIND), place(device)
         with of_this_version(path):
@@ -326,33 +281,33 @@ class DecisionFunction(Parameters):
             model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
             if tree["own encoder"]:
                 model.encoder = type(model.encoder_)(**model.encoder_.get_params(deep=False))
-            described, encoder = tree["annotators"], model.encoder_
+            described, n_annotators = tree["annotators"], model.annotators_.size
             model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
             with torch.random.fork_rng(devices=[]):
-                network = PairNetwork(
-                    encoder.module(), encoder.width, model.annotators_.size, **tree["network"], share=0.5,
-                    features=tree["features"],
-                )  # fmt: skip
+                network = PairNetwork(model.encoder_, n_annotators, **tree["network"], features=tree["features"])
             network.load_state_dict(tree["weights"])
         model.network_ = network.to(on)
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
+    def _found(self, items: Any, annotators: Any) -> tuple[IntArray, IntArray, FloatArray | None]:
+        """Codes of items and of annotators, and features of annotators where a frame has them."""
+        self._check_fitted()
+        rows = given.item_codes(items, self.items_)
+        return rows, *find(annotators, self.annotators_, self.annotator_features_)
+
     def _items(self, codes: IntArray) -> Tensor:
-        """(n, size + 1) rows of items."""
-        self.network_.eval()
-        device = self.network_.item.weight.device
+        """Return rows (n, size + 1) of items."""
+        network = self.network_.eval()
         batch = self._columns.take(torch.as_tensor(codes.astype(np.int64)))
-        with torch.inference_mode():
-            rows: Tensor = self.network_.item(self.network_.encoder(**{k: x.to(device) for k, x in batch.items()}))
+        rows: Tensor = network.item(network.encoder(**{k: x.to(network.device) for k, x in batch.items()}))
         return rows
 
     def _annotators(self, codes: IntArray, features: FloatArray | None) -> Tensor:
-        device = self.network_.item.weight.device
+        device = self.network_.device
         known = None if features is None else torch.as_tensor(features.astype(np.float32)).to(device)
-        with torch.inference_mode():
-            return self.network_.annotators(torch.as_tensor(codes.astype(np.int64)).to(device), known)
+        return self.network_.annotators(torch.as_tensor(codes.astype(np.int64)).to(device), known)
 
     def _encoder(self, features: bool) -> Encoder:
         if self.encoder is not None:
@@ -362,12 +317,3 @@ class DecisionFunction(Parameters):
     def _check_fitted(self) -> None:
         if not hasattr(self, "network_"):
             raise NotFitted("this DecisionFunction is not fitted yet; call fit(table, X) first.")
-
-    def _check(self) -> None:
-        for name in ("size", "draws", "epochs", "batch_size"):
-            value = getattr(self, name)
-            if not (is_whole(value) and value >= 1) and not (name == "draws" and value is None):
-                raise BadParameter(f"{name} must be at least 1, got {value!r}.")
-        for name in ("penalty", "learning_rate", "vector_learning_rate"):
-            if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
-                raise BadParameter(f"{name} must be 0 or more, got {getattr(self, name)!r}.")

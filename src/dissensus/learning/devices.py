@@ -1,4 +1,4 @@
-"""Where a training runs: devices and their generators, and lightning-fabric, which has precision and processes."""
+"""Choose where a training runs: devices, and lightning-fabric for precision and processes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Any
 
 import torch
 
+from dissensus.common.parameters import param
 from dissensus.exceptions import BadParameter
 
-PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed")
+MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
 def place(device: str) -> torch.device:
     """The device asked for, or the best that there is."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
-        raise BadParameter(f"device must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps', got {device!r}.")
+        raise BadParameter(f"device {MUST}, got {device!r}.")
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":  # never mps, where nobody has tried it
         kind = "cuda" if there["cuda"] else "cpu"
@@ -30,8 +31,11 @@ def place(device: str) -> torch.device:
     return torch.device(kind, int(index)) if index else torch.device(kind)
 
 
+DEVICE: Any = param("auto", "device to compute on", check=lambda device: place(device) is not None, must=MUST)
+
+
 def gpus(device: torch.device) -> list[int]:
-    """Whose generators a run draws from beside the CPU's."""
+    """Indices of the GPUs whose generators a run draws from."""
     return [device.index or 0] if device.type == "cuda" else []
 
 
@@ -54,14 +58,14 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
 
 
 def fabric_class() -> Any:
-    """Of lightning-fabric, or of lightning, which holds the same under another name."""
+    """The class `Fabric` of lightning-fabric, or of lightning, which holds it under another name."""
     whole = find_spec("lightning_fabric") is None and find_spec("lightning") is not None
     return importlib.import_module("lightning.fabric" if whole else "lightning_fabric").Fabric
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without lightning's advice on devices and precision, which was asked for by nobody."""
+    """Silence lightning's advice on devices and precision."""
     logs = [logging.getLogger(f"{name}.utilities.rank_zero") for name in ("lightning_fabric", "lightning.fabric")]
     levels = [log.level for log in logs]
     with warnings.catch_warnings():

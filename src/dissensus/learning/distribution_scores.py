@@ -1,4 +1,4 @@
-"""How well a model foretells the distribution of the labels of items that it did not see labelled.
+"""Score how well a model predicts the distribution of the labels of items that it did not see labelled.
 
 Everything is a mean over items, against the shares of their votes. `leaked` marks figures of the protocol that reads
 those very votes (`leak_test_labels`, see `unknown_annotators`): they do not measure prediction.
@@ -38,14 +38,14 @@ class DistributionScores:
         return f"{mark}KL {self.kl:.3f}, accuracy {self.accuracy:.3f}, Manhattan {self.manhattan:.3f}"
 
     def as_row(self) -> dict[str, Any]:
-        """Plain values, by name."""
+        """Return plain values, by name."""
         return asdict(self)
 
 
 def compare_distributions(
     y: FloatArray, h: FloatArray, *, epsilon: float = EPSILON, leaked: bool = False
 ) -> DistributionScores:
-    """Votes y (I, K) against predictions h (I, K)."""
+    """Score predictions h (I, K) against votes y (I, K)."""
     return DistributionScores(
         kl=float(kl_divergence(y, h).mean()),
         inverse_kl=float(inverse_kl_divergence(y, h, epsilon=epsilon).mean()),
@@ -66,17 +66,10 @@ def distribution_scores(
     epsilon: float = EPSILON,
     **inference: Any,
 ) -> DistributionScores:
-    """How well `model.predict_proba(X)` foretells the votes of the items of a table; items without votes do not count.
+    """Score `model.predict_proba(X)`, one row per `table.items`, against the votes of the items that have any.
 
-    Parameters
-    ----------
-    model : anything with `classes_` and `predict_proba`
-    X : inputs
-        One row per `table.items`.
-    leak_test_labels : bool
-        The paper's protocol for LDL-NM: z_A is found for every item from the very votes that it is judged by
-        (Algorithm 4; `steps`, `rate`, `decay`, `spread`, `seed` of `infer_annotators` may follow). Never a measure of
-        prediction; the result says so.
+    `leak_test_labels` is the paper's protocol for LDL-NM: z_A is found for every item from the very votes that it is
+    judged by (Algorithm 4, with the keywords of `infer_annotators`). Never a measure of prediction; the result says so.
     """
     table = table.to_classes(model.classes_)
     voted = np.flatnonzero(vote_weight(table) > 0)

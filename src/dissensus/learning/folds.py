@@ -1,9 +1,9 @@
-"""What networks say of items they have not seen: each item is predicted by the one that was taught by the other folds.
+"""Predict items by networks that have not seen them: each item by the network that the other folds taught.
 
     p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c) Π_{j∈M_i} Θ_j[c, y_ij]
 
-Where a network learnt its items by heart, what it says of them is no second opinion; this is. Θ is learnt with p as in
-`posterior.py`. An item's own gold is hidden from both, so that either can be held against it.
+A network that learnt its items by heart gives no second opinion on them; this does. Θ is learnt with p as in
+`posterior.py`. An item's own gold is hidden from both, so that either can be compared with it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
+from dissensus.learning.run import tie_seed
 from dissensus.models.base import arg_max, check_gold
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -42,8 +43,8 @@ class OutOfFold:
     def to_frame(self) -> Any:
         """One row per item, as an Arrow table.
 
-        item, fold, label and confidence by the posterior, the class that the network says (model), p_<class> … of the
-        posterior, model_<class> … of the network.
+        Columns: item, fold, label and confidence by the posterior, model (the network's class), p_<class> of the
+        posterior, model_<class> of the network.
         """
         import pyarrow as pa
 
@@ -58,7 +59,7 @@ class OutOfFold:
 
     @classmethod
     def from_frame(cls, frame: Any, model: CrowdClassifier) -> OutOfFold:
-        """What `to_frame` gave (also as text, as CSV holds it), of a model fitted to the same items."""
+        """Read what `to_frame` gave (also as text, as CSV holds it), of a model fitted to the same items."""
         columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
         names = [str(name) for name in columns["item"].to_pylist()]
         if names != [str(name) for name in model.items_]:
@@ -95,16 +96,10 @@ def out_of_fold(
 ) -> OutOfFold:
     """Predict every item by a network that has not seen its annotations.
 
-    Parameters
-    ----------
-    model : CrowdClassifier
-        Whose keywords to train with; it is not changed. Its checkpoints go to one sub-folder per fold.
-    table, X, gold, annotators, validation
-        As in `CrowdClassifier.fit`; validation is a share of the items that teach each network.
-    folds : int
-        Networks that are trained. Folds are equally large; names and `seed` decide who is in which, not the order.
-    on_step : callable, optional
-        Called after every epoch with (epochs of all networks so far, mean loss).
+    The keywords are those of `model`, which is not changed; its checkpoints go to one sub-folder per fold. `table`,
+    `X`, `gold`, `annotators` and `validation` (a share of the items that teach each network) are as in
+    `CrowdClassifier.fit`. The `folds` are equally large; names and `seed` decide which item is in which, not the order.
+    `on_step` is called after every epoch with (epochs of all networks so far, mean loss).
     """
     gold = check_gold(gold, table)
     if not isinstance(model, CrowdClassifier):
@@ -156,5 +151,4 @@ def out_of_fold(
         for number in range(folds):
             here = fold == number
             posterior[here] = combine(table, proba, np.where(here, -1, gold)).posterior[here]
-    tie_seed = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint64)[0])
-    return OutOfFold(table.items, table.classes, proba, posterior, fold, tie_seed)
+    return OutOfFold(table.items, table.classes, proba, posterior, fold, tie_seed(model.seed))

@@ -1,8 +1,8 @@
-"""What a user hands over as X, as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
+"""Read inputs X as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
 
-X may be an array, a sparse matrix (features become dense: networks want them so), a list, or a column (or several) of
-any frame that narwhals knows: pandas, polars, pyarrow, DuckDB.
-Every function answers with rows in the order given, or with one sentence that names the first row it cannot use.
+X may be an array, a sparse matrix (which becomes dense), a list, or a column (or several) of any frame that narwhals
+knows: pandas, polars, pyarrow, DuckDB. Every function returns rows in the order given, or raises one sentence that
+names the first row it cannot use.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.names import shown
 
-CHANNELS = 4  # at most: colours and transparency; more of them are rows that stand where channels should
-SLACK = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
+MAX_CHANNELS = 4  # colours and transparency; more of them are rows that stand where channels should
+PIXEL_TOLERANCE = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
@@ -47,9 +47,9 @@ class Picked:
 
 
 def in_file(X: Any) -> bool:
-    """Whether X is a table of numbers in a file, mapped into memory, row after row; or rows of such a one.
+    """True for a table of numbers that is mapped from a file, row after row, or for rows of such a table.
 
-    Not with mode "c": what is written to that is in memory alone.
+    False with mode "c": what is written to that is in memory alone.
     """
     if isinstance(X, Picked):
         return True
@@ -58,7 +58,7 @@ def in_file(X: Any) -> bool:
 
 
 def check_table(table: Any, caller: str = "fit") -> None:
-    """DataError where it is no table of annotations."""
+    """Raise DataError where it is no table of annotations."""
     if not isinstance(table, Annotations):
         raise DataError(
             f"{caller} takes a table of annotations, got {type(table).__name__}; `dissensus.read` makes one."
@@ -66,13 +66,13 @@ def check_table(table: Any, caller: str = "fit") -> None:
 
 
 def check_rows(X: Any, table: Annotations) -> None:
-    """DataError where X has not one row per item of the table."""
+    """Raise DataError where X has not one row per item of the table."""
     if (n := rows(X)) != table.n_items:
         raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per table.items, in their order.")
 
 
 def rows(X: Any) -> int:
-    """How many rows X has."""
+    """Count the rows of X."""
     if isinstance(frame := nw.from_native(X, pass_through=True), nw.LazyFrame):
         return int(frame.select(nw.len()).collect().item())
     shape = getattr(X, "shape", None)
@@ -104,11 +104,15 @@ def take(X: Any, at: Any) -> Any:
     return values[0] if len(values) == 1 else list(zip(*values, strict=True))
 
 
+def _frame(X: Any) -> Any:
+    """A narwhals frame or series in memory, or X where it is neither."""
+    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+
+
 def columns_of(X: Any) -> list[list[Any]] | None:
     """The columns of a frame or a series as lists; None where X is neither."""
-    frame = nw.from_native(X, allow_series=True, pass_through=True)
-    if isinstance(frame, nw.LazyFrame):
-        frame = frame.collect()
+    frame = _frame(X)
     if isinstance(frame, nw.Series):
         return [frame.to_list()]
     if isinstance(frame, nw.DataFrame):
@@ -118,15 +122,11 @@ def columns_of(X: Any) -> list[list[Any]] | None:
 
 
 def vectors(X: Any) -> Any:
-    """(I, D) float32 features; of a file that is mapped into memory, X as it was (`blocks` reads it)."""
+    """(I, D) float32 features; a file that is mapped into memory stays as it is (`blocks` reads it)."""
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
-    if not isinstance(X, np.ndarray | Picked):
-        frame = nw.from_native(X, allow_series=True, pass_through=True)
-        if isinstance(frame, nw.LazyFrame):
-            frame = frame.collect()
-        if isinstance(frame, nw.DataFrame | nw.Series):
-            X = frame.to_numpy()
+    if not isinstance(X, np.ndarray | Picked) and isinstance(frame := _frame(X), nw.DataFrame | nw.Series):
+        X = frame.to_numpy()
     try:
         array = X if in_file(X) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
@@ -152,7 +152,7 @@ def vectors(X: Any) -> Any:
 
 
 def blocks(array: Any) -> Iterator[FloatArray]:
-    """What `vectors` gave as float32, some rows at a time."""
+    """The rows of `vectors` as float32, some at a time."""
     for start in range(0, len(array), BLOCK_ROWS):
         yield np.asarray(array[start : start + BLOCK_ROWS], np.float32)
 
@@ -178,9 +178,9 @@ def pairs(X: Any) -> list[tuple[Any, Any]]:
 
 
 def tokens(value: Any, row: int) -> list[str]:
-    """The tokens of one item: a sequence of strings, or one string whose tokens are parted by spaces.
+    """The tokens of one item: a sequence of strings, or one string that is split at plain blanks.
 
-    Plain blanks part tokens, no other white space: a no-break space is a token of its own in tweets of gimpel_pos.
+    Other white space does not split: a no-break space is a token of its own in tweets of gimpel_pos.
     """
     if isinstance(value, str):
         return [token for token in BLANKS.split(value) if token]
@@ -213,15 +213,15 @@ def _image(value: Any, row: int) -> ByteArray:
             f"X: row {row} is {what}, not an image; give numbers, height × width or height × width × channels."
         )
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    if not pixels.size or pixels.shape[2] > CHANNELS:
+    if not pixels.size or pixels.shape[2] > MAX_CHANNELS:
         raise DataError(
             f"X: row {row} is an image of shape {pixels.shape}; give height × width × channels, at least one pixel and "
-            f"at most {CHANNELS} channels, which come last."
+            f"at most {MAX_CHANNELS} channels, which come last."
         )
     if pixels.dtype == np.uint8:
         return pixels
     low, high, most = float(pixels.min()), float(pixels.max()), 255 if pixels.dtype.kind in "ui" else 1
-    if not (low >= -SLACK and high <= most + SLACK):  # also where it is NaN
+    if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # also where it is NaN
         raise DataError(
             f"X: row {row} has pixels from {low:.4g} to {high:.4g}; give whole numbers up to 255 or floats up to 1."
         )
@@ -231,7 +231,7 @@ def _image(value: Any, row: int) -> ByteArray:
 
 
 def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
-    """The image with this height and width: bilinear; where it shrinks, over all pixels that fall into one."""
+    """Resize an image to this height and width, bilinear; a shrunk pixel is a mean over all it covers."""
     if image.shape[:2] == size:
         return image
     planes = torch.tensor(image, dtype=torch.float32).permute(2, 0, 1)[None]  # (1, C, H, W)

@@ -2,10 +2,7 @@
 
 Figure 4 of Weerasooriya et al. 2021 is such a map of the training items of LDL-NM, coloured by class. The vector of an
 item is what the network's last layer reads of it (`Objective.item_vectors`): the encoder's output or, for "ldl-nm", the
-mean of z_E over the annotators with labels. z_I, the other vector that LDL-NM has of an item, separates the classes of
-training items less (jobs_q3, 200 epochs: 0.58 of the ten nearest neighbours have the same majority label, of z_E 0.67,
-by chance 0.23). Of new items neither does throughout (jobs_q1 0.76 and 0.74, jobs_q2 0.70 and 0.70, jobs_q3 0.42 and
-0.44; benchmarks/learning): most of what z_E gains was learnt by heart.
+mean of z_E over the annotators with labels (benchmarks/learning compares it with z_I).
 
 t-SNE keeps neighbourhoods. It does not keep distances between groups, nor how wide they are. So how well classes are
 separated is counted before the map is made, among the vectors: the share of an item's nearest neighbours with its own
@@ -22,9 +19,9 @@ from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.parameters import check_keyword
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_map import project
 from dissensus.learning.classifier import CrowdClassifier
@@ -32,12 +29,11 @@ from dissensus.models.base import arg_max
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MOST = 1500  # items on a map, drawn by their names
-LEAST = 10  # different vectors from which t-SNE has something to work with
+MAX_ITEMS = 1500  # on a map, drawn by their names
+MIN_TSNE_VECTORS = 10  # different ones, from which t-SNE has something to work with
 PERPLEXITY = 30.0  # scikit-learn's own default
 NEIGHBOURS = 10
-DIGITS = 6  # of a vector: what differs less is the same, and has one place
-TINY = float(np.finfo(np.float64).tiny)
+VECTOR_DIGITS = 6  # what differs less is the same, and has one place
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,61 +82,43 @@ def item_map(
     items: Any = None,
     perplexity: float = PERPLEXITY,
     neighbours: int = NEIGHBOURS,
-    most: int = MOST,
+    most: int = MAX_ITEMS,
     seed: int = 0,
 ) -> ItemMap:
-    """The map of a fitted model and inputs, of `fit` or others.
+    """Map items by a fitted CrowdClassifier, or by the first seed of a LIA.
 
-    Parameters
-    ----------
-    model : CrowdClassifier, LIA
-        Of several seeds, the first.
-    X : inputs
-        One row per item: of `table.items` where a table is given.
-    table : Annotations, optional
-        Its majority labels are the classes; items without labels have none. Left out, it is the model's most probable
-        class that an item is taken for.
-    codes : (rows,) int, optional
-        Classes of the items instead, as codes into the table's classes or the model's; −1 for none.
-    items : (rows,) names, optional
-        Left out, the table's or numbers. Names decide who is on the map and in which order they are laid out, so that
-        the order of rows changes nothing.
-    perplexity : float
-        Of t-SNE; a third of the items at most.
-    neighbours : int
-        By which separation is counted.
-    most : int
-        Items, at most: a sample.
-    seed : int
-        Of the sample, and of t-SNE.
+    X has one row per item, of `table.items` where a table is given; the items need not be those of `fit`. Classes are
+    `codes` (rows,) into the table's classes or the model's, −1 for none; else the majority labels in `table`; else the
+    model's most probable classes. Names (`items`, else the table's, else numbers) and `seed` decide which `most` items
+    are on the map and in which order they are laid out, so that the order of rows changes nothing. `perplexity` is that
+    of t-SNE, at most a third of the items; separation is counted by so many `neighbours`.
     """
-    if not (is_number(perplexity) and perplexity > 0):
-        raise BadParameter(f"perplexity must be above 0, got {perplexity!r}.")
-    for name, value in (("neighbours", neighbours), ("most", most)):
-        if not (is_whole(value) and value >= 1):
-            raise BadParameter(f"{name} must be at least 1, got {value!r}.")
-    if not (is_whole(seed) and seed >= 0):
-        raise BadParameter(f"seed must be 0 or more, got {seed!r}.")
+    check_keyword("perplexity", perplexity, float, above=0)
+    check_keyword("neighbours", neighbours, int, low=1)
+    check_keyword("most", most, int, low=1)
+    check_keyword("seed", seed, int, low=0)
     found, named = trained(model), _names(X, table, items)
     by_name = np.argsort(named, kind="stable")  # one order of rows, for the sample and for all sums
     draw = naming.mix(naming.hashes(named[by_name]) ^ np.uint64(seed))
     rows = by_name[np.sort(np.argsort(draw, kind="stable")[:most])]
     some = given.take(X, rows)
     vectors = item_vectors(found, some)
-    vectors = np.round(vectors / max(float(np.abs(vectors).max(initial=0)), TINY), DIGITS)
+    largest = float(np.abs(vectors).max(initial=0))
+    vectors = np.round(vectors / (largest or 1.0), VECTOR_DIGITS)
     place, how = lay_out(vectors, perplexity=perplexity, seed=seed)
     near, on_map = nearest(vectors, neighbours), nearest(place, neighbours)
     kept = (near[:, :, None] == on_map[:, None, :]).any(axis=2).mean() if near.size else np.nan
+    classes = found.classes_ if table is None else table.classes
     if table is None and codes is None:
         code = found.predict_proba(some).argmax(axis=1)
     else:
-        code = _codes(found.classes_ if table is None else table.classes, table, codes, len(named))[rows]
-    apart = separation(near, code, (found.classes_ if table is None else table.classes).size)
+        code = _codes(classes, table, codes, len(named))[rows]
+    apart = separation(near, code, classes.size)
     return ItemMap(rows, place, code, how, vectors.shape[1], apart, float(kept), len(named))
 
 
 def item_vectors(model: Any, X: Any) -> FloatArray:
-    """(rows, D) what the network's last layer reads of items."""
+    """Return what the network's last layer reads of items, (rows, D)."""
     found = trained(model)
 
     def ask(batch: Any) -> Any:
@@ -151,22 +129,18 @@ def item_vectors(model: Any, X: Any) -> FloatArray:
 
 
 def lay_out(vectors: FloatArray, *, perplexity: float = PERPLEXITY, seed: int = 0) -> tuple[FloatArray, str]:
-    """(n, D) → (n, 2), and by what; equal vectors have one place."""
+    """Lay vectors (n, D) out in (n, 2), equal ones at one place; also return the method used."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
-    if len(different) < LEAST:
+    if len(different) < MIN_TSNE_VECTORS:
         return project(different, how="pca")[0][which], "PCA"
-    fitted = TSNE(
-        perplexity=min(perplexity, (len(different) - 1) / 3),  # of neighbours it looks at three times as many
-        init="pca",
-        random_state=seed,
-        n_jobs=1,
-    )
+    perplexity = min(perplexity, (len(different) - 1) / 3)  # of neighbours it looks at three times as many
+    fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
     with threadpool_limits(1):  # sums over threads would depend on how many there are
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
 
 
 def nearest(vectors: FloatArray, neighbours: int = NEIGHBOURS) -> IntArray:
-    """(n, at most `neighbours`) the nearest other rows of each."""
+    """Find the nearest other rows of each row, (n, at most `neighbours`)."""
     n = len(vectors)
     k = min(neighbours, n - 1)
     if k < 1:
@@ -175,7 +149,7 @@ def nearest(vectors: FloatArray, neighbours: int = NEIGHBOURS) -> IntArray:
 
 
 def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
-    """Of neighbours (n, k), rows, and classes (n,), −1 for none; who has none is a neighbour of another class."""
+    """Count how many neighbours, rows (n, k), share the class (n,) of a row; −1 is no class, and shared with nobody."""
     known = code >= 0
     count = np.bincount(code[known], minlength=n_classes)
     same = np.full(len(code), np.nan)
@@ -189,7 +163,7 @@ def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
 
 
 def trained(model: Any) -> CrowdClassifier:
-    """The CrowdClassifier that it is, or that is the first of its seeds."""
+    """Return the CrowdClassifier that it is, or that is the first of its seeds."""
     found = getattr(model, "models_", [model])[0]
     if not isinstance(found, CrowdClassifier):
         raise DataError(f"{type(model).__name__} has no vectors of items; give a fitted CrowdClassifier or LIA.")
@@ -212,7 +186,7 @@ def _names(X: Any, table: Annotations | None, items: Any) -> Names:
 
 
 def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:
-    """(n,) classes as they were given, or majority labels."""
+    """Return classes (n,) as they were given, or majority labels."""
     if codes is None:
         assert table is not None
         votes = table.votes()

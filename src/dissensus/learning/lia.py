@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus.common.parameters import Parameters, is_whole
+from dissensus.common.parameters import param
 from dissensus.common.progress import waiting
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted
@@ -35,16 +36,17 @@ from dissensus.learning.batches import Batch
 from dissensus.learning.by_annotation import CELLS, ask_rows
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import embedding
-from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.devices import DEVICE
+from dissensus.learning.encoders import MLP, ItemEmbedding
 from dissensus.learning.inputs import vectors
-from dissensus.learning.objectives import LIAObjective
-from dissensus.learning.seeds import fit_together
+from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
+from dissensus.learning.trainer import Training
 from dissensus.learning.tuning import SPLITS, Tuned, tune
-from dissensus.models.base import arg_max, check_gold
+from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
-LEAST_EPOCHS = 20  # however many steps that makes: every round is to see all items
+MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
 FILE, KIND = "lia.safetensors", "LIA"
 CHOICES: dict[str, tuple[Any, ...]] = {
     "difficulty": (True, False),
@@ -61,38 +63,84 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 """What `tune=True` tries, in this order."""
 
 
-class LIA(Parameters):
-    """Truth, difficulty and competence.
+class LIALearner(LIAKeywords):
+    """What LIA and LIA-ML have in common: both set the keywords of a `CrowdClassifier`, and ask about pairs.
 
-    Parameters
-    ----------
-    hidden : sequence of int
-        Widths of the layers that h and d share.
-    item_size : int
-        Of an item's vector, where there are no features.
-    annotator_size, latent, difficulty, rounds, finetune, tuning, penalty, entropy, truth_counts, truth_in_posterior,
-    residual_penalty, difficulty_penalty, feature_penalty
-        See `LIAObjective`.
-    steps : int
-        Steps in all, but at least 20 passes over the items.
-    batch : int
-        Annotations in a step, about.
-    learning_rate, head_learning_rate : float
-        Of the shared layers; of the last ones and of the annotators.
-    weight_decay, dropout : float
-        Of the layers. Without dropout, features of hundreds of numbers are learnt by heart, above all where items have
-        few labels; it was chosen by the likelihood of held-out annotations and of those of new items.
-    device, checkpoint
-        As in `CrowdClassifier`.
-    seed : int or None
-    n_seeds : int
-        So many fits with seeds of their own, trained as one (`fit_together`); answers are means over them, and
-        `models_` has each.
-    tune : bool
-        Choose difficulty, penalties, sizes, dropout, entropy, weight decay and latent by the likelihood of annotations
-        that are hidden from the fit (`CHOICES`; 28 fits before the last one). `tuned_` says what was chosen and what
-        was tried; the keywords stay as they are.
+    Layers, dropout and weight decay were chosen by the likelihood of held-out annotations, and of those of new items.
+    Without dropout, features of hundreds of numbers are learnt by heart, above all where items have few labels.
     """
+
+    hidden: Sequence[int] = param((64, 64), "widths of the layers that h and d share")
+    item_size: int = param(16, "size of an item's vector, where there are no features")
+    steps: int = param(400, "steps in all, but at least 20 passes over the items", low=1)
+    batch: int = param(1024, "annotations (of one question) in a step, about; a step is of whole items", low=1)
+    learning_rate: float = param(0.003, "learning rate of the shared layers", low=0)
+    head_learning_rate: float = param(0.01, "of the last layers, the annotators and the classes' embeddings", low=0)
+    weight_decay: float = param(0.0, "weight decay of the layers", low=0)
+    dropout: float = param(0.5, "dropout of the layers")
+    device: str = replace(DEVICE, default="cpu")
+    seed: int | None = Training.declared()["seed"]  # type: ignore[assignment]
+
+    items_: Names
+    annotators_: Names
+
+    def _preset(
+        self, keywords: dict[str, Any], objective: LIAObjective, *, features: bool, items: int, labels: float
+    ) -> CrowdClassifier:
+        """The classifier that does the work, for so many items that teach and labels of theirs."""
+        layers = {"hidden": keywords["hidden"], "dropout": keywords["dropout"]}
+        encoder = MLP(**layers) if features else ItemEmbedding(size=keywords["item_size"], **layers)
+        size = max(round(keywords["batch"] * items / max(labels, 1)), 1)
+        epochs = max(math.ceil(keywords["steps"] / math.ceil(items / size)), MIN_EPOCHS)
+        same = {name: keywords[name] for name in CrowdClassifier.parameter_names() if name in keywords}
+        return CrowdClassifier(
+            encoder=encoder, objective=objective, optimizer="amsgrad", epochs=epochs, batch_size=size, **same
+        )
+
+    def _confusions(
+        self, items: IntArray, whom: Whom, question: str | None = None
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
+        at_once = max(CELLS // max(whom[0].size * self._n_classes(question) ** 2, 1), 1)
+        for start in range(0, items.size, at_once):
+            at = slice(start, start + at_once)
+            yield at, self._confusion_of(items[at], whom, question)
+
+    def _confusion(self, items: Any, annotators: Any, question: str | None = None) -> FloatArray:
+        """(items, annotators, K, K) Q of names."""
+        codes, whom, K = given.item_codes(items, self.items_), self._whom(annotators), self._n_classes(question)
+        found = np.empty((codes.size, whom[0].size, K, K))
+        for at, pairs in self._confusions(codes, whom, question):
+            found[at] = pairs
+        return found
+
+    def _competence(
+        self, posterior: FloatArray, items: IntArray, whom: Whom, question: str | None = None
+    ) -> FloatArray:
+        """(items, annotators) Σ_k q_i(k) Q_ij[k, k]."""
+        found = np.empty((items.size, whom[0].size))
+        for at, pairs in self._confusions(items, whom, question):
+            found[at] = np.einsum("ik,ijkk->ij", posterior[items[at]], pairs)
+        return found
+
+    def _n_classes(self, question: str | None) -> int:
+        raise NotImplementedError
+
+    def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
+        raise NotImplementedError
+
+    def _whom(self, annotators: Any) -> Whom:
+        return find(annotators, self.annotators_, None)
+
+
+class LIA(LIALearner):
+    """Truth, difficulty and competence."""
+
+    checkpoint: str | Path | None = Training.declared()["checkpoint"]  # type: ignore[assignment]
+    n_seeds: int = param(1, "fits with seeds of their own; answers are means over them, `models_` has each", low=1)
+    tune: bool = param(
+        False, "choose keywords by the likelihood of annotations that are hidden from the fit (`CHOICES`, `tuned_`)"
+    )
 
     classes_: Names
     items_: Names
@@ -111,63 +159,6 @@ class LIA(Parameters):
     models_: list[CrowdClassifier]  # one per seed
     tuned_: Tuned | None  # where `tune` was asked for
 
-    def __init__(
-        self,
-        *,
-        hidden: Sequence[int] = (64, 64),
-        item_size: int = 16,
-        annotator_size: int | None = 16,
-        latent: int = 1,
-        difficulty: bool = True,
-        rounds: int = 10,
-        finetune: Literal["joint", "per-annotation"] | None = "joint",
-        tuning: float = 0.5,
-        penalty: float = 0.06,
-        entropy: float = 0.0,
-        truth_counts: Literal["items", "annotations"] = "items",
-        truth_in_posterior: bool = True,
-        residual_penalty: float = 1.0,
-        difficulty_penalty: float = 1.0,
-        feature_penalty: float = 3.0,
-        steps: int = 400,
-        batch: int = 1024,
-        learning_rate: float = 0.003,
-        head_learning_rate: float = 0.01,
-        weight_decay: float = 0.0,
-        dropout: float = 0.5,
-        device: str = "cpu",
-        checkpoint: str | Path | None = None,
-        seed: int | None = 0,
-        n_seeds: int = 1,
-        tune: bool = False,
-    ):
-        self.hidden = hidden
-        self.item_size = item_size
-        self.annotator_size = annotator_size
-        self.latent = latent
-        self.difficulty = difficulty
-        self.rounds = rounds
-        self.finetune: Literal["joint", "per-annotation"] | None = finetune
-        self.tuning = tuning
-        self.penalty = penalty
-        self.entropy = entropy
-        self.truth_counts: Literal["items", "annotations"] = truth_counts
-        self.truth_in_posterior = truth_in_posterior
-        self.residual_penalty = residual_penalty
-        self.difficulty_penalty = difficulty_penalty
-        self.feature_penalty = feature_penalty
-        self.steps = steps
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.head_learning_rate = head_learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.device = device
-        self.checkpoint = checkpoint
-        self.seed = seed
-        self.n_seeds = n_seeds
-        self.tune = tune
-
     def fit(
         self,
         table: Annotations,
@@ -180,55 +171,40 @@ class LIA(Parameters):
     ) -> Self:
         """Learn from annotations.
 
-        Parameters
-        ----------
-        table : Annotations
-        X : (I, D), optional
-            Features, one row per `table.items`; left out, a vector is learnt for each.
-        gold : (I,) int, optional
-            Known classes, −1 where unknown.
-        annotators : frame, optional
-            A column `annotator` and what is known of them, numbers or texts.
-        rows : (n_seeds, annotations) bool, optional
-            What each seed sees of the table; all, where it is left out.
+        `X` (I, D) are features, one row per `table.items`; without, a vector is learnt for each item. `gold` (I,) are
+        known classes, −1 where unknown. `annotators` is a frame with a column `annotator` and what is known of them,
+        numbers or texts. `rows` (n_seeds, annotations) bool is the part of the table that each seed sees.
         """
         given.check_table(table)
+        self.check_parameters()
         if self.tune and rows is not None:
             raise BadParameter("tune=True looks at the whole table; leave out rows, or tune first.")
+        tables = self._tables(table, rows)
         self.tuned_ = self._tune(table, X, gold, annotators) if self.tune else None
         self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
-        first = self.classifier(table, features=X is not None)
-        if self.n_seeds == 1 and rows is None:
-            self.models_ = [first.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)]
-        else:
-            self.models_ = self._fit_seeds(table, rows, gold, annotators, on_step)
+        self.models_ = []
+        for number, seen in enumerate(tables):
+            model = self.classifier(tables[0], features=X is not None)
+            if self.seed is not None and self.n_seeds > 1:
+                folder = None if self.checkpoint is None else Path(self.checkpoint) / str(self.seed + number)
+                model.set_params(seed=self.seed + number, checkpoint=folder)
+            self.models_.append(model.fit(seen, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
         self._gather()
         return self
 
-    def _fit_seeds(
-        self,
-        table: Annotations,
-        rows: BoolArray | None,
-        gold: IntArray | None,
-        annotators: Any,
-        on_step: OnStep | None,
-    ) -> list[CrowdClassifier]:
-        if self.seed is None:
+    def _tables(self, table: Annotations, rows: BoolArray | None) -> list[Annotations]:
+        """What each seed sees of the table."""
+        if self.seed is None and self.n_seeds > 1:
             raise BadParameter("n_seeds counts up from seed; give one, not None.")
-        if rows is not None:
-            rows = np.asarray(rows)
-            if rows.shape != (self.n_seeds, table.n_annotations) or rows.dtype != np.bool_:
-                raise DataError(
-                    f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got "
-                    f"{rows.dtype} of shape {rows.shape}."
-                )
-        tables = [table] * self.n_seeds if rows is None else [table.select(rows=seen) for seen in rows]
-        features = self._inputs is not table.items
-        models = [self.classifier(tables[0], features=features) for _ in tables]
-        for s, model in enumerate(models):
-            model.seed = self.seed + s
-        gold = check_gold(gold, table)
-        return fit_together(models, tables, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
+        if rows is None:
+            return [table] * self.n_seeds
+        rows = np.asarray(rows)
+        if rows.shape != (self.n_seeds, table.n_annotations) or rows.dtype != np.bool_:
+            raise DataError(
+                f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got "
+                f"{rows.dtype} of shape {rows.shape}."
+            )
+        return [table.select(rows=seen) for seen in rows]
 
     def _tune(self, table: Annotations, X: Any, gold: IntArray | None, annotators: Any) -> Tuned:
         start = LIA(**{**self.get_params(deep=False), "tune": False, "n_seeds": 1, "checkpoint": None})
@@ -238,23 +214,12 @@ class LIA(Parameters):
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
         """The classifier that `fit` trains, not fitted."""
-        for name in ("steps", "batch", "n_seeds"):
-            if not (is_whole(getattr(self, name)) and getattr(self, name) >= 1):
-                raise BadParameter(f"{name} must be at least 1, got {getattr(self, name)!r}.")
+        self.check_parameters()
         tuned = getattr(self, "tuned_", None)
         own = self.get_params(deep=False) | ({} if tuned is None else tuned.keywords)
         objective = LIAObjective(**{name: own[name] for name in LIAObjective.parameter_names()})
-        encoder: Encoder = MLP(hidden=own["hidden"], dropout=own["dropout"])
-        if not features:
-            encoder = ItemEmbedding(size=self.item_size, hidden=own["hidden"], dropout=own["dropout"])
         items = max(int(np.count_nonzero(np.diff(table.item_ptr))), 1)
-        size = max(round(self.batch * items / max(table.n_annotations, 1)), 1)
-        epochs = max(math.ceil(self.steps / math.ceil(items / size)), LEAST_EPOCHS)
-        return CrowdClassifier(
-            encoder=encoder, objective=objective, optimizer="amsgrad", learning_rate=self.learning_rate,
-            head_learning_rate=self.head_learning_rate, weight_decay=own["weight_decay"], epochs=epochs,
-            batch_size=size, device=self.device, checkpoint=self.checkpoint, seed=self.seed,
-        )  # fmt: skip
+        return self._preset(own, objective, features=features, items=items, labels=table.n_annotations)
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
@@ -283,20 +248,12 @@ class LIA(Parameters):
         """
         self._check_fitted()
         items, whom = given.item_codes(items, self.items_), self._whom(annotators)
-        found = np.empty((items.size, whom[0].size))
-        for at, pairs in self._pairs(items, whom):
-            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[items[at]], pairs)
-        return found
+        return self._competence(self.posterior_, items, whom)
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
         self._check_fitted()
-        items, whom = given.item_codes(items, self.items_), self._whom(annotators)
-        K = self.classes_.size
-        found = np.empty((items.size, whom[0].size, K, K))
-        for at, pairs in self._pairs(items, whom):
-            found[at] = pairs
-        return found
+        return self._confusion(items, annotators)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, K) Σ_k q_i(k) Q_ij[k, ·] for the rows of a table of fitted items: P(label | item, annotator).
@@ -356,28 +313,28 @@ class LIA(Parameters):
     def _gather(self) -> None:
         """Set what is the same for all seeds, and means of what is not."""
         self.posteriors_ = np.stack([model.posterior_ for model in self.models_])
-        for name in ALIKE:
+        for name in SAME_FOR_ALL_SEEDS:
             setattr(self, name, getattr(self.models_[0], name))
         for name in AVERAGED:
             setattr(self, name, np.mean([getattr(model, name) for model in self.models_], axis=0))
         self.embedding_ = embedding(self.models_[0])
 
-    def _pairs(self, items: IntArray, whom: Whom) -> Iterator[tuple[slice, FloatArray]]:
-        """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
-        at_once = max(CELLS // max(whom[0].size * self.classes_.size**2, 1), 1)
-        for start in range(0, items.size, at_once):
-            at = slice(start, start + at_once)
-            some = self._inputs[items[at]]  # not all of them: `recommend` asks for one item at a time
-            rows = self.models_[0].encoder_.prepare(some).take(torch.arange(len(some)))
-            yield at, np.mean([self._confusion(model, rows, whom) for model in self.models_], axis=0)
+    def _n_classes(self, question: str | None) -> int:
+        return self.classes_.size
 
-    def _confusion(self, model: CrowdClassifier, rows: Batch, whom: Whom) -> FloatArray:
-        """(rows, annotators, K, K) by one seed."""
-        network, objective, device = model.network_.eval(), model.objective_, model.network_.device
-        assert isinstance(objective, LIAObjective)
-        with torch.inference_mode():
-            z = network.encoder(**{name: value.to(device) for name, value in rows.items()})
-            return np.asarray(objective.pair_confusion(network.head, z, *network.placed(*whom)).cpu().double().numpy())
+    def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
+        """(items, annotators, K, K) the mean over seeds."""
+        some = self._inputs[items]  # not all of them: `recommend` asks for one item at a time
+        rows, found = self.models_[0].encoder_.prepare(some), []
+        for model in self.models_:
+
+            def ask(batch: Batch, model: CrowdClassifier = model) -> Tensor:
+                assert isinstance(model.objective_, LIAObjective)
+                network = model.network_
+                return model.objective_.pair_confusion(network.head, network.encoder(**batch), *network.placed(*whom))
+
+            found.append(model.network_.ask(ask, rows, at_once=max(len(some), 1)))
+        return np.asarray(np.mean(found, axis=0))
 
     def _whom(self, annotators: Any) -> Whom:
         return find(annotators, self.annotators_, self.models_[0].annotator_features_)
@@ -387,6 +344,6 @@ class LIA(Parameters):
             raise NotFitted("this LIA is not fitted yet; call fit(table, X) first.")
 
 
-ALIKE = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
+SAME_FOR_ALL_SEEDS = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
 AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_", "difficulty_", "competence_")
-"""What the classifiers of all seeds have: the same, or each its own."""
+"""Results that the classifiers of all seeds share, and results that are averaged over seeds."""

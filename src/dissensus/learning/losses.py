@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dissensus.exceptions import BadParameter
+from dissensus.learning.batches import Batch
 
 
 def cross_entropy(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
@@ -40,21 +41,30 @@ def inverse_kl(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
     return torch.where(q > 0, q * (log_q - target.log()), 0).sum(dim=-1) / math.log(base)
 
 
-Divergence = Callable[[Tensor, Tensor, float], Tensor]
-DIVERGENCES: dict[str, Divergence] = {"kl": kl, "inverse-kl": inverse_kl, "ce": cross_entropy}
+Divergence = Literal["kl", "inverse-kl", "ce"]
+DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "kl": kl,
+    "inverse-kl": inverse_kl,
+    "ce": cross_entropy,
+}
 """Name → function of (target, logits, base)."""
-
-
-def divergence_named(name: str) -> Divergence:
-    """The entry of that name; BadParameter where there is none."""
-    if name not in DIVERGENCES:
-        raise BadParameter(f"divergence must be one of {', '.join(map(repr, DIVERGENCES))}, got {name!r}.")
-    return DIVERGENCES[name]
 
 
 def hard_loss(logits: Tensor, label: Tensor) -> Tensor:
     """The sum over items of −log Q(label), in nats; label (B,) codes, −1 adds nothing."""
     return functional.nll_loss(log_softmax(logits), label, ignore_index=-1, reduction="sum")
+
+
+def label_log_likelihood(log_label: Tensor, targets: Batch) -> Tensor:
+    """(n,) log P of the labels of annotations by log_label (n, K); of a probabilistic one, its mean."""
+    if "proba" in targets:
+        return torch.where(targets["proba"] > 0, targets["proba"] * log_label, 0).sum(dim=1)
+    return log_label.gather(1, targets["label"].unsqueeze(1)).squeeze(1)
+
+
+def weighted_sum(values: Tensor, targets: Batch) -> Tensor:
+    """The sum over annotations of values (n,), each times the weight of the annotation."""
+    return (values * targets["weight"] if "weight" in targets else values).sum()
 
 
 def log_softmax(logits: Tensor) -> Tensor:

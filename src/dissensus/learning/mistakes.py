@@ -1,4 +1,4 @@
-"""Who errs how: rates of false positives and negatives, the class that is over-used, and who makes the same mistakes.
+"""How annotators err: false positives and negatives, over-used classes, and clusters of annotators who err alike.
 
     n_j[k, l] = Σ_i q_i(k) [j says l of i]                       labels of annotator j by class and by what was said
     false positive rate   Σ_{k≠c} n_j[k, c] / Σ_{k≠c,l} n_j[k, l]        of the class c
@@ -12,7 +12,7 @@ same but for a factor there; and where two annotators share too few items, that 
 
     d_jj' = ½ Σ_k π_k Σ_l |Θ_j[k, l] − Θ_j'[k, l]|        Θ_j = n_j, drawn to everyone's by one label, rows normalised
 
-π are the shares of the classes. Linkage is complete: by the average one, annotators who err oddly are clusters of one.
+π are the shares of the classes. Linkage is complete: average linkage makes clusters of one of unusual mistakes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from typing import Literal
 
 import numpy as np
 
+from dissensus.common.parameters import check_keyword
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.methods.dawid_skene import soft_counts
 from dissensus.table.annotations import Annotations
 
-LEAST = 10  # labels from which an annotator has rates, and is in a cluster
-SHARED = 10  # items that two annotators must both have labelled, for their mistakes to be compared item by item
-MOST = 400  # annotators that are clustered, those with the most labels
+MIN_LABELS = 10  # from which an annotator has rates, and is in a cluster
+MIN_SHARED_ITEMS = 10  # that two annotators must both have labelled, for their mistakes to be compared item by item
+MAX_CLUSTERED = 400  # annotators, those with the most labels
 CLUSTERS = 4  # as in Figure 2
 
 
@@ -46,25 +47,18 @@ class Mistakes:
     by: Literal["items", "confusions"] | None  # what clusters are by; None where there are none
 
 
-def mistakes(table: Annotations, posterior: FloatArray, *, clusters: int = CLUSTERS, least: int = LEAST) -> Mistakes:
-    """How annotators err.
+def mistakes(
+    table: Annotations, posterior: FloatArray, *, clusters: int = CLUSTERS, least: int = MIN_LABELS
+) -> Mistakes:
+    """Measure how annotators err against a posterior (I, K); rows of zeros are items of which nothing is known.
 
-    Parameters
-    ----------
-    table : Annotations
-    posterior : (I, K)
-        What is true; rows of zeros are items of which nothing is known.
-    clusters : int
-        Of annotators, at most.
-    least : int
-        Labels from which an annotator is judged.
+    There are at most `clusters` clusters; an annotator is judged from `least` labels on.
     """
     posterior = np.asarray(posterior, np.float64)
     if posterior.shape != (table.n_items, table.n_classes):
         raise DataError(f"posterior must be {(table.n_items, table.n_classes)}, (I, K), got {posterior.shape}.")
-    for name, value in (("clusters", clusters), ("least", least)):
-        if value < 1:
-            raise BadParameter(f"{name} must be at least 1, got {value!r}.")
+    check_keyword("clusters", clusters, int, low=1)
+    check_keyword("least", least, int, low=1)
     known = posterior.sum(axis=1) > 0
     table = table if known.all() else table.select(rows=known[table.item])
     labels = np.diff(table.annotator_ptr)
@@ -73,27 +67,32 @@ def mistakes(table: Annotations, posterior: FloatArray, *, clusters: int = CLUST
     diagonal = np.diagonal(counts, axis1=1, axis2=2)
     true, said, total = counts.sum(axis=2), counts.sum(axis=1), counts.sum(axis=(1, 2))[:, None]
     over = said - true
-    who = np.flatnonzero(enough)
     cluster, by = np.full(labels.size, -1), None
-    if who.size:
-        most = np.sort(who[np.argsort(-labels[who], kind="stable")[:MOST]])
-        cluster[most], by = _clusters(table, posterior, most, counts, clusters)
+    if enough.any():
+        busiest = np.argsort(np.where(enough, -labels, 1), kind="stable")[: min(enough.sum(), MAX_CLUSTERED)]
+        who = np.sort(busiest)
+        cluster[who], by = _clusters(table, posterior, who, counts, clusters)
+
+    def share(part: FloatArray, of: FloatArray) -> FloatArray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(enough[:, None] & (of > 1e-9), np.clip(part / of, 0, 1), np.nan)
+
     return Mistakes(
         labels,
-        _share(total - diagonal.sum(axis=1, keepdims=True), total, enough)[:, 0],
-        _share(said - diagonal, total - true, enough),
-        _share(true - diagonal, true, enough),
-        np.where(enough & (over.max(axis=1, initial=0) > 0.5), over.argmax(axis=1), -1),  # half a label is no habit
-        cluster,
-        by,
+        error=share(total - diagonal.sum(axis=1, keepdims=True), total)[:, 0],
+        false_positive=share(said - diagonal, total - true),
+        false_negative=share(true - diagonal, true),
+        overused=np.where(enough & (over.max(axis=1, initial=0) > 0.5), over.argmax(axis=1), -1),  # half: no habit
+        cluster=cluster,
+        by=by,
     )
 
 
 def mistake_distance(table: Annotations, truth: IntArray) -> tuple[FloatArray, IntArray]:
-    """(A, A) share of the items that two annotators both labelled on which one errs alone; (A, A) how many these are.
+    """Count the items that two annotators share, and the share (A, A) of them on which one errs alone.
 
-    `truth` (I,) codes, −1 unknown. Who labelled an item several times errs where more than half of it is wrong. NaN
-    where nothing is shared. For a few hundred annotators.
+    Returns that share, NaN where nothing is shared, and the number (A, A) of shared items. `truth` (I,) are codes, −1
+    unknown. Who labelled an item several times errs where more than half of it is wrong.
     """
     from scipy.sparse import csr_array
 
@@ -114,7 +113,7 @@ def mistake_distance(table: Annotations, truth: IntArray) -> tuple[FloatArray, I
 
 
 def confusion_distance(counts: FloatArray, everyone: FloatArray) -> FloatArray:
-    """(n, n) d_jj' of the module's docstring; counts (n, K, K) [annotator, true, given], of everyone (K, K)."""
+    """Return d_jj' (n, n) of counts (n, K, K) [annotator, true, given], given those of everyone (K, K)."""
     from scipy.spatial.distance import pdist, squareform
 
     theta = counts + everyone / np.maximum(everyone.sum(axis=1, keepdims=True), 1e-300)
@@ -126,7 +125,7 @@ def confusion_distance(counts: FloatArray, everyone: FloatArray) -> FloatArray:
 def _clusters(
     table: Annotations, posterior: FloatArray, who: IntArray, counts: FloatArray, n: int
 ) -> tuple[IntArray, Literal["items", "confusions"]]:
-    """(who,) numbers of clusters, the largest is 0; and what they are by."""
+    """Number the clusters of `who`, the largest is 0; also say what they are by."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
@@ -137,7 +136,7 @@ def _clusters(
     by: Literal["items", "confusions"] = "items"
     np.fill_diagonal(distance, 0)
     close = squareform(distance, checks=False)
-    if (squareform(shared, checks=False) < SHARED).any():
+    if (squareform(shared, checks=False) < MIN_SHARED_ITEMS).any():
         by = "confusions"
         close = squareform(confusion_distance(counts[who], counts.sum(axis=0)), checks=False)
     if who.size == 1:
@@ -145,9 +144,3 @@ def _clusters(
     found = fcluster(linkage(close, "complete"), n, "maxclust")
     order = np.argsort(-np.bincount(found)[1:], kind="stable")
     return np.argsort(order)[found - 1], by
-
-
-def _share(part: FloatArray, of: FloatArray, enough: BoolArray) -> FloatArray:
-    """NaN where there is nothing, or where it is too little."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(enough[:, None] & (of > 1e-9), np.clip(part / of, 0, 1), np.nan)

@@ -20,6 +20,8 @@ from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
+ITEMS_AT_ONCE = 4096  # items that a network is asked about together, where nobody says otherwise
+
 Mix = tuple[Tensor, Tensor, Batch]
 """How a batch is mixed with itself: λ, the places (B,) of the partners, and their targets. Not a class of ours: fabric
 moves and casts what is in tuples and dicts."""
@@ -43,11 +45,11 @@ class Lessons:
         return Lessons(self.inputs.to(device), self.targets.to(device), self.mixup)
 
     def part(self, start: int, stop: int) -> Lessons:
-        """Of items start … stop − 1."""
+        """Items start … stop − 1."""
         return Lessons(self.inputs.part(start, stop), self.targets.part(start, stop), self.mixup)
 
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
-        """What `Network.forward` takes."""
+        """A batch as `Network.forward` takes it."""
         mix = None
         if self.mixup is not None:
             partner = torch.randperm(len(rows)).to(rows.device)
@@ -59,15 +61,17 @@ class Lessons:
 class Network(nn.Module):
     """An encoder with a head; `forward` is the loss, `logits` the classes."""
 
-    def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool):
+    def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool = False):
         super().__init__()
         self.encoder, self.head, self.objective, self.mixes = encoder, head, objective, mixes
 
     @classmethod
-    def fresh(cls, encoder: Encoder, objective: Objective) -> Self:
-        """Fresh weights, drawn from torch's generator: first the encoder's, then the head's."""
-        module = encoder.module()
-        return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
+    def fresh(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
+        """Draw fresh weights, first the encoder's, then the head's; torch's generator is left as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = encoder.module()
+            return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
 
     def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
         """The sum of the batch's losses."""
@@ -129,11 +133,18 @@ class Network(nn.Module):
         return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
 
     @torch.inference_mode()
-    def ask(self, question: Callable[..., Tensor], *columns: Columns, rows: Tensor, at_once: int) -> Tensor:
-        """An answer (rows, …) for these rows, some at a time; `question` takes a batch of each of the columns."""
+    def ask(
+        self,
+        question: Callable[..., Tensor],
+        *columns: Columns,
+        rows: IntArray | None = None,
+        at_once: int = ITEMS_AT_ONCE,
+    ) -> FloatArray:
+        """An answer (rows, …) for all rows, or these, some at a time; `question` takes a batch of each column set."""
         self.eval()
         device, found = self.device, []
-        for some in torch.split(rows, at_once):
+        places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))
+        for some in torch.split(places, at_once):
             batches = [{name: value.to(device) for name, value in part.take(some).items()} for part in columns]
             found.append(question(*batches).cpu().double())
-        return torch.cat(found)
+        return np.asarray(torch.cat(found).numpy())

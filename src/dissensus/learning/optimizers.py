@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.parameters import is_number, is_whole, param
 from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import Joint, RowAdam
 
@@ -30,15 +30,6 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "amsgrad": (torch.optim.Adam, {"amsgrad": True}),
     "sgd": (torch.optim.SGD, {"momentum": 0.9}),
 }
-
-
-def check_optimizer(wanted: Wanted) -> None:
-    """BadParameter where there is no such optimiser."""
-    if not callable(wanted) and _named(wanted)[0] not in OPTIMIZERS:
-        raise BadParameter(
-            f"optimizer must be one of {', '.join(OPTIMIZERS)}, a mapping with such a 'name', or a function of "
-            f"parameter groups; got {wanted!r}."
-        )
 
 
 def stored_optimizer(wanted: Wanted) -> Any:
@@ -76,18 +67,8 @@ def split(groups: Groups) -> tuple[Groups, Groups]:
     return found
 
 
-def check_schedule(schedule: Schedule) -> None:
-    """BadParameter where it is none."""
-    named = isinstance(schedule, str) and schedule in ("constant", "linear", "cosine")
-    factors = isinstance(schedule, Mapping) and all(
-        is_whole(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items()
-    )
-    if not (named or factors):
-        raise BadParameter(f"schedule must be 'constant', 'linear', 'cosine' or {{epoch: factor}}, got {schedule!r}.")
-
-
 def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch: int) -> float:
-    """What the learning rates are multiplied by in this step of so many."""
+    """The factor of the learning rates in this step of so many."""
     warm = max(round(warmup * steps), 0)
     if step < warm:
         return (step + 1) / (warm + 1)
@@ -100,3 +81,23 @@ def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch:
 def _named(wanted: Any) -> tuple[str, dict[str, Any]]:
     options = dict(wanted) if isinstance(wanted, Mapping) else {"name": wanted}
     return options.pop("name", None), options
+
+
+def _is_schedule(schedule: Any) -> bool:
+    if isinstance(schedule, Mapping):
+        return all(is_whole(at) and is_number(factor) and factor >= 0 for at, factor in schedule.items())
+    return schedule in ("constant", "linear", "cosine")
+
+
+OPTIMIZER: Any = param(
+    "adam",
+    "name of an optimiser, a mapping with its name and keywords, or a function of parameter groups",
+    check=lambda wanted: callable(wanted) or _named(wanted)[0] in OPTIMIZERS,
+    must=f"must be one of {', '.join(OPTIMIZERS)}, a mapping with such a 'name', or a function of parameter groups",
+)
+SCHEDULE: Any = param(
+    "constant",
+    "how the learning rates change; a factor holds from that epoch on (the first is 0), and factors multiply up",
+    check=_is_schedule,
+    must="must be 'constant', 'linear', 'cosine' or {epoch: factor}",
+)

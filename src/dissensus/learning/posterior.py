@@ -1,13 +1,12 @@
-"""What features and annotations say together of the items that were annotated, and of the annotators.
+"""Combine features and annotations into the posterior of the annotated items, and into confusions of annotators.
 
     q_i(c) ∝ p_c(x_i) Π_{j∈M_i} Θ_j[c, y_ij]
 
-p is what the network says, Θ_j the confusion matrix of annotator j, learnt here as in Dawid-Skene (its M step and
-pseudo-counts) with p in the place of the classes' shares: EM from q = p, a few passes. Also where the objective has a
-model of annotators: a crowd layer's matrices are made for its loss (on LabelMe, with `link="normalize"`, they are next
-to the identity and q far too sure: log loss 2.7 against 1.2 by those learnt here). p is the network's word on items
-that it was trained on: where it learnt them by heart, q is too sure of itself all the same. `out_of_fold` asks networks
-that have not seen the item.
+p is the network's prediction, Θ_j the confusion matrix of annotator j, learnt here as in Dawid-Skene (its M step and
+pseudo-counts) with p in the place of the classes' shares: EM from q = p, a few passes. The confusions are learnt here
+also where the objective models annotators: a crowd layer's matrices serve its loss (on LabelMe, with
+`link="normalize"`, they are close to the identity and q far too sure: log loss 2.7 against 1.2 here). Where the network
+learnt its items by heart, q is too sure all the same; `out_of_fold` asks networks that have not seen the item.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.methods.dawid_skene import Confusions, DawidSkene, crowd_pseudo, soft_counts, start_counts
 from dissensus.table.annotations import Annotations
 
-PASSES = 50
-TOL = 1e-6  # largest change of a probability that ends the passes
-LEAST = 1e-12  # of a probability, before its logarithm is taken
+MAX_PASSES = 50
+TOLERANCE = 1e-6  # largest change of a probability that ends the passes
+MIN_PROBABILITY = 1e-12  # before a logarithm is taken
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,10 @@ class Combined:
 def combine(table: Annotations, proba: FloatArray, gold: IntArray | None) -> Combined:
     """The posterior q from the network's `proba` (I, K) and the table."""
     method, pseudo = DawidSkene(), _pseudo(table, gold)
-    log_p = np.log(np.maximum(proba, LEAST))
+    log_p = np.log(np.maximum(proba, MIN_PROBABILITY))
 
     def expect(given_true: FloatArray) -> FloatArray:
-        votes = method.log_votes(table, Confusions(np.empty(0), np.maximum(given_true, LEAST)))  # (N, K)
+        votes = method.log_votes(table, Confusions(np.empty(0), np.maximum(given_true, MIN_PROBABILITY)))  # (N, K)
         summed = np.stack([np.bincount(table.item, votes[:, c], table.n_items) for c in range(table.n_classes)], axis=1)
         log_q = log_p + summed
         q = np.exp(log_q - logsumexp(log_q, axis=1, keepdims=True))
@@ -50,16 +49,16 @@ def combine(table: Annotations, proba: FloatArray, gold: IntArray | None) -> Com
         return np.asarray(q)
 
     q = proba
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         before, theta = q, _maximise(table, q, pseudo)
         q = expect(theta)
-        if np.abs(q - before).max(initial=0) < TOL:
+        if np.abs(q - before).max(initial=0) < TOLERANCE:
             break
     return _combined(table, q, theta, pseudo)
 
 
 def annotators_by(table: Annotations, posterior: FloatArray, gold: IntArray | None) -> Combined:
-    """That posterior (I, K), and the annotators by it: one M step."""
+    """Annotators by a given posterior (I, K): one M step."""
     pseudo = _pseudo(table, gold)
     return _combined(table, posterior, _maximise(table, posterior, pseudo), pseudo)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -49,27 +49,16 @@ class RowEmbedding(nn.Embedding):
 class RowAdam(Optimizer):
     """Adam, row by row, for sparse gradients as `embedding(…, sparse=True)` gives them."""
 
-    def __init__(
-        self,
-        params: ParamsT,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-    ):
+    def __init__(self, params: ParamsT, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move the rows that have a gradient."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
                     self._move(param, group["lr"], group["betas"], group["eps"])
-        return loss
 
     def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state = betas, self.state[param]
@@ -89,25 +78,6 @@ class RowAdam(Optimizer):
         param.index_copy_(0, rows, param.index_select(0, rows).sub_(move, alpha=lr))
 
 
-class StackedRowAdam(RowAdam):
-    """The same for tables (S, A, D) of several trainings, whose gradients are dense: a row of zeros was not touched."""
-
-    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
-        (beta1, beta2), state, grad = betas, self.state[param], param.grad
-        assert grad is not None
-        if not state:
-            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
-            state["steps"] = param.new_zeros(*param.shape[:-1], 1)
-        touched = (grad != 0).any(dim=-1, keepdim=True)  # (S, A, 1)
-        steps = state["steps"].add_(touched)
-        mean = state["mean"].lerp_(grad, (1 - beta1) * touched.to(grad.dtype))
-        square = state["square"]
-        square.copy_(torch.where(touched, beta2 * square + (1 - beta2) * grad * grad, square))
-        at = steps.clamp(min=1)
-        scale = (square / one_minus_power(beta2, at)).sqrt_().add_(eps)
-        param.sub_(torch.where(touched, (mean / one_minus_power(beta1, at)).div_(scale), 0), alpha=lr)
-
-
 class Joint(Optimizer):
     """Two optimisers as one: `dense` for most parameters, `rows` for those that are marked `row_sparse`.
 
@@ -125,17 +95,22 @@ class Joint(Optimizer):
         self.dense.param_groups, self.rows.param_groups = self.param_groups[:n], self.param_groups[n:]
         self.dense.state = self.rows.state = self.state
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """A step of both."""
-        loss = None if closure is None else closure()
         self.dense.step()
         self.rows.step()
-        return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a Joint of the same two kinds."""
         super().load_state_dict(state_dict)
         self._share()
+
+
+def rows_or_mean(table: Tensor, codes: Tensor, totals: Tensor) -> Tensor:
+    """(n, D) rows of annotators; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels."""
+    known = (codes >= 0) & (totals[codes] > 0)
+    share = (totals / totals.sum()).unsqueeze(1)
+    return torch.where(known[:, None], table[codes], (share * table).sum(dim=0))
 
 
 def one_minus_power(beta: float, steps: Tensor) -> Tensor:

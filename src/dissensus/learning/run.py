@@ -1,55 +1,67 @@
-"""A training, ready to be done: what keywords, annotations and inputs are before the first step.
+"""Prepare a training: what keywords, annotations and inputs become before the first step.
 
 Items that are validated against have no part in what is taught. The encoder's vocabulary or scales are those of the
-items that teach. First weights are drawn from torch's generator, seeded for them alone and given back as it was.
+items that teach.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import nn
 
+from dissensus.common.parameters import is_number
+from dissensus.common.progress import waiting
 from dissensus.common.registry import Registry
-from dissensus.common.types import BoolArray, IntArray
+from dissensus.common.types import BoolArray, IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
+from dissensus.learning.batches import Columns
+from dissensus.learning.checkpoint import Trace
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.saving import run_key
-from dissensus.learning.trainer import AT_ONCE, Trainer
-from dissensus.learning.validation import Validation, hold_out
+from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
+from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-HEAD_RATE = 1e-3  # the last layers and the annotators start from nothing: they learn at least so fast
+MIN_HEAD_RATE = 1e-3  # learning rate of the last layers and the annotators, which start from nothing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """A training, ready to be done."""
 
     table: Annotations
-    gold: IntArray | None
-    described: AnnotatorFeatures | None  # what is known of annotators
     encoder: Encoder
     objective: Objective
     network: Network
     lessons: Lessons
     taught: IntArray  # the items that teach
-    held_out: BoolArray  # (I,) those that would, but are validated against
     groups: list[dict[str, Any]]
     trainer: Trainer
-    evaluate: Validation | None
-    key: str  # what it is about, for its checkpoint
+    gold: IntArray | None = None
+    described: AnnotatorFeatures | None = None  # what is known of annotators
+    held_out: BoolArray | None = None  # (I,) items that would teach, but are validated against
+    evaluate: Validation | None = None
+    key: str = ""  # what it is about, for its checkpoint
+
+    def train(self, on_step: OnStep | None = None) -> Trace:
+        """Train; where nobody listens, a bar shows how far it is."""
+        with waiting("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+            return self.trainer.fit(
+                self.network, self.lessons, self.taught, self.groups,
+                evaluate=self.evaluate, on_step=after_epoch, key=self.key,
+            )  # fmt: skip
 
 
 def begin(
@@ -61,17 +73,16 @@ def begin(
     annotators: Any = None,
     like: Run | None = None,
 ) -> Run:
-    """All that a training needs, without training; inputs that `like` has prepared are not prepared again."""
+    """Prepare a training; inputs that `like` has prepared are not prepared again."""
     given.check_table(table)
     given.check_rows(X, table)
     model.check()
     gold = check_gold(gold, table)
-    seed = int(np.random.SeedSequence(model.seed).generate_state(1, np.uint32)[0])
-    encoder, trainer = part(model.encoder, encoders, Encoder), model._trainer(seed)
-    objective = part(model.objective, objectives, Objective).fit(table, gold, seed)
+    encoder, seed = new_part(model.encoder, encoders, Encoder), torch_seed(model.seed)
+    objective = new_part(model.objective, objectives, Objective).fit(table, gold, seed)
     described = _describe(objective, annotators, table)
-    teaches = objective.teaches_
-    held_out, validating = hold_out(validation, table, gold, teaches, seed)
+    teaches, inside = objective.teaches_, is_number(validation)
+    held_out = hold_out(validation, table, teaches, seed) if inside else np.zeros(table.n_items, np.bool_)
     taught = np.flatnonzero(teaches & ~held_out)
     if not taught.size:
         raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
@@ -85,32 +96,47 @@ def begin(
         try:
             encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
         except DataError:
-            part(model.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
+            new_part(model.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
             raise
         columns = encoder.prepare(X)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = Network.fresh(encoder, objective)
-    evaluate = None
-    if validating is not None:
-        inside = validating.X is None
-        at = np.flatnonzero(held_out) if inside else np.arange(len(validating.truth))
-        prepared = columns if inside else encoder.prepare(validating.X)
-        evaluate = Validation(prepared, at, validating.truth, AT_ONCE * model.batch_size)
-    key = ""
+    evaluate, key, at_once = None, "", BATCHES_AT_ONCE * model.batch_size
+    if inside:
+        evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)
+    elif validation is not None:
+        X_other, truth = validation_items(validation, table.classes)
+        evaluate = Validation(encoder.prepare(X_other), np.arange(len(truth)), truth, at_once)
     if model.checkpoint is not None:
         key = run_key(model.get_params(deep=False), table, columns, gold, evaluate, objective)
+    network = Network.fresh(encoder, objective, seed)
+    return ready(
+        model, table, encoder, network, columns, taught,
+        gold=gold, described=described, held_out=held_out, evaluate=evaluate, key=key,
+    )  # fmt: skip
+
+
+def ready(
+    model: CrowdClassifier,
+    table: Annotations,
+    encoder: Encoder,
+    network: Network,
+    columns: Columns,
+    taught: IntArray,
+    **more: Any,
+) -> Run:
+    """The run that trains a network on prepared inputs with the keywords of a classifier."""
+    lessons = Lessons(columns, network.objective.targets(), model.mixup)
+    groups = parameter_groups(model, network, encoder)
     return Run(
-        table, gold, described, encoder, objective, network, Lessons(columns, objective.targets(), model.mixup),
-        taught, held_out, parameter_groups(model, network, encoder), trainer, evaluate, key,
+        table=table, encoder=encoder, objective=network.objective, network=network, lessons=lessons, taught=taught,
+        groups=groups, trainer=model.trainer(), **more,
     )  # fmt: skip
 
 
 def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
     """The parameters that learn, with their learning rates: the encoder's, the head's, then the rows of both."""
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
-    head = max(rate, HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
-    rows = HEAD_RATE if model.head_learning_rate is None else model.head_learning_rate
+    head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
+    rows = MIN_HEAD_RATE if model.head_learning_rate is None else model.head_learning_rate
 
     def group(module: nn.Module, sparse: bool, lr: float) -> list[dict[str, Any]]:
         found = [p for p in module.parameters() if p.requires_grad and getattr(p, "row_sparse", False) is sparse]
@@ -122,7 +148,7 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
     ]  # fmt: skip
 
 
-def part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
+def new_part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
     """A copy of an encoder or objective, or a fresh one by its name."""
     if isinstance(wanted, str):
         return registry[wanted]()
@@ -131,6 +157,16 @@ def part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
     raise BadParameter(
         f"{registry.what} must be a name, such as '{next(iter(registry))}', or a {kind.__name__}, got {wanted!r}."
     )
+
+
+def torch_seed(seed: int | None) -> int:
+    """The seed of a training's first weights and draws."""
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint32)[0])
+
+
+def tie_seed(seed: int | None) -> int:
+    """The seed of the draw that breaks ties between classes."""
+    return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
 def _describe(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:

@@ -13,8 +13,8 @@ leaves the running statistics of normalisation layers alone. With ρ = 0 the ste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,24 +22,31 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from dissensus.common.parameters import is_number
+from dissensus.common.parameters import is_number, param
 from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import touched_rows
 
 
-def check_sam(sam: float | Mapping[str, Any]) -> None:
-    """BadParameter where the keyword `sam` is neither ρ nor a mapping with rho and adaptive."""
-    if not isinstance(sam, Mapping) and not is_number(sam):
-        raise BadParameter(f"sam must be ρ, a mapping with rho and adaptive, or None, got {sam!r}.")
-    SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam))
-
-
 def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `SAM` of such a keyword."""
+    """The keywords of `SAM`, given as ρ or as a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
         raise BadParameter(f"sam has keywords rho and adaptive, got {', '.join(sorted(extra))}.")
     return options
+
+
+def _is_sam(sam: Any) -> bool:
+    """True for ρ, or a mapping with rho and adaptive; BadParameter where what it holds is wrong."""
+    known = isinstance(sam, Mapping) or is_number(sam)
+    return known and SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam)) is not None
+
+
+SHARPNESS: Any = param(
+    None,
+    "sharpness-aware training with this ρ (0.05 is usual), or with a mapping of rho and adaptive",
+    check=_is_sam,
+    must="must be ρ, a mapping with rho and adaptive, or None",
+)
 
 
 class SAM(Optimizer):
@@ -83,30 +90,39 @@ class SAM(Optimizer):
         accumulated) and returns the loss; it is called twice.
         """
         closure = torch.enable_grad()(closure)
-        devices = sorted({p.device for p in self._params() if p.device.type != "cpu"}, key=str)
-        before = random_state(devices)
+        params = [parameter for group in self.base.param_groups for parameter in group["params"]]
+        devices = sorted({p.device for p in params if p.device.type != "cpu"}, key=str)
+        generators = [torch.random, *(torch.get_device_module(device) for device in devices)]
+        where: list[tuple[Any, ...]] = [(), *((device,) for device in devices)]
+        drawn = [of.get_rng_state(*at) for of, at in zip(generators, where, strict=True)]
         loss = closure()
-        undo = self._ascend()
-        if undo:
-            set_random_state(before, devices)
-            with unchanged(self.statistics):
-                closure()
-            for restore in undo:
-                restore()
+        if restore := self._ascend([p for p in params if p.grad is not None]):
+            for of, at, state in zip(generators, where, drawn, strict=True):
+                of.set_rng_state(state, *at)
+            kept = [buffer.clone() for buffer in self.statistics]
+            closure()
+            for buffer, values in zip(self.statistics, kept, strict=True):
+                buffer.copy_(values)
+            for back in restore:
+                back()
         return loss
 
-    def _ascend(self) -> list[Callable[[], Any]]:
-        """Move to θ + ε; what has to be called to be at θ again, to the bit."""
-        slopes = [Slope(p) for p in self._params() if p.grad is not None]
-        norms = [s.steepness(self.adaptive) for s in slopes]
+    def _ascend(self, params: list[Tensor]) -> list[Callable[[], Any]]:
+        """Move to θ + ε; returns what has to be called to be at θ again, to the bit."""
+        moves, norms = [], []
+        for weight in params:
+            assert weight.grad is not None
+            rows, grad = touched_rows(weight) if weight.grad.is_sparse else (None, weight.grad)
+            values = weight.clone() if rows is None else weight.index_select(0, rows)  # copies, to come back exactly
+            slope = grad * values.abs() if self.adaptive else grad
+            norms.append(torch.linalg.vector_norm(slope, dtype=torch.promote_types(slope.dtype, torch.float32)))
+            moves.append((weight, rows, values, grad * values**2 if self.adaptive else grad))
         norm = float(torch.stack(norms).norm()) if norms else 0.0  # the one time that the processor waits for a device
         if not 0 < norm < float("inf"):
             return []
-        return [slope.climb(self.rho / norm, self.adaptive) for slope in slopes]
-
-    def _params(self) -> Iterator[Tensor]:
-        for group in self.base.param_groups:
-            yield from group["params"]
+        for weight, rows, values, direction in moves:
+            _write(weight, rows, torch.add(values, direction, alpha=self.rho / norm))
+        return [partial(_write, weight, rows, values) for weight, rows, values, _ in moves]
 
     def state_dict(self) -> dict[str, Any]:
         """The base optimiser's."""
@@ -118,58 +134,10 @@ class SAM(Optimizer):
         self._share()
 
 
-class Slope:
-    """A parameter's values and gradient where it has one: all of it, or the rows that a batch touched."""
-
-    def __init__(self, param: Tensor):
-        self.param = param
-        assert param.grad is not None
-        self.rows: Tensor | None = None
-        self.grad = param.grad
-        if param.grad.is_sparse:
-            self.rows, self.grad = touched_rows(param)
-        self.values = (
-            param.clone() if self.rows is None else param.index_select(0, self.rows)
-        )  # copies, to come back exactly
-
-    def steepness(self, adaptive: bool) -> Tensor:
-        """‖g‖, or ‖T g‖, of this parameter; in float32 at least."""
-        grad = self.grad * self.values.abs() if adaptive else self.grad
-        norm: Tensor = torch.linalg.vector_norm(grad, dtype=torch.promote_types(grad.dtype, torch.float32))
-        return norm
-
-    def climb(self, scale: float, adaptive: bool) -> Callable[[], Any]:
-        """Add ε = scale · g, or scale · T² g; the function that takes it back."""
-        there = torch.add(self.values, self.grad * self.values**2 if adaptive else self.grad, alpha=scale)
-        self.write(there)
-        return lambda: self.write(self.values)
-
-    def write(self, values: Tensor) -> None:
-        """Put these values where the gradient was."""
-        if self.rows is None:
-            self.param.copy_(values)
-        else:
-            self.param.index_copy_(0, self.rows, values)
-
-
-def random_state(devices: list[torch.device]) -> list[Tensor]:
-    """The state of torch's own generators: the processor's and those of these devices."""
-    return [torch.get_rng_state()] + [torch.get_device_module(d).get_rng_state(d) for d in devices]
-
-
-def set_random_state(states: list[Tensor], devices: list[torch.device]) -> None:
-    """Back to what `random_state` said."""
-    torch.set_rng_state(states[0])
-    for state, device in zip(states[1:], devices, strict=True):
-        torch.get_device_module(device).set_rng_state(state, device)
-
-
-@contextmanager
-def unchanged(buffers: list[Tensor]) -> Iterator[None]:
-    """These tensors are after the block what they were before."""
-    kept = [buffer.clone() for buffer in buffers]
-    try:
-        yield
-    finally:
-        for buffer, values in zip(buffers, kept, strict=True):
-            buffer.copy_(values)
+@torch.no_grad()
+def _write(parameter: Tensor, rows: Tensor | None, values: Tensor) -> None:
+    """Put values into a parameter, or into these rows of it."""
+    if rows is None:
+        parameter.copy_(values)
+    else:
+        parameter.index_copy_(0, rows, values)

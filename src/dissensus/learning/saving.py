@@ -1,4 +1,4 @@
-"""What a classifier is on disk: its parts as plain values, and the name of a run for its checkpoint."""
+"""Turn the parts of a classifier into plain values for a file, and name a run for its checkpoint."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
+RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
+"""Keywords that say where and how a run is computed, not what it computes."""
+
 
 def run_key(
     keywords: dict[str, Any],
@@ -29,7 +32,7 @@ def run_key(
     validation: Validation | None,
     objective: Objective,
 ) -> str:
-    """What a run is about, for its checkpoint: keywords, annotations, names, gold, inputs, validation, annotators."""
+    """A digest of keywords, annotations, names, gold, inputs, validation and features of annotators."""
     digest = hashlib.blake2b(digest_size=16)
     keywords = {name: value for name, value in keywords.items() if name not in RUNNING}
     keywords["optimizer"] = stored_optimizer(keywords["optimizer"])
@@ -51,12 +54,8 @@ def run_key(
     return digest.hexdigest()
 
 
-RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
-"""Keywords that say where and how a run is computed, not what it computes."""
-
-
 def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
-    """All that a column is made of; a file some rows at a time, which make the same bytes as all at once."""
+    """The tensors of a column; a file some rows at a time, which make the same bytes as all at once."""
     if isinstance(column, Tensor):
         return [column]
     if isinstance(column, Mapped):
@@ -66,45 +65,54 @@ def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
 
 def stored_columns(columns: Columns) -> dict[str, Any]:
     """Prepared inputs as plain values and tensors; those of a file are read, since the file may be gone."""
-    return {name: _stored_column(column) for name, column in columns.columns.items()}
-
-
-def _stored_column(column: Tensor | Mapped | Padded | Bag) -> Any:
-    if isinstance(column, Mapped):
-        return column.to("cpu")
-    return column if isinstance(column, Tensor) else {"kind": type(column).__name__, **vars(column)}
+    stored: dict[str, Any] = {}
+    for name, column in columns.columns.items():
+        if isinstance(column, Padded | Bag):
+            stored[name] = {"kind": type(column).__name__, **vars(column)}
+        else:
+            stored[name] = column.to("cpu") if isinstance(column, Mapped) else column
+    return stored
 
 
 def loaded_columns(stored: dict[str, Any]) -> Columns:
-    """The same again."""
+    """The columns that `stored_columns` stored."""
     kinds = {"Padded": Padded, "Bag": Bag}
-    columns = {}
-    for name, column in stored.items():
-        if isinstance(column, dict):
-            column = kinds[column["kind"]](**{key: value for key, value in column.items() if key != "kind"})
-        columns[name] = column
-    return Columns(**columns)
+
+    def loaded(column: Any) -> Any:
+        if not isinstance(column, dict):
+            return column
+        return kinds[column["kind"]](**{key: value for key, value in column.items() if key != "kind"})
+
+    return Columns(**{name: loaded(column) for name, column in stored.items()})
+
+
+def learnt(part: Encoder | Objective) -> dict[str, Any]:
+    """What `fit` learnt: the attributes whose names end in an underscore."""
+    return {name: value for name, value in vars(part).items() if name.endswith("_")}
+
+
+def with_learnt(part: Any, values: dict[str, Any]) -> Any:
+    """The part, with these attributes set."""
+    for name, value in values.items():
+        setattr(part, name, value)
+    return part
 
 
 def stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str, Any]:
     """An encoder or objective as plain values and arrays."""
-    learnt = {name: value for name, value in vars(part).items() if name.endswith("_")}
     keywords = {
         name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
         if isinstance(value, Aggregator)
         else value
         for name, value in part.get_params(deep=False).items()
     }
-    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt}
+    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt(part)}
 
 
 def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
-    """The same again."""
+    """The part that `stored_part` stored."""
     keywords = {
         name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
         for name, value in stored["parameters"].items()
     }
-    part = registry[stored["name"]](**keywords)
-    for name, value in stored["learnt"].items():
-        setattr(part, name, value)
-    return part
+    return with_learnt(registry[stored["name"]](**keywords), stored["learnt"])

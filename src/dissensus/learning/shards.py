@@ -1,14 +1,14 @@
-"""The items that teach, shared out among processes: each has a range of them, of equal numbers.
+"""Share the items that teach among processes: each process has one range of them, all ranges equally many.
 
-A process reads the inputs and targets of its range, puts them on its device, and nobody else's. A step is the same
-items whatever the number of processes, each process taking those that are its own, so that the result is that of one
-process but for rounding and for what is drawn (dropout, mixup) or looks at a whole part (batch normalisation). The
-price is that shares of a step are of unequal length, by about the square root of their mean; a process with none looks
-at two of its items and counts them as nothing. Before an epoch, an objective that asks to see all items gets them from
-their owners, a part at a time.
+A process reads the inputs and targets of its range and puts them on its device. A step sees the same items whatever
+the number of processes: each process takes those in its range. So the result is that of one process, but for rounding
+and for what is drawn (dropout, mixup) or looks at a whole part (batch normalisation). The price: the shares of a step
+have unequal lengths, by about the square root of their mean; a process without a share looks at two of its items and
+counts them as nothing. Before an epoch, an objective that asks to see all items gets them from their owners, a part at
+a time.
 
-What is the same for all is held by all: the network (also what it has per item, such as LIA's q), the numbers of the
-items that teach, 8 bytes each; and validation, which is done by the first.
+Every process holds the network (also what it has per item, such as LIA's q) and the numbers of the items that teach, 8
+bytes each. The first process does the validation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dissensus.common.types import IntArray
 
-RESIDENT = 0.5  # share of a device's free memory that the data may take
+MAX_MEMORY_SHARE = 0.5  # share of a device's free memory that the data may take
 
 
 class Data(Protocol):
@@ -40,37 +40,36 @@ class Data(Protocol):
 
 
 class Shard:
-    """What one process has of the rows that teach, on its device where there is room; of one process, all."""
+    """The rows that teach in the range of one process, on its device where there is room."""
 
     def __init__(self, fabric: Any, data: Data, rows: IntArray):
-        self.fabric, self.device, self.rank, self.world = (
-            fabric, fabric.device, fabric.global_rank, fabric.world_size,
-        )  # fmt: skip
+        self.fabric, self.device = fabric, fabric.device
+        self.rank, self.world = fabric.global_rank, fabric.world_size
         self.rows, self.edges = torch.as_tensor(rows), shares(rows, self.world)
         if self.world > 1:
             data = data.part(*self.edges[self.rank : self.rank + 2].tolist())
         self.resident = self.device.type == "cpu"
-        if not self.resident and data.nbytes < RESIDENT * _free(self.device):
+        if not self.resident and data.nbytes < MAX_MEMORY_SHARE * _free_bytes(self.device):
             data, self.resident = data.to(self.device), True
         self.data = data
 
     def own(self, rows: Tensor | None = None) -> Tensor:
-        """Those of these rows, or of all, that are here, by their place here."""
+        """Places in this shard of these rows, or of all rows that teach; rows of other shards are left out."""
         return between(self.rows if rows is None else rows, self.edges, self.rank)
 
     def somebody_has_none(self, rows: Tensor) -> bool:
-        """Whether some process has no part in a step."""
+        """True if some process has none of the rows of a step."""
         return self.world > 1 and 0 in torch.bincount(
             torch.bucketize(rows, self.edges[1:], right=True), minlength=self.world
         )
 
     def batch(self, own: Tensor) -> Any:
-        """What the model takes, of places here."""
+        """What the model takes, for places in this shard."""
         batch = self._take(own)
         return batch if self.resident else _moved(batch, self.device)
 
     def walk(self, at_once: int) -> Iterator[Any]:
-        """The same of all rows that teach, in their order; from those who have them."""
+        """Batches of all rows that teach, in their order; each comes from the process that has it."""
         for owner in range(self.world):
             for part in torch.split(between(self.rows, self.edges, owner), at_once):
                 batch = self._take(part) if owner == self.rank else None
@@ -83,19 +82,19 @@ class Shard:
 
 
 def shares(rows: IntArray, world: int) -> Tensor:
-    """(world + 1,) where the ranges of the processes begin, and the last ends: as many of these rows in each."""
+    """(world + 1,) where the range of each process begins, and the last ends: as many of these rows in each."""
     order, n = np.sort(rows), len(rows)
     return torch.as_tensor([*(int(order[n * rank // world]) for rank in range(world)), int(order[-1]) + 1])
 
 
 def between(rows: Tensor, edges: Tensor, rank: int) -> Tensor:
-    """Those of these rows that a process has, counted from the first that it has; of one process, all as they are."""
+    """The rows in the range of a process, counted from where the range begins; one process keeps all as they are."""
     if len(edges) == 2:
         return rows
     return rows[(rows >= edges[rank]) & (rows < edges[rank + 1])] - edges[rank]
 
 
-def _free(device: torch.device) -> float:
+def _free_bytes(device: torch.device) -> float:
     return float(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else math.inf
 
 
@@ -105,6 +104,4 @@ def _moved(value: Any, device: torch.device) -> Any:
         return value.to(device, non_blocking=True)
     if isinstance(value, dict):
         return {key: _moved(item, device) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_moved(item, device) for item in value)
-    return value
+    return tuple(_moved(item, device) for item in value) if isinstance(value, tuple) else value

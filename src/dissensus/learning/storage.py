@@ -1,7 +1,7 @@
-"""Trees of tensors, arrays and plain values in one file: safetensors with a JSON header. Never pickle.
+"""Store a tree of tensors, arrays and plain values in one file: safetensors with a JSON header. Never pickle.
 
-One file, because two could be of two runs. The header holds the tree with a place-holder for every tensor, the format,
-and a digest of all bytes, so that a file that was cut or changed is told from a whole one.
+It is one file, because two could come from two runs. The header holds the tree with a place-holder for every tensor,
+the format, and a digest of all bytes, which shows where a file was cut or changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def file_in(folder: str | Path, name: str) -> Path:
 
 @contextmanager
 def of_this_version(path: Path) -> Iterator[None]:
-    """An error in one sentence where a tree that was read whole does not hold what is looked for."""
+    """Turn errors about a tree that lacks what is looked for into one sentence."""
     try:
         yield
     except UnreadableFile:
@@ -93,9 +93,8 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[key] = torch.from_numpy(np.array(value, order="C"))
         return {"array": key}
     if isinstance(value, dict):
-        return {
-            "dict": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]
-        }  # keys may be ints
+        pairs = [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]  # keys may be ints
+        return {"dict": pairs}
     if isinstance(value, tuple):
         return {"tuple": [_pack(item, tensors) for item in value]}
     if isinstance(value, list):
@@ -131,7 +130,7 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder and those above it, where they are not there yet."""
+    """Make the folder and those above it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,13 +1,17 @@
-"""The only training loop. Device, precision and processes are lightning-fabric's, the order of things is ours.
+"""The only training loop. lightning-fabric brings devices, precision and processes.
+
+    trace = Trainer(epochs=50, batch_size=64).fit(model, data, rows, groups)
+
+- `model(*data.take(rows))` returns the sum of the losses of these rows. Optional methods of the model or its layers:
+  `begin_epoch(epoch, epochs, walk)` before every epoch, `after_step()` after every step.
+- `data` is a `shards.Data`; `rows` are the places of the items that teach.
+- `groups` are torch's parameter groups; parameters marked `row_sparse` go to `rows.RowAdam`.
 
 A *step* sees `batch_size` items, whatever it is made of: `accumulate` parts one after another, or parts on several
-processes. The model returns the sum of its items' losses and the sum over a step is divided by the step's items once,
-so parts change nothing but rounding. Rows are drawn by a generator keyed on seed and epoch, everything else (dropout,
-mixup) by torch's own generator, which is seeded for the run and given back afterwards as it was.
-
-A last batch of one item joins the batch before it: statistics over one item are none. Which process has which items is
-in `shards.py`; how a run that was killed goes on, in `checkpoint.py`; optimisers and how learning rates change, in
-`optimizers.py`.
+processes. The sum of the losses over a step is divided by the step's items once, so parts change nothing but rounding.
+Rows are drawn by a generator keyed on seed and epoch, everything else (dropout, mixup) by torch's own generator, which
+is seeded for the run and given back afterwards as it was. A last batch of one item joins the batch before it, because
+there are no statistics over one item.
 """
 
 from __future__ import annotations
@@ -18,82 +22,71 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, State, Trace
-from dissensus.learning.devices import PRECISIONS, gpus, make_fabric, place
+from dissensus.learning.devices import DEVICE, gpus, make_fabric, place
 from dissensus.learning.rows import clip_gradients, drop_zero_rows
-from dissensus.learning.sam import SAM, check_sam, sam_options
+from dissensus.learning.sam import SAM, SHARPNESS, sam_options
 from dissensus.learning.shards import Data, Shard
 
-HIGHER_IS_BETTER = {"accuracy": True, "macro-f1": True, "cross-entropy": False}
-"""The metrics that a run may be stopped by."""
-AT_ONCE = 4  # batches that are looked at together: without gradients they need less memory than one does in training
+Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
+BATCHES_AT_ONCE = 4  # asked together without gradients, where a batch needs less memory than in training
 
 
-@dataclass(frozen=True)
-class Trainer:
-    """How to train; see `CrowdClassifier` for what the keywords mean."""
+class Training(Parameters):
+    """The keywords of a training."""
 
-    epochs: int = 50
-    batch_size: int = 64
-    accumulate: int = 1
-    optimizer: optimizers.Wanted = "adam"
-    weight_decay: float = 0.0
-    schedule: optimizers.Schedule = "constant"
-    warmup: float = 0.0
-    sam: float | Mapping[str, Any] | None = None
-    clip: float | None = None
-    patience: int | None = None
-    monitor: str = "cross-entropy"
-    device: str = "auto"
-    precision: str = "auto"
-    processes: int = 1
-    compile: bool = False
-    checkpoint: str | Path | None = None
-    checkpoint_every: float = 30.0
-    seed: int = 0
+    epochs: int = param(50, "passes over the items that teach", low=0)
+    batch_size: int = param(64, "items per step", low=1)
+    accumulate: int = param(1, "parts that a step is computed in, one after another, which takes less memory", low=1)
+    optimizer: optimizers.Wanted = optimizers.OPTIMIZER
+    weight_decay: float = param(0.0, "weight decay as torch's optimisers have it", low=0)
+    schedule: optimizers.Schedule = optimizers.SCHEDULE
+    warmup: float = param(0.0, "share of all steps in which the learning rates grow to their size", low=0, high=1)
+    sam: float | Mapping[str, Any] | None = SHARPNESS
+    clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
+    patience: int | None = param(None, "epochs without a better `monitor` on the validation items, then stop", low=1)
+    monitor: Metric | None = param(None, "metric on the validation items; None: what suits the objective")
+    device: str = DEVICE
+    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
+        "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
+    )
+    processes: int = param(1, "processes that train together, each with its share of the items (`shards.py`)", low=1)
+    compile: bool = param(False, "train through torch.compile: a slow start, faster steps, other random numbers")
+    checkpoint: str | Path | None = param(None, "folder that a run which was killed goes on from, to the same result")
+    checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
+    seed: int | None = param(
+        0, "the same seed gives the same bits on the CPU", low=0, must="must be 0 or more, or None"
+    )
 
     def check(self) -> None:
-        """BadParameter where a keyword is out of range."""
-        for name, least in (("epochs", 0), ("batch_size", 1), ("accumulate", 1), ("processes", 1), ("patience", 1)):
-            value = getattr(self, name)
-            if not (is_whole(value) and value >= least) and not (name == "patience" and value is None):
-                raise BadParameter(f"{name} must be a whole number, at least {least}, got {value!r}.")
-        for name, least in (("weight_decay", 0), ("checkpoint_every", 0), ("warmup", 0)):
-            value = getattr(self, name)
-            if not (is_number(value) and value >= least):
-                raise BadParameter(f"{name} must be a number, at least {least}, got {value!r}.")
-        if self.warmup > 1:
-            raise BadParameter(f"warmup must be a share of the steps, 0 to 1, got {self.warmup}.")
-        if self.clip is not None and not (is_number(self.clip) and self.clip > 0):
-            raise BadParameter(f"clip must be a number above 0, or None, got {self.clip!r}.")
-        optimizers.check_schedule(self.schedule)
-        if self.precision not in PRECISIONS:
-            raise BadParameter(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}.")
+        """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
+        self.check_parameters()
         if self.place().index is not None and self.processes > 1:
             raise BadParameter(f"device {self.device!r} is one; for {self.processes} processes say 'cuda'.")
-        if self.monitor not in HIGHER_IS_BETTER:
-            raise BadParameter(f"monitor must be one of {', '.join(HIGHER_IS_BETTER)}, got {self.monitor!r}.")
-        if self.sam is not None:
-            check_sam(self.sam)
-        optimizers.check_optimizer(self.optimizer)
 
     def place(self) -> torch.device:
         """The device asked for, or the best that there is."""
         return place(self.device)
+
+
+class Trainer(Training):
+    """The training loop with its keywords."""
+
+    seed: int = param(0, "seed of the order of rows and of what is drawn", low=0)
+    monitor: Metric = param("cross-entropy", "metric of `evaluate` that the best epoch is chosen by")
 
     def fit(
         self,
@@ -106,21 +99,10 @@ class Trainer:
         on_step: OnStep | None = None,
         key: str = "",
     ) -> Trace:
-        """Train `model` in place.
+        """Train `model` in place; see the module for model, data, rows and groups.
 
-        Parameters
-        ----------
-        model : Module
-            `model(*data.take(rows))` is the sum of these rows' losses. `model.begin_epoch(epoch, epochs, walk)`, where
-            there is one, is called before every epoch; `walk()` gives what forward takes, of all rows that teach.
-        rows : (n,) int
-            The rows that teach.
-        groups : list of dict
-            Parameter groups with `params` and `lr`, as torch has them; parameters with `row_sparse` go to `RowAdam`.
-        evaluate : callable, optional
-            Model → metrics by name, after every epoch; `monitor` is one of them.
-        key : str
-            What the run is about; a checkpoint of another key is refused.
+        `evaluate(model)` gives metrics by name after every epoch; `monitor` is one of them. `on_step(epoch, mean loss)`
+        is called after every epoch. A checkpoint of another `key` is refused.
         """
         self.check()
         if len(rows) == 0:
@@ -157,7 +139,7 @@ class Trainer:
 
 
 class _Process:
-    """What a process that fabric starts is to do; the first leaves the weights in a file."""
+    """The work of a process that fabric starts; the first process writes the weights into a file."""
 
     def __init__(self, file: Path, how: Trainer, model: nn.Module, *rest: Any):
         self.file, self.how, self.model, self.rest = file, how, model, rest
@@ -232,7 +214,7 @@ def _train(
                 torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
             began = time.monotonic()
             if begin_epoch is not None and at.place == 0:  # in the middle of an epoch, what it did is in the checkpoint
-                begin_epoch(at.epoch, how.epochs, partial(shard.walk, AT_ONCE * how.batch_size))
+                begin_epoch(at.epoch, how.epochs, partial(shard.walk, BATCHES_AT_ONCE * how.batch_size))
             sums: list[Tensor] = []
             while at.place < len(batches):
                 factor = optimizers.rate_factor(how.schedule, how.warmup, at.step, steps_in_all, at.epoch)
@@ -279,8 +261,8 @@ def _train(
 
 
 def _judge(how: Trainer, at: State, entry: dict[str, float], model: nn.Module) -> None:
-    """Keep the weights, if an epoch's metrics are the best so far; else say whether it is time to stop."""
-    sign, trace = 1 if HIGHER_IS_BETTER[how.monitor] else -1, at.trace
+    """Keep the weights if an epoch's metrics are the best so far; else stop where patience is over."""
+    sign, trace = -1 if how.monitor == "cross-entropy" else 1, at.trace
     before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
     if sign * entry[how.monitor] > before:
         trace.best = int(entry["epoch"])

@@ -1,27 +1,28 @@
-"""Keywords chosen without gold: hide some annotations, fit to the rest, see who is least surprised by the hidden ones.
+"""Choose keywords without gold: hide some annotations, fit to the rest, and score how likely the hidden ones are.
 
     score = mean over hidden rows of log P(label | item, annotator; the other rows)
 
-as in `questions.compare`, the same rows for all. One keyword at a time: its other values are tried with what was
-chosen so far, and the best stays. So the fits are as many as there are values, not as their product. What is hidden is
-annotations of items that keep others, not items: it is what LIA says of the items it was fitted to that is judged.
+as in `questions.compare`, the same rows for all. Keywords are chosen one at a time: other values are tried with what
+was chosen so far, and the best stays, so there are as many fits as values, not as their product. Hidden are annotations
+of items that keep others, not items: judged is what LIA says of the items it was fitted to.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
 from dissensus.questions.compare import flat, hide, log_likelihood
 from dissensus.table.annotations import Annotations
 
-SHARE, SPLITS = 0.2, 2  # of the annotations that is hidden, and how often
+SHARE = 0.2  # of the annotations that is hidden
+SPLITS = 2  # times that it is hidden
 Choices = Mapping[str, Sequence[Any]]
 
 
@@ -46,7 +47,7 @@ class Tuned:
     trials: tuple[Trial, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """The trials as plain values."""
+        """Return the trials as plain values."""
         return [
             {"keyword": one.keyword or "", "value": repr(one.value), "log_likelihood": one.log_likelihood}
             | flat("gain", one.gain)
@@ -55,16 +56,16 @@ class Tuned:
         ]
 
     def to_tree(self) -> dict[str, Any]:
-        """Plain values, for a file."""
+        """Return plain values, for a file."""
         return {"keywords": self.keywords, "trials": [{**vars(one), "gain": vars(one.gain)} for one in self.trials]}
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Tuned:
-        """What `to_tree` made."""
+        """Read what `to_tree` made."""
         return cls(tree["keywords"], tuple(Trial(**{**one, "gain": Estimate(**one["gain"])}) for one in tree["trials"]))
 
     def to_frame(self) -> Any:
-        """One row per trial; a pandas frame where pandas is installed, else an Arrow table."""
+        """Return one row per trial: a pandas frame where pandas is installed, else an Arrow table."""
         import pyarrow as pa
 
         frame = pa.Table.from_pylist(self.rows())
@@ -85,18 +86,10 @@ def tune(
     seed: int = 0,
     on_step: OnStep | None = None,
 ) -> Tuned:
-    """Choose keywords of `model` among `choices`, its own values being the first to try.
+    """Choose keywords of `model`, a LIA, among `choices`; its own values are tried first.
 
-    Parameters
-    ----------
-    model : LIA, or what has its `fit` and `predict_annotations`
-    choices : keyword → values
-    table, X, gold, annotators
-        As in `fit`.
-    seed : int
-        Of what is hidden, and of the bootstrap.
-    on_step : callable, optional
-        Called after every fit with (fits, log-likelihood of its hidden annotations).
+    `seed` draws what is hidden and the bootstrap. `on_step` is called after every fit with (fits, log-likelihood of its
+    hidden annotations). The other arguments are those of `fit`.
     """
     hidden = [hide(table, SHARE, np.random.default_rng([seed, number])) for number in range(SPLITS)]
     keywords, done = model.get_params(deep=False), 0
@@ -106,9 +99,11 @@ def tune(
         nonlocal done
         by_item, weight, began = np.zeros(table.n_items), np.zeros(table.n_items), time.perf_counter()
         for mask in hidden:
-            logs, w, rows = _surprise(type(model)(**{**keywords, **changed}), table, mask, X, gold, annotators)
-            by_item += np.bincount(rows, logs * w, table.n_items)
-            weight += np.bincount(rows, w, table.n_items)
+            fitted, rest = type(model)(**{**keywords, **changed}), table.select(rows=mask)
+            fitted.fit(table.select(rows=~mask), X, gold=gold, annotators=annotators, on_step=lambda step, loss: None)
+            logs, w = log_likelihood(rest, fitted.predict_annotations(rest))
+            by_item += np.bincount(rest.item, logs * w, table.n_items)
+            weight += np.bincount(rest.item, w, table.n_items)
             done += 1
             if on_step is not None:
                 on_step(done, float((logs * w).sum() / w.sum()))
@@ -118,33 +113,22 @@ def tune(
     best, weight, seconds = score(chosen)
     some = weight > 0
     scale = int(some.sum()) / float(weight.sum())  # from a mean over items to one over annotations
-    nothing = Estimate(0.0, 0.0, 0.0)
-    trials = [Trial(None, None, float(best.sum() / weight.sum()), nothing, 1.0, True, seconds)]
+    trials = [Trial(None, None, float(best.sum() / weight.sum()), Estimate(0.0, 0.0, 0.0), 1.0, True, seconds)]
     for keyword, values in choices.items():
-        found: list[tuple[Trial, FloatArray]] = []
+        before, winner = best, None
         for value in values:
             if value == keywords[keyword]:
                 continue
             by_item, _, seconds = score({**chosen, keyword: value})
-            difference = paired_bootstrap(by_item[some], best[some], seed=seed)
-            low, high = difference.mean.low * scale, difference.mean.high * scale
-            gain = Estimate(difference.mean.value * scale, low, high, difference.mean.level)
-            mean = float(by_item.sum() / weight.sum())
-            found.append((Trial(keyword, value, mean, gain, difference.p_value, False, seconds), by_item))
-        first = max(found, key=lambda one: one[0].log_likelihood, default=None)
-        if first is not None and first[0].gain.value > 0:
-            chosen[keyword], best = first[0].value, first[1]
-        trials += [
-            Trial(**{**vars(one), "chosen": keyword in chosen and one.value == chosen[keyword]}) for one, _ in found
-        ]
+            difference = paired_bootstrap(by_item[some], before[some], seed=seed)
+            mean = difference.mean
+            gain = Estimate(mean.value * scale, mean.low * scale, mean.high * scale, mean.level)
+            trials.append(
+                Trial(keyword, value, float(by_item.sum() / weight.sum()), gain, difference.p_value, False, seconds)
+            )
+            if gain.value > 0 and (winner is None or trials[-1].log_likelihood > trials[winner].log_likelihood):
+                winner, best = len(trials) - 1, by_item
+        if winner is not None:
+            trials[winner] = replace(trials[winner], chosen=True)
+            chosen[keyword] = trials[winner].value
     return Tuned(chosen, tuple(trials))
-
-
-def _surprise(
-    model: Any, table: Annotations, mask: BoolArray, X: Any, gold: IntArray | None, annotators: Any
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Of the hidden rows: log P of the label, weight, item."""
-    rest = table.select(rows=mask)
-    model.fit(table.select(rows=~mask), X, gold=gold, annotators=annotators, on_step=lambda step, loss: None)
-    logs, weight = log_likelihood(rest, model.predict_annotations(rest))
-    return logs, weight, rest.item

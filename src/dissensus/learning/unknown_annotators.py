@@ -1,4 +1,4 @@
-"""Annotators that LDL-NM does not know, found from labels (Algorithm 4, Weerasooriya et al. 2021), and what that leaks.
+"""Infer annotators that LDL-NM does not know from labels (Algorithm 4, Weerasooriya et al. 2021), and what that leaks.
 
     z_A ← 0, or drawn from N(0, σ²)
     repeat K times:  z_A ← z_A − β ∂KL(y ‖ ŷ)/∂z_A − γ z_A
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
@@ -30,9 +30,6 @@ from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.losses import kl, log_softmax
 from dissensus.learning.objectives.ldl_nm import LDLNMHead
 from dissensus.table import names as naming
-
-STEPS, RATE = 100, 0.3
-"""K and β, which the paper does not give. With them KL falls at once and has nearly stopped on the jobs sets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +42,7 @@ class Inferred:
     trace: FloatArray  # (steps + 1, n) mean KL(y ‖ ŷ) over an annotator's rows, before the first step and after each
 
     def label_proba(self, X: Any) -> FloatArray:
-        """(rows, n, K) what each of them would say of other items."""
+        """Return P (rows, n, K) of what each of them would say of other items."""
         head = _head(self.model)
         z_annotator = torch.as_tensor(self.embedding.astype(np.float32)).to(self.model.network_.device)
 
@@ -56,20 +53,41 @@ class Inferred:
         return self.model._ask(ask, self.model.encoder_.prepare(X))
 
 
-def infer_annotators(
-    model: CrowdClassifier,
-    X: Any,
-    y: Any,
-    *,
-    annotator: Any = None,
-    by: Literal["label", "item"] = "label",
-    steps: int = STEPS,
-    rate: float = RATE,
-    decay: float = 0.0,
-    spread: float = 0.0,
-    seed: int = 0,
-) -> Inferred:
-    """Embeddings of annotators whom the model does not know.
+class Descent(Parameters):
+    """The keywords of Algorithm 4, and the algorithm."""
+
+    by: Literal["label", "item"] = param(
+        "label",
+        "what y is compared with: the label that the annotator would give (ŷ), or the item's distribution (ŷ_I)",
+    )
+    steps: int = param(100, "K; the paper has no K and β, with these KL nearly stops falling on the jobs sets", low=0)
+    rate: float = param(0.3, "β", low=0)
+    decay: float = param(0.0, "γ", low=0)
+    spread: float = param(0.0, "σ of the start; 0 starts at 0", low=0)
+    seed: int = param(0, "of the start", low=0)
+
+    def run(self, head: LDLNMHead, z_item: Tensor, y: FloatArray, who: IntArray) -> tuple[Tensor, Tensor]:
+        """Find the embeddings (n, J_A); also return the trace (steps + 1, n)."""
+        target, row = (torch.as_tensor(value).to(z_item.device) for value in (y.astype(np.float32), who))
+        rows = torch.bincount(row)
+        draw = torch.Generator().manual_seed(self.seed)
+        z = torch.randn(len(rows), head.table.embedding_dim, generator=draw).to(z_item.device) * self.spread
+        answer = head.to_label if self.by == "label" else head.to_item
+        trace = []
+        for step in range(self.steps + 1):
+            z.requires_grad_()
+            far = kl(target, answer(head.z_pair(z_item, z.index_select(0, row))))
+            mean = far.new_zeros(len(rows)).index_add(0, row, far) / rows
+            trace.append(mean.detach())
+            (slope,) = torch.autograd.grad(mean.sum(), z)
+            z = z.detach()
+            if step < self.steps:
+                z = z - self.rate * slope - self.decay * z
+        return z, torch.stack(trace)
+
+
+def infer_annotators(model: CrowdClassifier, X: Any, y: Any, *, annotator: Any = None, **keywords: Any) -> Inferred:
+    """Find embeddings of annotators whom the model does not know.
 
     Parameters
     ----------
@@ -81,15 +99,10 @@ def infer_annotators(
         What was said: distributions over `model.classes_`, one-hot for a label.
     annotator : (n,) names, optional
         Who said it; rows of one annotator share an embedding. None: every row has its own.
-    by : "label" or "item"
-        What y is compared with: the label that the annotator would give (ŷ), or the item's distribution (ŷ_I).
-    steps, rate, decay : int, float, float
-        K, β and γ.
-    spread : float
-        σ of the start; 0 starts at 0.
+    keywords
+        Those of `Descent`: by, steps, rate, decay, spread, seed.
     """
-    head = _head(model)
-    _check(by, steps, rate, decay, spread, seed)
+    head, descent = _head(model), _descent(**keywords)
     y = np.asarray(y, np.float64)
     K = model.classes_.size
     if y.ndim != 2 or y.shape[1] != K or given.rows(X) != len(y):
@@ -97,59 +110,32 @@ def infer_annotators(
     if not (np.isfinite(y).all() and (y >= 0).all() and np.allclose(y.sum(axis=1), 1)):
         raise DataError("y must hold distributions: numbers from 0 that sum to 1 in each row.")
     names, who = _whose(annotator, len(y))
-    z, trace = _descend(head, _z_item(model, X), y, who, by, steps, rate, decay, spread, seed)
+    z, trace = descent.run(head, _z_item(model, X), y, who)
     return Inferred(model, names, z.cpu().double().numpy(), trace.cpu().double().numpy())
+
+
+def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **keywords: Any) -> FloatArray:
+    """Return ŷ_I (rows, K) of each item with the annotator that its own label distribution y asks for: y is read."""
+    descent, head, z_item = _descent(**{"by": "item"} | keywords), _head(model), _z_item(model, X)
+    z, _ = descent.run(head, z_item, y, np.arange(len(y)))
+    with torch.inference_mode():
+        proba = log_softmax(head.to_item(head.z_pair(z_item, z))).exp().cpu().double().numpy()
+    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+
+def _descent(**keywords: Any) -> Descent:
+    if unknown := keywords.keys() - Descent.declared().keys():
+        known = ", ".join(Descent.declared())
+        raise BadParameter(f"{', '.join(sorted(unknown))}: no keyword of Algorithm 4; it has {known}.")
+    descent = Descent(**keywords)
+    descent.check_parameters()
+    return descent
 
 
 def _z_item(model: CrowdClassifier, X: Any) -> Tensor:
     head = _head(model)
     found = model._ask(lambda batch: head.z_item(model.network_.encoder(**batch)), model.encoder_.prepare(X))
     return torch.as_tensor(found).float().to(model.network_.device)
-
-
-def _descend(
-    head: LDLNMHead,
-    z_item: Tensor,
-    y: FloatArray,
-    who: IntArray,
-    by: str,
-    steps: int,
-    rate: float,
-    decay: float,
-    spread: float,
-    seed: int,
-) -> tuple[Tensor, Tensor]:
-    """The embeddings (n, J_A) and the trace (steps + 1, n)."""
-    target, row = (torch.as_tensor(value).to(z_item.device) for value in (y.astype(np.float32), who))
-    rows = torch.bincount(row)
-    draw = torch.Generator().manual_seed(seed)
-    z = torch.randn(len(rows), head.table.embedding_dim, generator=draw).to(z_item.device) * spread
-    answer = head.to_label if by == "label" else head.to_item
-    trace = []
-    for step in range(steps + 1):
-        z.requires_grad_()
-        far = kl(target, answer(head.z_pair(z_item, z.index_select(0, row))))
-        mean = far.new_zeros(len(rows)).index_add(0, row, far) / rows
-        trace.append(mean.detach())
-        (slope,) = torch.autograd.grad(mean.sum(), z)
-        z = z.detach()
-        if step < steps:
-            z = z - rate * slope - decay * z
-    return z, torch.stack(trace)
-
-
-def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **inference: Any) -> FloatArray:
-    """(rows, K) ŷ_I of each item with the annotator that its own label distribution y asks for: reads the answer."""
-    how = {"by": "item", "steps": STEPS, "rate": RATE, "decay": 0.0, "spread": 0.0, "seed": 0}
-    if unknown := set(inference) - set(how):
-        raise BadParameter(f"{', '.join(sorted(unknown))}: no keyword of Algorithm 4; it has {', '.join(how)}.")
-    how |= inference
-    _check(**how)  # type: ignore[arg-type]
-    head, z_item = _head(model), _z_item(model, X)
-    z, _ = _descend(head, z_item, y, np.arange(len(y)), **how)  # type: ignore[arg-type]
-    with torch.inference_mode():
-        proba = log_softmax(head.to_item(head.z_pair(z_item, z))).exp().cpu().double().numpy()
-    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
 
 
 def _head(model: Any) -> LDLNMHead:
@@ -172,14 +158,3 @@ def _whose(annotator: Any, rows: int) -> tuple[Names, Any]:
     if len(names) != rows:
         raise DataError(f"annotator has {len(names)} names for {rows} rows of X; give one per row.")
     return np.unique(names, return_inverse=True)
-
-
-def _check(by: str, steps: int, rate: float, decay: float, spread: float, seed: int) -> None:
-    if by not in ("label", "item"):
-        raise BadParameter(f"by must be 'label' or 'item', got {by!r}.")
-    for name, count in (("steps", steps), ("seed", seed)):
-        if not (is_whole(count) and count >= 0):
-            raise BadParameter(f"{name} must be 0 or more, got {count!r}.")
-    for name, value in (("rate", rate), ("decay", decay), ("spread", spread)):
-        if not (is_number(value) and value >= 0):
-            raise BadParameter(f"{name} must be 0 or more, got {value!r}.")

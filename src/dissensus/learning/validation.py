@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import softmax
 from torch import nn
 
-from dissensus.common.parameters import is_number
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import BadParameter, DataError, UnknownClass
@@ -23,14 +21,6 @@ from dissensus.table.annotations import Annotations
 
 
 @dataclass(frozen=True)
-class Held:
-    """Validation items: their inputs (None: rows of the training inputs) and what is known of them."""
-
-    X: Any
-    truth: FloatArray  # (V, K) one-hot gold, or shares of the votes
-
-
-@dataclass(frozen=True)
 class Validation:
     """Metrics of a network on validation items."""
 
@@ -40,10 +30,9 @@ class Validation:
     at_once: int  # items at a time
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Cross entropy, accuracy and macro F1 against gold or votes (of tied votes, any)."""
+        """Cross entropy, accuracy and macro F1 against gold or votes; of tied votes any class is right."""
         assert isinstance(network, Network)
-        rows = torch.as_tensor(self.rows)
-        proba = softmax(network.ask(network.logits, self.columns, rows=rows, at_once=self.at_once).numpy(), axis=1)
+        proba = softmax(network.ask(network.logits, self.columns, rows=self.rows, at_once=self.at_once), axis=1)
         best = proba.argmax(axis=1)
         right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
         gold = np.where(right, best, self.truth.argmax(axis=1))
@@ -54,39 +43,41 @@ class Validation:
         }
 
 
-def hold_out(
-    validation: Any, table: Annotations, gold: IntArray | None, teaches: BoolArray, seed: int
-) -> tuple[BoolArray, Held | None]:
-    """(I,) the items held out of `table`, and what validation is against; `validation` as `fit` takes it."""
-    none = np.zeros(table.n_items, np.bool_)
-    if validation is None:
-        return none, None
-    if is_number(validation):
-        if not 0 < validation < 1:
-            raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {validation}.")
-        among = np.flatnonzero(teaches)
-        draw = naming.mix(naming.hashes(table.items[among]) ^ np.uint64(seed))  # names decide, not their order
-        held = none.copy()
-        held[among[np.argsort(draw, kind="stable")[: max(round(validation * among.size), 1)]]] = True
-        truth = table.soft_labels()
-        if gold is not None:
-            truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-        return held, Held(None, truth[held])
+def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) -> BoolArray:
+    """(I,) a share of the items that teach, chosen by seed and name, not by their order."""
+    if not 0 < share < 1:
+        raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {share}.")
+    among, held = np.flatnonzero(teaches), np.zeros(table.n_items, np.bool_)
+    draw = naming.mix(naming.hashes(table.items[among]) ^ np.uint64(seed))
+    held[among[np.argsort(draw, kind="stable")[: max(round(share * among.size), 1)]]] = True
+    return held
+
+
+def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
+    """(I, K) one-hot gold, or shares of the votes."""
+    truth = table.soft_labels()
+    if gold is not None:
+        truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+    return truth
+
+
+def validation_items(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
+    """Inputs and truth (V, K) of (X, labels), where labels are names, codes or a table; unknown items are left out."""
     try:
         X, labels = validation
     except (TypeError, ValueError):
         raise BadParameter("validation must be a share between 0 and 1, or (X, labels).") from None
     if isinstance(labels, Annotations):
-        labels = labels.to_classes(table.classes)
+        labels = labels.to_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
     else:
-        truth = one_hot(labels, table.classes)
+        truth = one_hot(labels, classes)
     if given.rows(X) != len(truth):
         raise DataError(f"validation: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
     known = np.flatnonzero(truth.sum(axis=1) > 0)
     if not known.size:
         raise DataError("validation: no item has a known class or a vote.")
-    return none, Held(X if known.size == len(truth) else given.take(X, known), truth[known])
+    return X if known.size == len(truth) else given.take(X, known), truth[known]
 
 
 def one_hot(labels: Any, classes: Names) -> FloatArray:
@@ -104,7 +95,4 @@ def one_hot(labels: Any, classes: Names) -> FloatArray:
             )
     if codes.size and (codes.min() < -1 or codes.max() >= classes.size):
         raise UnknownClass(f"labels: codes run from −1 to {classes.size - 1}, got {codes.min()} to {codes.max()}.")
-    truth = np.zeros((codes.size, classes.size))
-    known = np.flatnonzero(codes >= 0)
-    truth[known, codes[known]] = 1.0
-    return truth
+    return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[codes]  # −1 takes the last

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dissensus.report.extra import need
+from dissensus.common.extras import need
 
 HEIGHT = 220  # pixels
 COUNT = ",d"
@@ -20,7 +20,7 @@ OTHER = "(others)"  # in brackets: no name of a class
 
 def altair() -> Any:
     """The library; one sentence where it is not installed."""
-    return need("altair")
+    return need("altair", "the report needs", "report")
 
 
 def data(rows: Iterable[Mapping[str, Any]]) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dissensus.common.extras import need
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
 from dissensus.report import charts, latent_charts, lia_charts
-from dissensus.report.extra import need
 from dissensus.report.study import distinct
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import atomic
@@ -128,7 +128,7 @@ def _save(chart: Any, path: str | Path) -> Path:
 def _write(chart: Any, path: str | Path) -> Path:
     path = Path(path)
     spec = chart.to_dict()
-    convert = need("vl_convert")
+    convert = need("vl_convert", "the report needs", "report")
     kind = path.suffix.lower()
     if kind == ".svg":
         drawn = convert.vegalite_to_svg(spec).encode()

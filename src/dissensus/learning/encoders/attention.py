@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-WIDER = 2  # the feed-forward layer of a block has twice its width: 2,048 for [F]'s 1,024
+FEED_FORWARD_RATIO = 2  # width of the feed-forward layer over that of the block: 2,048 for [F]'s 1,024
 
 
 class Block(nn.Module):
@@ -22,7 +22,8 @@ class Block(nn.Module):
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
-        self.wide, self.narrow = nn.Linear(width, WIDER * width), nn.Linear(WIDER * width, width)
+        inner = FEED_FORWARD_RATIO * width
+        self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

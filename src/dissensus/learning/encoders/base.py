@@ -11,9 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from torch import nn
 
-from dissensus.common.parameters import Parameters
+from dissensus.common.parameters import Parameters, is_whole, param
 from dissensus.common.registry import Registry
 from dissensus.learning.batches import Columns
 
@@ -26,19 +27,20 @@ class Encoder(Parameters, ABC):
     learning_rate: ClassVar[float] = 1e-3  # where the user names none
 
     def fit(self, X: Any) -> Self:
-        """Learn what is needed to `prepare` inputs; a batch of training inputs, never looked at again."""
+        """Check the keywords and learn what is needed to `prepare` inputs; X is not kept."""
+        self.check_parameters()
         return self
 
     @abstractmethod
     def prepare(self, X: Any) -> Columns:
-        """Inputs as columns, one entry per row of X; DataError where they cannot be used."""
+        """Turn inputs into columns, one entry per row of X; DataError where they cannot be used."""
 
     @abstractmethod
     def module(self) -> nn.Module:
-        """The network, fresh: forward(**batch) with the columns of `prepare` → (B, …)."""
+        """Make the network, fresh: forward(**batch) with the columns of `prepare` → (B, …)."""
 
     def branch(self) -> nn.Module:
-        """What every task has for itself between the module and its last layer: (B, …) → (B, `width`)."""
+        """Make what every task has for itself between the module and its last layer: (B, …) → (B, `width`)."""
         return nn.Identity()
 
     @property
@@ -49,3 +51,13 @@ class Encoder(Parameters, ABC):
 
 encoders: Registry[type[Encoder]] = Registry("encoder", "train --help", "dissensus.learning.encoders")
 """Name → encoder."""
+
+
+def sizes(default: Any, text: str, must: str, *, least: int = 1, most: float = np.inf) -> Any:
+    """Declare a keyword that holds `least` to `most` whole numbers, each at least 1."""
+
+    def check(values: Any) -> bool:
+        found = np.asarray(values)
+        return found.ndim == 1 and least <= found.size <= most and all(is_whole(n) and n >= 1 for n in values)
+
+    return param(default, text, check=check, must=must)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.mlp import Scaled
@@ -11,18 +10,9 @@ from dissensus.learning.encoders.mlp import Scaled
 
 @encoders.register("identity", summary="features as they are: a linear model", cite="")
 class Identity(Scaled):
-    """No layers.
-
-    Parameters
-    ----------
-    scale : bool
-        Centre features and divide them by their standard deviation over the training items.
-    """
+    """No layers."""
 
     learning_rate = 1e-2  # a convex problem
-
-    def __init__(self, *, scale: bool = True):
-        self.scale = scale
 
     @property
     def width(self) -> int:
@@ -30,13 +20,13 @@ class Identity(Scaled):
         return self.center_.size
 
     def module(self) -> nn.Module:
-        """`x` itself."""
+        """Return `x` itself."""
         return Same()
 
 
 class Same(nn.Module):
     """(B, D) → (B, D)."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """`x`."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x`."""
         return x

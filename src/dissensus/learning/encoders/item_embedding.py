@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dissensus.common.parameters import param
 from dissensus.common.types import Names
-from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import Encoder, encoders
+from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table import names as naming
@@ -24,42 +24,30 @@ from dissensus.table import names as naming
 
 @encoders.register("item-embedding", summary="a learnt vector per item: for items without features", cite="")
 class ItemEmbedding(Encoder):
-    """Names of items → vectors.
-
-    Parameters
-    ----------
-    size : int
-        Of an item's vector.
-    hidden : sequence of int
-        Widths of the layers over it; none: the vector itself.
-    dropout : float
-        Share of values set to zero after each layer while training.
-    """
+    """Names of items → vectors."""
 
     takes = "names of items"
 
+    size: int = param(16, "numbers of an item's vector", low=1)
+    hidden: Sequence[int] = sizes(
+        (16, 16, 16, 16), "widths of the layers over it; none: the vector itself", "must be widths of layers", least=0
+    )
+    dropout: float = param(0.0, "share of values set to zero after each layer while training", low=0, below=1)
+
     names_: Names
 
-    def __init__(self, *, size: int = 16, hidden: Sequence[int] = (16, 16, 16, 16), dropout: float = 0.0):
-        self.size, self.hidden, self.dropout = size, hidden, dropout
-
     def fit(self, X: Any) -> Self:
-        """The names."""
-        sizes = np.ndim(self.hidden) == 1 and min([self.size, *self.hidden]) >= 1
-        if not sizes or not 0 <= self.dropout < 1:
-            raise BadParameter(
-                "item-embedding: size and hidden must be at least 1 and dropout below 1, got "
-                f"{self.size}, {self.hidden} and {self.dropout}."
-            )
+        """Remember the names."""
+        super().fit(X)
         self.names_ = np.unique(_names(X))
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """One column, `code`; −1 for a name that was not there at `fit`."""
+        """Make one column, `code`; −1 for a name that was not there at `fit`."""
         return Columns(code=torch.as_tensor(naming.match(_names(X), self.names_, "X").astype(np.int64)))
 
     def module(self) -> nn.Module:
-        """`ItemEmbeddingModule`."""
+        """Make an `ItemEmbeddingModule`."""
         return ItemEmbeddingModule(self.names_.size, self.size, self.hidden, self.dropout)
 
     @property
@@ -77,7 +65,7 @@ class ItemEmbeddingModule(nn.Module):
         self.layers = MLPModule(size, hidden, dropout)
 
     def forward(self, code: Tensor) -> Tensor:
-        """The last layer's values."""
+        """Return the last layer's values; for a code of −1, of the mean vector."""
         vectors = self.vectors(code.clamp(min=0))
         if not self.training:
             vectors = torch.where(code[:, None] >= 0, vectors, self.vectors.weight.mean(dim=0))

@@ -22,11 +22,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool1d, pad
 
+from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.attention import blocks
-from dissensus.learning.encoders.base import Encoder, encoders
-from dissensus.learning.encoders.words import FIRST, PADDING, encode, vocabulary
+from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.encoders.words import PADDING, character_vectors, encode, vocabulary
 from dissensus.learning.inputs import pairs
 from dissensus.table.names import shown
 
@@ -56,22 +57,15 @@ class CharacterConvolutions(nn.Module):
 class StemmerModule(nn.Module):
     """Character codes of word and stem, (B, L) each → (B, 2 × windows × last channels)."""
 
-    def __init__(
-        self,
-        characters: nn.Embedding,
-        channels: tuple[int, int],
-        windows: tuple[int, ...],
-        layers: int,
-        heads: int,
-        dropout: float,
-    ):
+    def __init__(self, of: Stemmer):
         super().__init__()
-        self.characters, self.dropout = characters, nn.Dropout(dropout)
-        full = len(windows) * channels[1]
+        self.characters = character_vectors(of.characters_, of.characters)
+        self.dropout = nn.Dropout(of.dropout)
         self.convolutions = nn.ModuleList(
-            CharacterConvolutions(characters.embedding_dim, channels, windows) for _ in range(2)
+            CharacterConvolutions(of.characters, of.channels, of.windows) for _ in range(2)
         )
-        self.blocks = nn.ModuleList(blocks(layers, full, heads, dropout) for _ in range(2))
+        full = len(of.windows) * of.channels[1]
+        self.blocks = nn.ModuleList(blocks(of.layers, full, of.heads, of.dropout) for _ in range(2))
 
     def forward(self, word: Tensor, stem: Tensor) -> Tensor:
         """(B, L), (B, M) → (B, …)."""
@@ -86,45 +80,32 @@ class StemmerModule(nn.Module):
     cite="Fornaciari et al. 2021",
 )
 class Stemmer(Encoder):
-    """(word, stem) pairs of strings → vectors.
-
-    Parameters
-    ----------
-    characters
-        Length of the characters' vectors, which are learnt; upper and lower case are one.
-    channels, windows
-        Outputs of the first and of the second convolution; the characters they see at once.
-    layers, heads, dropout
-        Attention blocks for each side, heads of a block, share left out in training.
-    hidden
-        Outputs of a fully connected layer that every task has before its last one; None for no such layer.
-    """
+    """(word, stem) pairs of strings → vectors."""
 
     takes = "(word, stem) pairs"
 
+    characters: int = param(100, "length of the characters' vectors; upper and lower case are one", low=1)
+    channels: tuple[int, int] = sizes(
+        (64, 128), "outputs of the two convolutions", "must be two numbers of outputs", least=2, most=2
+    )
+    windows: tuple[int, ...] = sizes(
+        (3, 4, 5), "characters that a convolution sees at once", "must be numbers of characters"
+    )
+    layers: int = param(1, "attention blocks for each side", low=0)
+    heads: int = param(1, "heads of a block", low=1)
+    dropout: float = param(0.1, "share left out in training", low=0, below=1)
+    hidden: int | None = param(256, "outputs of a layer that every task has before its last; None: no layer", low=1)
+
     characters_: list[str]
 
-    def __init__(
-        self,
-        *,
-        characters: int = 100,
-        channels: tuple[int, int] = (64, 128),
-        windows: tuple[int, ...] = (3, 4, 5),
-        layers: int = 1,
-        heads: int = 1,
-        dropout: float = 0.1,
-        hidden: int | None = 256,
-    ):
-        self.characters, self.channels, self.windows = characters, channels, windows
-        self.layers, self.heads, self.dropout, self.hidden = layers, heads, dropout, hidden
-
     def fit(self, X: Any) -> Self:
-        """The characters."""
+        """Find the characters."""
+        super().fit(X)
         self.characters_ = vocabulary(side for pair in self._read(X) for side in pair)
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Codes of the characters of both."""
+        """Make two columns, the codes of the characters of both."""
         words, stems = zip(*read, strict=True) if (read := self._read(X)) else ((), ())
         return Columns(word=encode(words, self.characters_), stem=encode(stems, self.characters_))
 
@@ -137,13 +118,11 @@ class Stemmer(Encoder):
         return [(word.lower(), stem.lower()) for word, stem in read]
 
     def module(self) -> StemmerModule:
-        """The network that all tasks share."""
-        characters = nn.Embedding(FIRST + len(self.characters_), self.characters, padding_idx=PADDING)
-        first, second = self.channels
-        return StemmerModule(characters, (first, second), tuple(self.windows), self.layers, self.heads, self.dropout)
+        """Make the network that all tasks share."""
+        return StemmerModule(self)
 
     def branch(self) -> nn.Module:
-        """A fully connected layer, where there is one."""
+        """Make a fully connected layer, where there is one."""
         return nn.Identity() if self.hidden is None else nn.Sequential(nn.Linear(self._full, self.hidden), nn.ReLU())
 
     @property

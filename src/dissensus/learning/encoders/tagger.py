@@ -20,19 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.attention import blocks
 from dissensus.learning.encoders.base import encoders
-from dissensus.learning.encoders.words import (
-    FIRST,
-    PADDING,
-    WordEncoder,
-    WordVectors,
-    distinct,
-    encode,
-    vocabulary,
-)
+from dissensus.learning.encoders.words import PADDING, WordEncoder, character_vectors, distinct, encode, vocabulary
 from dissensus.learning.inputs import pairs, tokens
 from dissensus.table.names import shown
 
@@ -40,15 +33,14 @@ from dissensus.table.names import shown
 class TaggerModule(nn.Module):
     """Words of the sentence, place and characters of the target → (B, 4 × hidden)."""
 
-    def __init__(
-        self, vectors: WordVectors, characters: nn.Embedding, hidden: int, layers: int, heads: int, dropout: float
-    ):
+    def __init__(self, of: Tagger):
         super().__init__()
-        self.vectors, self.characters = vectors, characters
-        self.context = nn.LSTM(vectors.seen.shape[1], hidden, batch_first=True, bidirectional=True)
-        self.spelling = nn.LSTM(characters.embedding_dim, hidden, batch_first=True, bidirectional=True)
-        self.blocks = blocks(layers, 4 * hidden, heads, dropout)
-        self.dropout = nn.Dropout(dropout)
+        characters = character_vectors(of.characters_, of.characters)  # drawn first
+        self.vectors, self.characters = of.word_vectors(), characters
+        self.context = nn.LSTM(of.dimensions_, of.hidden, batch_first=True, bidirectional=True)
+        self.spelling = nn.LSTM(of.characters, of.hidden, batch_first=True, bidirectional=True)
+        self.blocks = blocks(of.layers, 4 * of.hidden, of.heads, of.dropout)
+        self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Tensor:
         """`sentence` and `word` (B,) number what is alike; words (B, L), position (B,), characters (B, C)."""
@@ -73,54 +65,29 @@ def _packed(x: Tensor, codes: Tensor) -> Any:
     cite="Fornaciari et al. 2021",
 )
 class Tagger(WordEncoder):
-    """(tokens, position) pairs → vectors; tokens are a sequence of strings, or a string where spaces part them.
-
-    Parameters
-    ----------
-    vectors, dimensions, tune, keep, word_dropout
-        Where word vectors start (a file, "transformer" or None), how long they are where that is None, whether
-        training changes them, how many words are kept beside those of the training inputs, and how often a word is
-        taken for unknown in training; see `dissensus.learning.encoders.words`.
-    characters
-        Length of the characters' vectors, which are always learnt.
-    hidden, layers, heads, dropout
-        States of an LSTM each way, blocks shared by all tasks, heads of a block, share left out in training.
-    max_characters
-        What a longer word has beyond is not read.
-    """
+    """(tokens, position) pairs → vectors; tokens are a sequence of strings, or a string where spaces part them."""
 
     takes = "(tokens, position) pairs"
 
+    dimensions: int = param(300, "length of the word vectors where `vectors` is None", low=1)
+    characters: int = param(100, "length of the characters' vectors, which are always learnt", low=1)
+    hidden: int = param(256, "states of an LSTM each way", low=1)
+    layers: int = param(2, "attention blocks shared by all tasks", low=0)
+    heads: int = param(2, "heads of a block", low=1)
+    dropout: float = param(0.1, "share left out in training", low=0, below=1)
+    max_characters: int = param(30, "characters of a word that are read", low=1)
+
     characters_: list[str]
 
-    def __init__(
-        self,
-        *,
-        vectors: str | None = None,
-        dimensions: int = 300,
-        tune: bool = True,
-        keep: int = 20_000,
-        word_dropout: float = 0.05,
-        characters: int = 100,
-        hidden: int = 256,
-        layers: int = 2,
-        heads: int = 2,
-        dropout: float = 0.1,
-        max_characters: int = 30,
-    ):
-        self.vectors, self.dimensions, self.tune, self.keep = vectors, dimensions, tune, keep
-        self.word_dropout, self.characters, self.hidden, self.layers = word_dropout, characters, hidden, layers
-        self.heads, self.dropout, self.max_characters = heads, dropout, max_characters
-
     def fit(self, X: Any) -> Self:
-        """The vocabularies: words of all sentences, characters of the targets."""
+        """Find the vocabularies: words of all sentences, characters of the targets."""
         read = self._read(X)
         self.fit_words(sentence for sentence, _ in read)
         self.characters_ = vocabulary(sentence[at] for sentence, at in read)
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Codes of words and characters, and which sentences and targets are alike."""
+        """Make codes of words and characters; number the sentences and targets, equal ones alike."""
         read = self._read(X)
         sentences = [sentence for sentence, _ in read]
         targets = [sentence[at][: self.max_characters] for sentence, at in read]
@@ -133,7 +100,7 @@ class Tagger(WordEncoder):
         )
 
     def _read(self, X: Any) -> list[tuple[list[str], int]]:
-        """Tokens and position of every row."""
+        """Return tokens and position of every row."""
         read: list[tuple[list[str], int]] = []
         for row, (given, position) in enumerate(pairs(X)):
             found = tokens(given, row)
@@ -146,12 +113,11 @@ class Tagger(WordEncoder):
         return read
 
     def module(self) -> TaggerModule:
-        """The network that all tasks share."""
-        characters = nn.Embedding(FIRST + len(self.characters_), self.characters, padding_idx=PADDING)
-        return TaggerModule(self.word_vectors(), characters, self.hidden, self.layers, self.heads, self.dropout)
+        """Make the network that all tasks share."""
+        return TaggerModule(self)
 
     def branch(self) -> nn.Module:
-        """One more block, and a fully connected layer."""
+        """Make one more block, and a fully connected layer."""
         full = 4 * self.hidden
         return nn.Sequential(blocks(1, full, self.heads, self.dropout), nn.Linear(full, self.width), nn.ReLU())
 

@@ -16,10 +16,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from dissensus.exceptions import BadParameter
+from dissensus.common.parameters import param
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import encoders
-from dissensus.learning.encoders.words import PADDING, WordEncoder, WordVectors, encode
+from dissensus.learning.encoders.base import encoders, sizes
+from dissensus.learning.encoders.words import PADDING, WordEncoder, encode
 from dissensus.learning.inputs import texts
 
 WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # don't is one word
@@ -28,15 +28,14 @@ WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")  # don't is one word
 class TextCNNModule(nn.Module):
     """Word codes (B, L) → (B, channels × windows); L at least the longest window."""
 
-    def __init__(self, vectors: WordVectors, windows: tuple[int, ...], channels: int, dropout: float):
+    def __init__(self, of: TextCNN):
         super().__init__()
-        self.vectors, self.windows = vectors, windows
-        D = vectors.seen.shape[1]
-        self.convolutions = nn.ModuleList(nn.Conv1d(D, channels, window) for window in windows)
-        self.dropout = nn.Dropout(dropout)
+        self.vectors, self.windows = of.word_vectors(), of.windows
+        self.convolutions = nn.ModuleList(nn.Conv1d(of.dimensions_, of.channels, window) for window in of.windows)
+        self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, words: Tensor) -> Tensor:
-        """(B, L) → (B, channels × windows)."""
+        """Return (B, channels × windows) of word codes (B, L)."""
         x = self.vectors(words).transpose(1, 2)  # (B, D, L)
         length = (words != PADDING).sum(dim=1).clamp(min=max(self.windows))  # (B,)
         z = []
@@ -50,56 +49,32 @@ class TextCNNModule(nn.Module):
 
 @encoders.register("text-cnn", summary="convolutions over the words of a text, max over time", cite="Kim 2014")
 class TextCNN(WordEncoder):
-    """Texts → vectors.
-
-    Parameters
-    ----------
-    vectors, dimensions, tune, keep, word_dropout
-        Where word vectors start (a file, "transformer" or None), how long they are where that is None, whether
-        training changes them, how many words are kept beside those of the training texts, and how often a word is
-        taken for unknown in training; see `dissensus.learning.encoders.words`.
-    windows, channels, dropout
-        Words that a convolution sees at once, its outputs for each, and the share of all outputs left out in training.
-    max_words
-        What a longer text has beyond is not read.
-    """
+    """Texts → vectors."""
 
     takes = "texts"
 
-    def __init__(
-        self,
-        *,
-        vectors: str | None = None,
-        dimensions: int = 100,
-        tune: bool = True,
-        keep: int = 20_000,
-        word_dropout: float = 0.05,
-        windows: tuple[int, ...] = (3, 4, 5),
-        channels: int = 100,
-        dropout: float = 0.5,
-        max_words: int = 1_000,
-    ):
-        self.vectors, self.dimensions, self.tune, self.keep = vectors, dimensions, tune, keep
-        self.word_dropout, self.windows, self.channels, self.dropout = word_dropout, windows, channels, dropout
-        self.max_words = max_words
+    windows: tuple[int, ...] = sizes(
+        (3, 4, 5), "words that a convolution sees at once", "must be one or more numbers of words"
+    )
+    channels: int = param(100, "outputs of the convolution of each window", low=1)
+    dropout: float = param(0.5, "share of all outputs left out in training", low=0, below=1)
+    max_words: int = param(1_000, "words of a text that are read", low=1)
 
     def fit(self, X: Any) -> Self:
-        """The vocabulary."""
-        if not self.windows or min(self.windows) < 1:
-            raise BadParameter(f"windows must be one or more numbers of words, got {self.windows}.")
+        """Find the vocabulary."""
         self.fit_words(self._words(X))
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Word codes."""
+        """Make one column, `words`: their codes."""
         return Columns(words=encode(self._words(X), self.words_, shortest=max(self.windows)))
 
     def _words(self, X: Any) -> list[list[str]]:
         return [WORD.findall(text.lower())[: self.max_words] for text in texts(X)]
 
     def module(self) -> TextCNNModule:
-        """The network."""
-        return TextCNNModule(self.word_vectors(), tuple(self.windows), self.channels, self.dropout)
+        """Make a `TextCNNModule`."""
+        return TextCNNModule(self)
 
     @property
     def width(self) -> int:

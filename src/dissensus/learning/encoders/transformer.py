@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.features import hub
@@ -27,7 +28,6 @@ from dissensus.features.text import (
     Pooling,
     TextModel,
     check_length,
-    check_pooling,
     checked,
     embed_texts,
     pool,
@@ -40,29 +40,26 @@ from dissensus.learning.batches import Columns, Padded
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.identity import Same
 
-AT_ONCE = 64  # texts that are predicted at a time, alike in length
-CHUNK = 8192  # texts that are cut into tokens at a time: before they are put together, tokens are large objects
+TEXTS_AT_ONCE = 64  # that are predicted, alike in length
+TOKENIZED_AT_ONCE = 8192  # texts; before they are put together, tokens are large objects
 
 
 @encoders.register("transformer", summary="a pretrained Hugging Face encoder of texts", cite="Devlin et al. 2019")
 class Transformer(Encoder):
-    """A pretrained encoder of texts.
-
-    Parameters
-    ----------
-    model : str or Path, optional
-        A Hugging Face folder or name; None for the MiniLM that the `text` extra brings. Nothing is downloaded.
-    tune : bool
-        Fine-tune all weights, or leave them as they are.
-    pooling : "mean" or "cls"
-        A text's vector: the mean over its tokens, or the first token's state.
-    max_length : int, optional
-        Tokens after which a text is cut (of a pair, the longer text first); None for what the model is made for.
-    cache : bool or folder
-        Where vectors of frozen models are kept; see `dissensus.features.embed_texts`.
-    """
+    """A pretrained encoder of texts."""
 
     takes = "texts, or pairs of a text and a target"
+
+    model: str | Path | None = param(
+        None,
+        "a Hugging Face folder or name; None for the MiniLM that the `text` extra brings; nothing is downloaded",
+    )
+    tune: bool = param(True, "fine-tune all weights, or leave them as they are")
+    pooling: Pooling = param("mean", "a text's vector: the mean over its tokens, or the first token's state ('cls')")
+    max_length: int | None = param(
+        None, "tokens after which a text is cut (of a pair, the longer text first); None for what the model is made for"
+    )
+    cache: Cache = param(True, "where vectors of frozen models are kept; see `dissensus.features.embed_texts`")
 
     config_: dict[str, Any]
     tokenizer_: str
@@ -72,16 +69,8 @@ class Transformer(Encoder):
     pairs_: bool
     weights_: dict[str, FloatArray] | None  # of a frozen model that is not the bundled one
 
-    def __init__(
-        self,
-        model: str | Path | None = None,
-        *,
-        tune: bool = True,
-        pooling: Pooling = "mean",
-        max_length: int | None = None,
-        cache: Cache = True,
-    ):
-        self.model, self.tune, self.pooling, self.max_length, self.cache = model, tune, pooling, max_length, cache
+    def __init__(self, model: str | Path | None = None, **keywords: Any):
+        super().__init__(model=model, **keywords)
 
     @property
     def learning_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
@@ -89,8 +78,8 @@ class Transformer(Encoder):
         return 5e-5 if self.tune else 1e-3
 
     def fit(self, X: Any) -> Self:
-        """Read the model; whether inputs are texts or pairs is as the first of them is."""
-        check_pooling(self.pooling)
+        """Read the model; the first input says whether inputs are texts or pairs."""
+        super().fit(X)
         source = text_model(self.model)
         self.max_length_ = check_length(source, self.max_length)
         self.config_, self.tokenizer_ = source.config, source.tokenizer
@@ -103,7 +92,7 @@ class Transformer(Encoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Columns `ids` and, of pairs, `types`; of a frozen model one column, `x`."""
+        """Make columns `ids` and, of pairs, `types`; of a frozen model one column, `x`."""
         first, second = self._texts(X)
         if not self.tune:
             x = embed_texts(
@@ -113,8 +102,8 @@ class Transformer(Encoder):
             return Columns(x=torch.from_numpy(x / np.where(length > 0, length, 1) * np.float32(np.sqrt(self.width))))
         values: list[Any] = [np.zeros((2, 0), np.int64)]
         lengths = [0]
-        for start in range(0, len(first), CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, len(first), TOKENIZED_AT_ONCE):
+            part = slice(start, start + TOKENIZED_AT_ONCE)
             found = tokens(self._model({}), first[part], None if second is None else second[part], self.max_length_)
             values += [np.array(text) for text in found]  # (2, L) each
             lengths += [len(ids) for ids, _ in found]
@@ -126,7 +115,7 @@ class Transformer(Encoder):
         return Columns(**columns)
 
     def module(self) -> nn.Module:
-        """Pretrained after `fit`; with weights yet to come where the encoder was loaded from a file."""
+        """Make the network: pretrained after `fit`; after loading, its weights are yet to come."""
         if not self.tune:
             return Same()
         fresh = getattr(self, "_pretrained", None)
@@ -169,14 +158,14 @@ class TransformerModule(nn.Module):
         self.network, self.pooling = network, pooling
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
-        """One vector per text; `types` says of which text of a pair each token is."""
-        if self.training or len(ids) <= AT_ONCE:
+        """Return one vector per text; `types` says of which text of a pair each token is."""
+        if self.training or len(ids) <= TEXTS_AT_ONCE:
             return self._vectors(ids, types)
         # many are predicted at once, in any order: those of like length together need little padding and memory
         lengths = (ids >= 0).sum(1)
         order = lengths.argsort(descending=True, stable=True)
         parts = []
-        for rows in torch.split(order, AT_ONCE):
+        for rows in torch.split(order, TEXTS_AT_ONCE):
             longest = int(lengths[rows[0]])
             parts.append(self._vectors(ids[rows, :longest], None if types is None else types[rows, :longest]))
         return torch.cat(parts)[order.argsort()]

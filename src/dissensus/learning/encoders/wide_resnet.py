@@ -25,33 +25,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import ByteArray, FloatArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.base import Encoder, encoders
+from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.inputs import images, resized
 
-SHIFT = 4  # pixels by which an image is moved at most
+MAX_SHIFT = 4  # pixels by which an image is moved
 
 
 @encoders.register("wide-resnet", summary="wide residual network over images", cite="Zagoruyko & Komodakis 2016")
 class WideResNet(Encoder):
     """A wide residual network.
-
-    Parameters
-    ----------
-    depth : int
-        Layers: 10, 16, 22, 28, …
-    widen : int
-        k, how many times as wide as a plain residual network. 4 (2.7 million weights with 16 layers) can be trained
-        without a GPU; [U] has 12 (24.6 million).
-    dropout : float
-        Share of values set to zero between the two convolutions of a block while training.
-    augment : bool
-        Mirror and move images at random while training. With mixup, mixtures are what is mirrored and moved.
-    size : (height, width), optional
-        What all images are resized to (bilinear); None for the most common size of the training images, of equally
-        common ones the largest. Images of any size can be predicted.
 
     Normalisation layers look at all images that are computed together: unlike other encoders, `accumulate` and
     `processes` therefore change what is learnt by more than rounding.
@@ -60,21 +46,35 @@ class WideResNet(Encoder):
     takes = "images, items × height × width (× channels)"
     mixes = True
 
+    depth: int = param(
+        16,
+        "number of layers: 10, 16, 22, 28, …",
+        check=lambda value: is_whole(value) and value >= 10 and value % 6 == 4,
+        must="must be one of 10, 16, 22, 28 …",
+    )
+    widen: int = param(
+        4,
+        "k, how many times as wide as a plain residual network; 4 (2.7 million weights with 16 layers) can be trained "
+        "without a GPU, [U] has 12 (24.6 million)",
+        low=1,
+    )
+    dropout: float = param(
+        0.0, "share of values set to zero between the convolutions of a block in training", low=0, below=1
+    )
+    augment: bool = param(True, "mirror and move images at random in training; with mixup, the mixtures")
+    size: Sequence[int] | None = sizes(
+        None,
+        "(height, width) that all images are resized to (bilinear); None for the most common size of the training "
+        "images, of equally common ones the largest",
+        "must be (height, width), or None",
+        least=2,
+        most=2,
+    )
+
     size_: tuple[int, int]
     channels_: int
     center_: FloatArray
     spread_: FloatArray
-
-    def __init__(
-        self,
-        *,
-        depth: int = 16,
-        widen: int = 4,
-        dropout: float = 0.0,
-        augment: bool = True,
-        size: Sequence[int] | None = None,
-    ):
-        self.depth, self.widen, self.dropout, self.augment, self.size = depth, widen, dropout, augment, size
 
     @property
     def width(self) -> int:
@@ -82,13 +82,13 @@ class WideResNet(Encoder):
         return 64 * self.widen
 
     def fit(self, X: Any) -> Self:
-        """Size and number of channels of the images; mean and standard deviation of every channel."""
-        self._check()
+        """Find size and channels of the images; mean and standard deviation of every channel."""
+        super().fit(X)
         found = images(X)
         if not found:
             raise DataError("X has no image; give at least one to learn their size from.")
-        sizes = Counter(image.shape[:2] for image in found)
-        height, width = max(sizes, key=lambda s: (sizes[s], s[0] * s[1], s)) if self.size is None else self.size
+        shapes = Counter(image.shape[:2] for image in found)
+        height, width = max(shapes, key=lambda s: (shapes[s], s[0] * s[1], s)) if self.size is None else self.size
         self.size_, self.channels_ = (int(height), int(width)), found[0].shape[2]
         x = self._pixels(found)
         level = np.arange(256)
@@ -100,11 +100,11 @@ class WideResNet(Encoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """One column, `x`: (I, H, W, C) bytes."""
+        """Make one column, `x`: (I, H, W, C) bytes."""
         return Columns(x=torch.from_numpy(self._pixels(images(X))))
 
     def module(self) -> nn.Module:
-        """`WideResNetModule` for the images' channels."""
+        """Make a `WideResNetModule` for the images' channels."""
         return WideResNetModule(self.depth, self.widen, self.center_, self.spread_, self.dropout, self.augment)
 
     def _pixels(self, found: list[ByteArray]) -> ByteArray:
@@ -119,16 +119,6 @@ class WideResNet(Encoder):
         for i, image in enumerate(found):
             x[i] = resized(image, self.size_)
         return x
-
-    def _check(self) -> None:
-        if self.depth < 10 or self.depth % 6 != 4:
-            raise BadParameter(f"wide-resnet: depth must be one of 10, 16, 22, 28 …, got {self.depth}.")
-        if self.widen < 1 or not 0 <= self.dropout < 1:
-            raise BadParameter(
-                f"wide-resnet: widen must be at least 1 and dropout below 1, got {self.widen} and {self.dropout}."
-            )
-        if self.size is not None and (len(self.size) != 2 or min(self.size) < 1):
-            raise BadParameter(f"wide-resnet: size must be (height, width), or None, got {self.size}.")
 
 
 class WideResNetModule(nn.Module):
@@ -170,7 +160,7 @@ class WideResNetModule(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as the pixels lie: faster on processors too
 
     def forward(self, x: Tensor) -> Tensor:
-        """The last block's values, averaged over the image."""
+        """Average the last block's values over the image."""
         if self.augment and self.training:
             x = moved(x)
         x = (x.permute(0, 3, 1, 2).to(self.center.dtype) - self.center) / self.spread  # (B, C, H, W)
@@ -199,12 +189,12 @@ class Block(nn.Module):
 
 
 def moved(x: Tensor) -> Tensor:
-    """Every image (B, H, W, C) moved by up to SHIFT pixels each way, mirrored at the edges, and half of them turned."""
+    """Move images (B, H, W, C) by up to MAX_SHIFT pixels each way, mirrored at the edges; mirror half of them."""
     items, height, width, _ = x.shape
 
     def places(length: int) -> Tensor:
         """(B, length) where the pixels of a row or column come from."""
-        most = min(SHIFT, length - 1)
+        most = min(MAX_SHIFT, length - 1)
         by = torch.randint(-most, most + 1, (items, 1), device=x.device)
         at = torch.arange(length, device=x.device) + by
         at = torch.where(at < 0, -at, at)  # not abs: torch.compile (2.13) cannot index by it

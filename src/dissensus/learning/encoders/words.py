@@ -30,8 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import BadParameter, DataWarning, UnreadableFile
+from dissensus.exceptions import DataWarning, UnreadableFile
 from dissensus.learning.batches import Padded
 from dissensus.learning.encoders.base import Encoder
 from dissensus.table.io.files import open_bytes, reading
@@ -41,12 +42,12 @@ PADDING, UNKNOWN, FIRST = 0, 1, 2  # codes; FIRST is the vocabulary's first entr
 
 
 def vocabulary(sequences: Iterable[Iterable[str]]) -> list[str]:
-    """The distinct words (or characters), sorted: the order of the inputs changes nothing."""
+    """Return the distinct words (or characters), sorted: the order of the inputs changes nothing."""
     return sorted({entry for sequence in sequences for entry in sequence})
 
 
 def encode(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: int = 1) -> Padded:
-    """Sequences of words (or characters) as codes, ready to be padded."""
+    """Turn sequences of words (or characters) into codes, ready to be padded."""
     code = {entry: n for n, entry in enumerate(known, FIRST)}
     codes = [code.get(e) or code.get(e.lower(), UNKNOWN) for sequence in sequences for e in sequence]
     ptr = np.cumsum([0, *(len(sequence) for sequence in sequences)])
@@ -54,10 +55,15 @@ def encode(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: i
 
 
 def distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Of equal entries of a batch one is computed: (one row of each, which of these every row is)."""
+    """Find equal entries of a batch, to compute each once: one row of each, and which of these every row is."""
     values, which = torch.unique(ids, return_inverse=True)
     first = values.new_empty(len(values)).scatter_(0, which, torch.arange(len(ids), device=ids.device))
     return first, which
+
+
+def character_vectors(characters: Sequence[str], size: int) -> nn.Embedding:
+    """Make an embedding of the codes of these characters, random; padding is zeros."""
+    return nn.Embedding(FIRST + len(characters), size, padding_idx=PADDING)
 
 
 class WordVectors(nn.Module):
@@ -94,24 +100,24 @@ class WordVectors(nn.Module):
 class WordEncoder(Encoder):
     """An encoder that reads words: what `text-cnn` and `tagger` have in common."""
 
-    vectors: str | None
-    dimensions: int
-    tune: bool
-    keep: int
-    word_dropout: float
+    vectors: str | None = param(
+        None,
+        "where word vectors start: a file, 'transformer', or None for random numbers",
+        check=lambda value: isinstance(value, str),
+        must="must be a file's name, 'transformer' or None",
+    )
+    dimensions: int = param(100, "length of the word vectors where `vectors` is None", low=1)
+    tune: bool = param(True, "whether training changes the word vectors")
+    keep: int = param(20_000, "words kept beside those of the training inputs", low=0)
+    word_dropout: float = param(0.05, "how often a word is taken for unknown in training", low=0, below=1)
 
     words_: list[str]
     n_kept_: int  # how many of them, the last ones, were not in the training inputs
     dimensions_: int
 
     def fit_words(self, sequences: Iterable[Iterable[str]]) -> None:
-        """The vocabulary, and the vectors its words start from."""
-        if not (self.vectors is None or isinstance(self.vectors, str)):
-            raise BadParameter(f"vectors must be a file's name, 'transformer' or None, got {self.vectors!r}.")
-        if not 0 <= self.word_dropout < 1:
-            raise BadParameter(f"word_dropout must be 0 or more and below 1, got {self.word_dropout}.")
-        if self.dimensions < 1 or self.keep < 0:
-            raise BadParameter(f"dimensions must be 1 or more, and keep 0 or more; got {self.dimensions}, {self.keep}.")
+        """Check the keywords; find the vocabulary, and the vectors its words start from."""
+        self.check_parameters()
         seen, more = vocabulary(sequences), list[str]()
         if self.vectors is None:
             found = np.full((len(seen), self.dimensions), np.nan, np.float32)
@@ -125,7 +131,7 @@ class WordEncoder(Encoder):
         self._start = found  # not saved: a loaded module has its weights already
 
     def word_vectors(self) -> WordVectors:
-        """The first layer, fresh; after loading (no start) of the right size."""
+        """Make the first layer, fresh; after loading, when there is no start, of the right size."""
         start = np.full((1 + len(self.words_), self.dimensions_), np.nan, np.float32)
         if (found := getattr(self, "_start", None)) is not None:
             start[1:] = found
@@ -133,7 +139,7 @@ class WordEncoder(Encoder):
 
 
 def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """(W + M, D) vectors of the words `seen`, NaN where there is none, and of M others, which are named too."""
+    """Read (W + M, D) vectors of the words `seen`, NaN where there is none, and of M others; also name the others."""
     wanted = {*seen, *(word.lower() for word in seen)}
     found: dict[str, FloatArray] = {}
     with reading(path), open_bytes(path) as file:
@@ -171,7 +177,7 @@ def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
 
 
 def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """As `from_file`, by the bundled transformer: `seen` averaged over pieces, others where they are one piece."""
+    """Do as `from_file`, by the bundled transformer: `seen` averaged over pieces, others where they are one piece."""
     from dissensus.features.text import text_model, tokenizer_of, word_vectors
 
     tokenizer = tokenizer_of(text_model().tokenizer)

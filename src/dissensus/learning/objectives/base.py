@@ -1,9 +1,8 @@
-"""How annotations supervise a network. An objective knows nothing of what the inputs are.
+"""How annotations supervise a network. An objective does not know what the inputs are.
 
-`fit` looks at the table (and gold, where there is any) and says which items teach; `targets` are columns with one
-entry per item; `head` makes the layers after the encoder; `loss` sums over the items of a batch. A sum, not a mean:
-parts of a batch may then be added up, on one device or several, and the trainer divides by the items of the whole
-batch once.
+`fit` reads the table (and gold, where there is any) and says which items teach; `targets` are columns with one entry
+per item; `head` makes the layers after the encoder; `loss` sums over the items of a batch. It is a sum, not a mean, so
+that parts of a batch can be added up on one device or several; the trainer divides by the items of the batch once.
 """
 
 from __future__ import annotations
@@ -19,8 +18,11 @@ from torch import Tensor, nn
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.exceptions import DataError
 from dissensus.learning.batches import Batch, Columns
 from dissensus.table.annotations import Annotations
+
+PAIR_NUMBERS_AT_ONCE = 2**22  # items × annotators × K × K that `label_proba` looks at together
 
 Branch = Callable[[], nn.Module]
 Walk = Callable[[], Iterator[tuple[Tensor, Batch]]]
@@ -32,8 +34,8 @@ class Objective(Parameters, ABC):
 
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
-    describes_annotators: ClassVar[bool] = False  # whether it has a use for features of annotators
-    monitor: ClassVar[str] = "cross-entropy"  # what tells on validation items when to stop
+    describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
+    monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
 
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
@@ -44,11 +46,11 @@ class Objective(Parameters, ABC):
         """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
     def learns_distributions(self) -> bool:
-        """Whether what it teaches of an item is the mean of its probabilistic rows, and nothing of annotators."""
+        """True if an item teaches the mean of its probabilistic rows, and nothing about annotators."""
         return False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
+        """Leave out what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     @abstractmethod
@@ -56,7 +58,7 @@ class Objective(Parameters, ABC):
         """What the loss needs of every item, in the order of the table's items; after `fit`."""
 
     def head(self, branch: Branch, width: int) -> nn.Module:
-        """The layers after the encoder; `branch()` makes what a task has for itself, (B, …) → (B, `width`)."""
+        """Make the layers after the encoder; `branch()` makes the layers of one task, (B, …) → (B, `width`)."""
         return nn.Sequential(branch(), nn.Linear(width, self.n_classes_))
 
     def logits(self, head: nn.Module, z: Tensor) -> Tensor:
@@ -65,9 +67,9 @@ class Objective(Parameters, ABC):
         return out
 
     def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
-        """(B, D) what the last layer reads of an item: the encoder's output after the branch."""
-        assert isinstance(head, nn.Sequential)
-        out: Tensor = head[0](z)
+        """(B, D) what the last layer of the head that predicts reads of an item."""
+        main: Any = getattr(head, "main", head)
+        out: Tensor = main[0](z)
         return out
 
     @abstractmethod
@@ -75,26 +77,14 @@ class Objective(Parameters, ABC):
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
 
     def begins(self, epoch: int, epochs: int) -> bool:
-        """Whether there is anything to be done before that epoch."""
+        """True if `begin_epoch` has something to do before that epoch."""
         return False
 
     def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
-        """What is to be done before epoch `epoch` (from 0) of `epochs`, without gradients: an E step, for instance.
+        """Prepare epoch `epoch` (from 0) of `epochs`, without gradients: an E step, for instance.
 
-        What it finds belongs into the head's state dict: a run that goes on within an epoch does not ask again.
+        Results belong into the head's state dict: a run that goes on within an epoch does not call this again.
         """
-
-    def alike(self) -> str:
-        """What objectives must have in common, for their trainings to be stacked (`learning.seeds`)."""
-        return repr(self)
-
-    def numbers_per_item(self) -> int:
-        """About how many numbers `logits` makes of one item; after `fit`. It is asked of so many items at a time."""
-        return self.n_classes_
-
-    def phase(self, head: nn.Module) -> Any:
-        """What the loss depends on besides tensors: a captured step is good for one such state."""
-        return None
 
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations).
@@ -103,34 +93,67 @@ class Objective(Parameters, ABC):
         """
         raise NotImplementedError
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, len(annotators), K) P(label | x, annotator); codes of annotators, −1 for one who was not there.
-
-        `features` (len(annotators), F), to an objective that `describes_annotators`: what is known of them.
-        """
-        raise NotImplementedError
-
     def row_proba(
         self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P(label | x, annotator) of n pairs: the item in row `row` (n,) of z (B, …), and `annotators` (n,).
 
-        −1 is one who was not there; `features` (n, F) as for `label_proba`. Here by `label_proba`, one annotator after
-        another; an objective that can takes all pairs at once.
+        −1 is an annotator who was not there. `features` (n, F) describe them, where it `describes_annotators`.
         """
-        if not len(row):
-            return z.new_zeros(0, self.n_classes_)
-        key = annotators[:, None] if features is None else torch.cat([annotators[:, None], features], dim=1)
-        _, who = torch.unique(key, dim=0, return_inverse=True)
-        order = torch.argsort(who)
-        parts = []
-        for at in torch.split(order, torch.bincount(who).tolist()):  # the pairs of one annotator
-            own = None if features is None else features[at[:1]]
-            parts.append(self.label_proba(head, z[row[at]], annotators[at[:1]], own)[:, 0])
-        found = torch.cat(parts)
-        out = torch.empty_like(found)
-        out[order] = found
+        raise NotImplementedError
+
+    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+        """(B, J, K) `row_proba` of all pairs of B items and J annotators."""
+        n, parts = len(z), [z.new_zeros(len(z), 0, self.n_classes_)]
+        at_once = max(PAIR_NUMBERS_AT_ONCE // max(n * self.n_classes_**2, 1), 1)
+        for at in torch.split(torch.arange(len(annotators), device=annotators.device), at_once):
+            row = torch.arange(n, device=z.device).repeat_interleave(len(at))
+            known = None if features is None else features[at].repeat(n, 1)
+            found = self.row_proba(head, z, row, annotators[at].repeat(n), known)
+            parts.append(found.reshape(n, len(at), self.n_classes_))
+        return torch.cat(parts, dim=1)
+
+
+class HeadWithMain(nn.Module):
+    """A head of several parts, of which `main` predicts."""
+
+    def __init__(self, main: nn.Module):
+        super().__init__()
+        self.main = main
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(B, K) logits of the classes."""
+        out: Tensor = self.main(z)
         return out
+
+
+class AnnotatorObjective(Objective):
+    """An objective that models annotators and learns from each label."""
+
+    models_annotators = True
+    labels_given_: FloatArray  # (A,) weight of the labels that each annotator gave
+
+    def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
+        """Check the keywords, count labels, set what all objectives have; returns (I,) the weight of the votes."""
+        self.check_parameters()
+        weight = np.asarray(table.votes().sum(axis=1))
+        if not (weight > 0).any():
+            raise DataError(
+                f"{name} learns from annotations, and there are none; take objective 'hard' for gold alone."
+            )
+        self.n_classes_ = table.n_classes
+        self.teaches_ = weight > 0 if gold is None else (weight > 0) | (gold >= 0)
+        self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)
+        self._table, self._gold = table, gold
+        return weight
+
+    def known_classes(self) -> dict[str, Tensor]:
+        """The target `gold` (I,), where any class is known."""
+        return {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
+
+    def totals(self, device: torch.device) -> Tensor:
+        """(A,) the weight of each annotator's labels, on the device."""
+        return as_tensor(self.labels_given_).to(device)
 
 
 objectives: Registry[type[Objective]] = Registry("objective", "train --help", "dissensus.learning.objectives")

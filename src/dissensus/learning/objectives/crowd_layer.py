@@ -29,39 +29,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import log_softmax
-from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
-from dissensus.learning.objectives.labels import annotation_rows, vote_weight
-from dissensus.learning.rows import touched_rows
+from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
+from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
+from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.rows import rows_or_mean, touched_rows
 from dissensus.table.annotations import Annotations
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
 Link = Literal["softmax", "normalize", "softmax-twice"]
 
-KINDS = ("matrix", "vector", "bias", "vector-bias", "matrix-bias")
-LINKS = ("softmax", "normalize", "softmax-twice")
-FLOOR = 1e-6
-"""The least that an entry becomes under `normalize`: a label thought impossible costs 14 nats, not infinity."""
-NOTHING = 1e-30
-"""What stands for 0 in logarithms, 69 nats; not less, as processors are slow with numbers that float32 hardly holds."""
+MIN_ENTRY = 1e-6  # of W_j and b_j under `normalize`: a label thought impossible costs 14 nats, not infinity
+TINY = 1e-30  # stands for 0 in logarithms, 69 nats; processors are slow with numbers that float32 hardly holds
 
 
 class CrowdLayer(nn.Module):
-    """log P(class) of items → log P(label) of annotations.
-
-    Parameters
-    ----------
-    n_annotators, n_classes : int
-    kind, link : str
-        See the module.
-    trainable : bool
-        False: the layer stays as it starts.
-    start : float
-        W_j starts at so many times the identity, w_j at so many times one.
-    """
+    """log P(class) of items → log P(label) of annotations; keywords as in `CrowdLayerObjective`."""
 
     def __init__(
         self,
@@ -73,11 +58,7 @@ class CrowdLayer(nn.Module):
         start: float = 1.0,
     ):
         super().__init__()
-        if not 0 < start < math.inf:
-            raise BadParameter(f"start must be above 0, got {start}.")
-        for keyword, value, known in (("kind", kind, KINDS), ("link", link, LINKS)):
-            if value not in known:
-                raise BadParameter(f"{keyword} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+        CrowdLayerObjective(kind=kind, link=link, trainable=trainable, start=start).check_parameters()
         self.n_classes, self.matrix, self.link = n_classes, kind.startswith("matrix"), link
         first = torch.eye(n_classes).reshape(1, -1) if self.matrix else torch.ones(1, n_classes)
         tables = {"weight": start * first, "bias": torch.zeros(1, n_classes)}
@@ -103,8 +84,8 @@ class CrowdLayer(nn.Module):
         return self.tables[name].weight if name in self.tables else None  # type: ignore[return-value]
 
     def _mark(self) -> None:
-        for param in self.parameters():
-            param.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
+        for weights in self.parameters():
+            weights.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
@@ -137,20 +118,17 @@ class CrowdLayer(nn.Module):
     @torch.no_grad()
     def after_step(self) -> None:
         """Put the rows that the last gradients moved back to where `link` allows them; before those are cleared."""
-        for param in self.parameters():
-            if self.link == "normalize" and param.grad is not None:
-                rows, _ = touched_rows(param)
-                param.index_copy_(0, rows, param.index_select(0, rows).clamp_(min=FLOOR))
+        for weights in self.parameters():
+            if self.link == "normalize" and weights.grad is not None:
+                rows, _ = touched_rows(weights)
+                weights.index_copy_(0, rows, weights.index_select(0, rows).clamp_(min=MIN_ENTRY))
 
     def rows_of(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Rows of the two tables for these codes (J,); −1, and who has no labels by `totals` (A,), gets the mean."""
-        known = (annotators >= 0) & (totals[annotators] > 0)
-        share = (totals / totals.sum()).unsqueeze(1)
-
-        def rows(table: Tensor | None) -> Tensor | None:
-            return None if table is None else torch.where(known[:, None], table[annotators], (share * table).sum(dim=0))
-
-        return rows(self.weight), rows(self.bias)
+        weight, bias = (
+            None if table is None else rows_or_mean(table, annotators, totals) for table in (self.weight, self.bias)
+        )
+        return weight, bias
 
 
 def log_mix(w: Tensor, log_p: Tensor) -> Tensor:
@@ -158,129 +136,77 @@ def log_mix(w: Tensor, log_p: Tensor) -> Tensor:
 
     Value and gradients are those of the formula also where p is below what a float holds and where w is 0: an item that
     the network is sure about in the wrong way still teaches it, and the zeros of the identity can grow. ∂/∂w = p/Σ is
-    kept at 1/FLOOR at most.
+    kept at 1/MIN_ENTRY at most.
     """
-    mix = torch.logsumexp(log_p + w.detach().clamp(min=NOTHING).log(), dim=-1)  # ∂/∂log p = w p/Σ
-    slope = (log_p - mix.unsqueeze(-1).clamp(min=math.log(FLOOR))).exp().detach()
+    mix = torch.logsumexp(log_p + w.detach().clamp(min=TINY).log(), dim=-1)  # ∂/∂log p = w p/Σ
+    slope = (log_p - mix.unsqueeze(-1).clamp(min=math.log(MIN_ENTRY))).exp().detach()
     through = (w * slope).sum(dim=-1)
     return mix + (through - through.detach())  # adds zero, and the gradient for w
 
 
-class CrowdHead(nn.Module):
+class CrowdHead(HeadWithMain):
     """The head that predicts, and the layer that explains the labels by it."""
 
     def __init__(self, main: nn.Module, crowd: CrowdLayer):
-        super().__init__()
-        self.main, self.crowd = main, crowd
-
-    def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of the classes."""
-        out: Tensor = self.main(z)
-        return out
+        super().__init__(main)
+        self.crowd = crowd
 
 
 @objectives.register(
     "crowd-layer", summary="the labels of every annotator, by a layer of its own", cite="Rodrigues & Pereira 2018"
 )
-class CrowdLayerObjective(Objective):
-    """Learning from the labels as they were given.
+class CrowdLayerObjective(AnnotatorObjective):
+    """Learning from the labels as they were given."""
 
-    Parameters
-    ----------
-    kind : "matrix", "vector", "bias", "vector-bias" or "matrix-bias"
-        What an annotator has.
-    link : "softmax", "normalize" or "softmax-twice"
-        How scores become probabilities of labels.
-    trainable : bool
-        False: annotators stay as they start, all alike.
-    start : float
-        How many times the identity (or one) an annotator's parameters are at first.
-    """
-
-    models_annotators = True
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
 
-    def __init__(self, *, kind: Kind = "matrix", link: Link = "softmax", trainable: bool = True, start: float = 1.0):
-        self.kind: Kind = kind
-        self.link: Link = link
-        self.trainable = trainable
-        self.start = start
+    kind: Kind = param("matrix", "what an annotator has")
+    link: Link = param("softmax", "how scores become probabilities of labels")
+    trainable: bool = param(True, "False: annotators stay as they start, all alike")
+    start: float = param(1.0, "W_j starts at so many times the identity, w_j at so many times one", above=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator; the labels themselves are the targets."""
-        CrowdLayer(0, 1, self.kind, self.link, self.trainable, self.start)  # keywords are checked there
-        self.n_classes_ = table.n_classes
-        voted = vote_weight(table) > 0
-        if not voted.any():
-            raise DataError(
-                "crowd-layer learns from annotations, and there are none; take objective 'hard' for gold alone."
-            )
-        self.teaches_ = voted if gold is None else voted | (gold >= 0)
-        self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)  # (A,)
-        self._table, self._gold = table, gold
+        self.count_labels(table, gold, "crowd-layer")
         return self
 
     def targets(self) -> Columns:
         """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
-        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
-        return Columns(annotations=annotation_rows(self._table), **known)
+        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
 
     def head(self, branch: Branch, width: int) -> CrowdHead:
         """The classes first, so that they start as they would alone; then the annotators."""
         main = super().head(branch, width)
-        return CrowdHead(
-            main, CrowdLayer(len(self.labels_given_), self.n_classes_, self.kind, self.link, self.trainable, self.start)
-        )
-
-    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
-        """(B, D) that of the head that predicts."""
-        assert isinstance(head, CrowdHead)
-        return super().item_vectors(head.main, z)
+        keywords = self.get_params(deep=False)
+        return CrowdHead(main, CrowdLayer(len(self.labels_given_), self.n_classes_, **keywords))
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold)."""
         log_p = log_softmax(self.logits(head, z))
         log_label = _layer(head)(log_p, targets["row"], targets["annotator"])  # (n, K)
-        if "proba" in targets:
-            fits = torch.where(targets["proba"] > 0, targets["proba"] * log_label, 0).sum(dim=1)
-        else:
-            fits = log_label.gather(1, targets["label"].unsqueeze(1)).squeeze(1)
-        loss = -(fits * targets["weight"] if "weight" in targets else fits).sum()
+        loss = -weighted_sum(label_log_likelihood(log_label, targets), targets)
         if "gold" in targets:
             loss = loss + functional.nll_loss(log_p, targets["gold"], ignore_index=-1, reduction="sum")
         return loss
-
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, J, K) P_j(label | x); −1 is the average annotator."""
-        log_p, layer = log_softmax(self.logits(head, z)), _layer(head)
-        weight, bias = layer.rows_of(annotators, self._totals(log_p.device))
-        one_by_one = [
-            layer.given(log_p, *(None if table is None else table[j : j + 1] for table in (weight, bias)))
-            for j in range(len(annotators))
-        ]
-        return torch.stack(one_by_one, dim=1).exp()
 
     def row_proba(
         self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
         log_p, layer = log_softmax(self.logits(head, z)), _layer(head)
-        return layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self._totals(log_p.device))).exp()
+        return layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device))).exp()
 
     @torch.no_grad()
     def confusion(self, head: nn.Module) -> FloatArray:
         """(A, K, K) [annotator, true, given] what the layer says of an item whose class is certain."""
         layer, K = _layer(head), self.n_classes_
         device = next(layer.parameters()).device
-        tables = layer.rows_of(torch.arange(len(self.labels_given_), device=device), self._totals(device))
+        tables = layer.rows_of(torch.arange(len(self.labels_given_), device=device), self.totals(device))
         sure = torch.eye(K, device=device).log()  # (K, K) 0 and −∞
         given = torch.stack([layer.given(sure[k : k + 1], *tables) for k in range(K)], dim=1).exp()
         return np.asarray(given.cpu().numpy())
 
-    def _totals(self, device: torch.device) -> Tensor:
-        return as_tensor(self.labels_given_).to(device)
-
 
 def _layer(head: nn.Module) -> CrowdLayer:
-    layer: CrowdLayer = head.crowd  # type: ignore[assignment]  # a CrowdHead
-    return layer
+    assert isinstance(head, CrowdHead)
+    return head.crowd

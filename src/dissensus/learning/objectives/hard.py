@@ -13,6 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import hard_loss
@@ -24,17 +25,11 @@ from dissensus.table.annotations import Annotations
 
 @objectives.register("hard", summary="one label per item: gold, or that of any aggregation method", cite="—")
 class Hard(Objective):
-    """Cross entropy of one label per item.
+    """Cross entropy of one label per item."""
 
-    Parameters
-    ----------
-    labels : str or Aggregator
-        "gold": items whose class is known, and no others. Else the name of an aggregation method (fitted with the
-        classifier's seed) or a method with its keywords; gold replaces its labels where it is known.
-    """
-
-    def __init__(self, *, labels: str | Aggregator = "majority-vote"):
-        self.labels = labels
+    labels: str | Aggregator = param(
+        "majority-vote", '"gold" (items of known class alone), or a method, by name or with its keywords'
+    )
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Find the label of every item."""

@@ -1,6 +1,6 @@
-"""What is taught: one label or one distribution per item, from the votes, from any aggregation method, or known.
+"""Labels that are taught: one label or one distribution per item, from votes, from an aggregation method, or gold.
 
-Known gold always stands above what the votes say. An item with neither has nothing to teach.
+Known gold always replaces what the votes say. An item with neither teaches nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.names import shown
 
 GOLD = "gold"
-KINDS = ("normalized", "softmax", "smoothed")
+VOTE_KINDS = ("normalized", "softmax", "smoothed")
 """Soft labels made of the votes of an item alone."""
 
 
 def vote_weight(table: Annotations) -> FloatArray:
-    """(I,) what the votes of each item weigh together."""
+    """(I,) the total weight of each item's votes."""
     return np.asarray(table.votes().sum(axis=1))
 
 
@@ -67,7 +67,7 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 
 def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> FloatArray:
     """(I, K) float32 distributions: a kind of soft label, or the posterior of a method; uniform without votes."""
-    if isinstance(labels, str) and labels in KINDS:
+    if isinstance(labels, str) and labels in VOTE_KINDS:
         shares = table.soft_labels(labels)  # type: ignore[arg-type]
         least = 0 if labels == "normalized" else np.finfo(np.float32).tiny  # softmax of a hundred votes: e^-100
         return np.maximum(shares, least).astype(np.float32)
@@ -79,7 +79,7 @@ def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 
 
 def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> None:
-    """DataError where a target (I, K) that inverse KL is to be taken from has a zero in one of these rows."""
+    """Raise DataError where inverse KL would be infinite: a target (I, K) has a zero in one of these rows."""
     bad = np.argwhere((target <= 0) & rows[:, None])
     if bad.size:
         i, k = bad[0]
@@ -92,7 +92,7 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
 
 
 def check_teaches(teaches: BoolArray) -> BoolArray:
-    """The same, where anything teaches at all."""
+    """Return (I,) which items teach; DataError where none does."""
     if not teaches.any():
         raise DataError(
             f"none of the {teaches.size:,} items has an annotation or a known label; nothing to learn from."

@@ -22,7 +22,7 @@ are given, z_A = u_a + W r_a: u_a is the row of W_A, and who has features but no
 labels) and W r_a.
 
 Layers may have room for more units than they use, `room`: weights of the unused ones are 0, get no gradient and stay 0.
-So networks of different sizes have one shape, and are trained as one (`seeds.fit_together`).
+So networks of different sizes have one shape, and are trained as one (`reproductions/stacked.py`).
 
 | symbol | name | shape |
 |---|---|---|
@@ -40,20 +40,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, softsign
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import cross_entropy, kl, log_softmax
-from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
-from dissensus.learning.objectives.labels import annotation_rows, vote_weight
-from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
+from dissensus.learning.objectives.base import AnnotatorObjective, Branch, as_tensor, objectives
+from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.rows import RowEmbedding, rows_or_mean
 from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
 Average = Literal["mean", "mode"]
 NUMBERS_AT_ONCE = 2**22  # of the pairs of a batch's items and annotators: more do not stay in a cache
-NOTHING = 1e-30  # the logarithm of a share that is 0 is taken of this
+MIN_SHARE = 1e-30  # stands for a share of 0 in logarithms
 
 
 class LDLNMHead(nn.Module):
@@ -65,39 +65,30 @@ class LDLNMHead(nn.Module):
     features: Tensor
     per_item: Tensor
 
-    def __init__(
-        self,
-        branch: nn.Module,
-        width: int,
-        sizes: tuple[int, int, int],
-        room: tuple[int, int, int],
-        given: Tensor,
-        labels: Tensor,
-        combine: Combine,
-        rate: float,
-        features: Tensor | None,
-        per_item: float,
-    ):
+    def __init__(self, branch: nn.Module, width: int, objective: LDLNMObjective):
         super().__init__()
-        (item, annotator, pair), K = sizes, given.shape[1]
-        self.branch, self.combine, self.rate = branch, combine, rate
+        (item, annotator, pair), room = objective.sizes(), objective.rooms()
+        labels, K = as_tensor(objective.labels_given_), objective.n_classes_
+        self.branch, self.rate = branch, objective.dropout
         self.item = _layer(width, item, width, room[0])
         self.table = RowEmbedding(_orthogonal(len(labels), annotator, len(labels), room[1]))
-        both = _orthogonal(pair, item if combine == "sum" else item + annotator)  # W_P
+        both = _orthogonal(pair, item if objective.combine == "sum" else item + annotator)  # W_P
         self.of_item = _layer(item, pair, room[0], room[2], both[:, :item])
         self.of_annotator: nn.Linear | None = None
-        if combine == "concatenate":
+        if objective.combine == "concatenate":
             self.of_annotator = _layer(annotator, pair, room[1], room[2], both[:, item:], bias=False)
         self.residual = _layer(pair, pair, room[2], room[2])
         self.to_label, self.to_item, self.to_annotator = (_layer(pair, K, room[2], K) for _ in range(3))
         self.described: nn.Linear | None = None
-        if features is not None:
+        if objective.annotator_features_ is not None:
+            features = as_tensor(objective.annotator_features_, torch.float32)
             self.register_buffer("features", features, persistent=False)  # the objective keeps them
             self.described = nn.Linear(features.shape[1], room[1], bias=False)
             nn.init.zeros_(self.described.weight)
+        given = as_tensor(objective.annotator_shares_, torch.float32)
         self.register_buffer("given", given, persistent=False)
         self.register_buffer("labels", labels, persistent=False)
-        self.register_buffer("per_item", torch.tensor(per_item), persistent=False)
+        self.register_buffer("per_item", torch.tensor(objective.per_item_), persistent=False)
         self.register_buffer("who", torch.nonzero(labels)[:, 0], persistent=False)
 
     def z_item(self, z: Tensor) -> Tensor:
@@ -118,9 +109,7 @@ class LDLNMHead(nn.Module):
 
     def z_asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, J_A) of codes (n,); −1, and who has no labels, has the mean row, and `features` (n, F) where given."""
-        known = (codes >= 0) & (self.labels[codes] > 0)
-        share = (self.labels / self.labels.sum()).unsqueeze(1)
-        rows = torch.where(known[:, None], self.table.weight[codes], (share * self.table.weight).sum(dim=0))
+        rows = rows_or_mean(self.table.weight, codes, self.labels)
         if self.described is None:
             return rows
         described: Tensor = self.described(self.features[codes] if features is None else features)
@@ -177,99 +166,58 @@ def _layer(
 @objectives.register(
     "ldl-nm", summary="label, item's and annotator's distribution, by one network", cite="Weerasooriya et al. 2021"
 )
-class LDLNMObjective(Objective):
+class LDLNMObjective(AnnotatorObjective):
     """Label distributions of items and annotators, learnt together with each label.
-
-    Parameters
-    ----------
-    item_size, annotator_size : int
-        J_I and J_A, from 3 to 20 in the paper; `learning.search_sizes` chooses them.
-    pair_size : int, optional
-        J_P; None: J_I + J_A, or J_I where they are summed.
-    combine : "concatenate" or "sum"
-        A sum needs annotator_size = item_size.
-    dropout : float
-        Of z_P and z_E.
-    average : "mean" or "mode"
-        Over annotators, of what each says of an item: of distributions, or of the most probable classes.
-    room : (int, int), optional
-        Units that the layers of items and of annotators have, used or not; for trainings of different sizes as one.
 
     Known gold takes the place of an item's votes in y_I. Items without annotations have no annotator to learn about,
     and teach nothing, known or not.
     """
 
-    models_annotators = True
     describes_annotators = True
 
-    def __init__(
-        self,
-        *,
-        item_size: int = 10,
-        annotator_size: int = 10,
-        pair_size: int | None = None,
-        combine: Combine = "concatenate",
-        dropout: float = 0.5,
-        average: Average = "mean",
-        room: tuple[int, int] | None = None,
-    ):
-        self.item_size = item_size
-        self.annotator_size = annotator_size
-        self.pair_size = pair_size
-        self.combine: Combine = combine
-        self.dropout = dropout
-        self.average: Average = average
-        self.room = room
+    item_size: int = param(10, "J_I, from 3 to 20 in the paper", low=1)
+    annotator_size: int = param(10, "J_A, from 3 to 20 in the paper", low=1)
+    pair_size: int | None = param(None, "J_P; None: J_I + J_A, or J_I where they are summed", low=1)
+    combine: Combine = param("concatenate", "how z_I and z_A become one; a sum needs annotator_size = item_size")
+    dropout: float = param(0.5, "dropout of z_P and z_E", low=0, below=1)
+    average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
+    room: tuple[int, int] | None = param(
+        None,
+        "units that the layers of items and of annotators have, used or not; to train different sizes as one",
+        check=lambda room: isinstance(room, tuple | list) and len(room) == 2 and all(map(is_whole, room)),
+        must="must be two whole numbers, of items and of annotators, or None",
+    )
 
-    def _check(self) -> None:
-        for name in ("item_size", "annotator_size", "pair_size"):
-            value = getattr(self, name)
-            if not (is_whole(value) and value >= 1) and not (name == "pair_size" and value is None):
-                raise BadParameter(f"{name} must be at least 1, got {value!r}.")
-        for name, known in (("combine", ("concatenate", "sum")), ("average", ("mean", "mode"))):
-            if getattr(self, name) not in known:
-                raise BadParameter(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}.")
-        if not (is_number(self.dropout) and 0 <= self.dropout < 1):
-            raise BadParameter(f"dropout must be from 0 to below 1, got {self.dropout!r}.")
+    def check_parameters(self) -> None:
+        """Also check that the sizes fit together."""
+        super().check_parameters()
         if self.combine == "sum" and self.item_size != self.annotator_size:
             raise BadParameter(
                 f"combine='sum' needs annotator_size = item_size, got {self.annotator_size} and {self.item_size}."
             )
         if self.room is not None and (self.pair_size is not None or self.combine == "sum"):
             raise BadParameter("room is for concatenation with pair_size=None; leave one of them out.")
-        if self.room is not None and not (
-            isinstance(self.room, tuple | list) and len(self.room) == 2 and all(map(is_whole, self.room))
-        ):
-            raise BadParameter(f"room must be two whole numbers, of items and of annotators, got {self.room!r}.")
         if self.room is not None and (self.room[0] < self.item_size or self.room[1] < self.annotator_size):
             raise BadParameter(f"room {self.room} is less than {self.item_size} and {self.annotator_size}.")
 
+    def sizes(self) -> tuple[int, int, int]:
+        """(J_I, J_A, J_P)."""
+        joined = self.item_size if self.combine == "sum" else self.item_size + self.annotator_size
+        return self.item_size, self.annotator_size, self.pair_size or joined
+
+    def rooms(self) -> tuple[int, int, int]:
+        """Units of the layers of items, annotators and pairs."""
+        return self.sizes() if self.room is None else (*self.room, sum(self.room))
+
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """The shares of labels, of items and of annotators."""
-        self._check()
-        self.n_classes_ = table.n_classes
-        weight = vote_weight(table)
-        self.teaches_ = weight > 0
-        if not self.teaches_.any():
-            raise DataError("ldl-nm learns from annotations, and there are none; take objective 'hard' for gold alone.")
+        weight = self.count_labels(table, None, "ldl-nm")
         self.per_item_ = float(weight[self.teaches_].mean())
-        self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)  # (A,)
-        self.annotator_shares_ = _shares(table, self.labels_given_)
-        self._table, self._votes = table, table.soft_labels()
+        self.annotator_shares_ = _shares(table)
+        self._votes = table.soft_labels()
         if gold is not None:
             self._votes = np.where((gold >= 0)[:, None], np.eye(table.n_classes)[gold], self._votes)
         return self
-
-    def alike(self) -> str:
-        """All keywords but the sizes, where there is room for others."""
-        keywords = self.get_params(deep=False)
-        left = {name: keywords[name] for name in keywords if name not in ("item_size", "annotator_size")}
-        return repr(left if self.room is not None else keywords)
-
-    def numbers_per_item(self) -> int:
-        """A z_E for everybody."""
-        sizes = self.room or (self.item_size, self.annotator_size)
-        return int(np.count_nonzero(self.labels_given_)) * (self.pair_size or sum(sizes))
 
     def targets(self) -> Columns:
         """The rows of the table, and `votes` (I, K): y_I."""
@@ -277,28 +225,17 @@ class LDLNMObjective(Objective):
 
     def head(self, branch: Branch, width: int) -> LDLNMHead:
         """All layers, orthogonal."""
-        joined = self.item_size if self.combine == "sum" else self.item_size + self.annotator_size
-        sizes = (self.item_size, self.annotator_size, self.pair_size or joined)
-        room = sizes if self.room is None else (*self.room, sum(self.room))
-        known = self.annotator_features_
-        features = None if known is None else as_tensor(known, torch.float32)
-        given, labels = as_tensor(self.annotator_shares_, torch.float32), as_tensor(self.labels_given_)
-        return LDLNMHead(
-            branch(), width, sizes, room, given, labels, self.combine, self.dropout, features, self.per_item_
-        )
+        return LDLNMHead(branch(), width, self)
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """Eq. 9 over the batch's annotations, divided by the annotations of an item on average."""
         assert isinstance(head, LDLNMHead)
         row, annotator = targets["row"], targets["annotator"]
         z_pair = head.z_pair(head.z_item(z), head.z_annotator(annotator), row)
-        if "proba" in targets:
-            loss = cross_entropy(targets["proba"], head.to_label(z_pair))
-        else:
-            loss = -log_softmax(head.to_label(z_pair)).gather(1, targets["label"].unsqueeze(1)).squeeze(1)
+        loss = -label_log_likelihood(log_softmax(head.to_label(z_pair)), targets)
         loss = loss + kl(targets["votes"].index_select(0, row), head.to_item(z_pair))
         loss = loss + kl(head.given.index_select(0, annotator), head.to_annotator(z_pair))
-        return (loss * targets["weight"] if "weight" in targets else loss).sum() / head.per_item
+        return weighted_sum(loss, targets) / head.per_item
 
     def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
         """(B, J_P) the mean of z_E over all annotators who gave labels."""
@@ -312,7 +249,7 @@ class LDLNMObjective(Objective):
     def logits(self, head: nn.Module, z: Tensor) -> Tensor:
         """(B, K) log of the mean of ŷ_I over all annotators who gave labels, or of the shares of their classes."""
         assert isinstance(head, LDLNMHead)
-        return self._everybody(head, head.z_item(z), head.to_item, self.average).clamp(min=NOTHING).log()
+        return self._everybody(head, head.z_item(z), head.to_item, self.average).clamp(min=MIN_SHARE).log()
 
     def _everybody(self, head: LDLNMHead, z_item: Tensor, layer: nn.Module, average: Average = "mean") -> Tensor:
         """(B, K) what all who gave labels say of items by one of the heads."""
@@ -329,7 +266,7 @@ class LDLNMObjective(Objective):
     def row_proba(
         self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K) ŷ of pairs."""
+        """(n, K) ŷ of pairs; of −1, where nothing is known of them, the mean of everybody's."""
         assert isinstance(head, LDLNMHead)
         z_item = head.z_item(z)
         found = log_softmax(head.to_label(head.z_pair(z_item, head.z_asked(annotators, features), row))).exp()
@@ -338,19 +275,9 @@ class LDLNMObjective(Objective):
             return found
         return torch.where(stranger[:, None], self._everybody(head, z_item, head.to_label)[row], found)
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, J, K) ŷ; of −1, where nothing is known of them, the mean of everybody's."""
-        assert isinstance(head, LDLNMHead)
-        z_item = head.z_item(z)
-        found = log_softmax(head.to_label(head.z_pairs(z_item, head.z_asked(annotators, features)))).exp()
-        stranger = head.strangers(annotators, features)
-        if not stranger.any():
-            return found
-        return torch.where(stranger[:, None], self._everybody(head, z_item, head.to_label).unsqueeze(1), found)
 
-
-def _shares(table: Annotations, labels: FloatArray) -> FloatArray:
-    """(A, K) of the labels that each annotator gave; uniform where there are none."""
+def _shares(table: Annotations) -> FloatArray:
+    """(A, K) shares of the labels that each annotator gave; uniform where there are none."""
     A, K = table.n_annotators, table.n_classes
     if table.proba is None:
         count = np.bincount(table.annotator * np.int64(K) + table.label, table.weight, A * K).reshape(A, K)

@@ -23,8 +23,9 @@ likelihood of held-out annotations on the sets of the paper (`benchmarks/learnin
 authors' on all, by 0.06 nats a label on RTE with two labels an item.
 
 Where features r_j of annotators are given, e_j = u_j + W r_j takes the place of the embedding: what they explain, and
-the residual u_j. β keeps features from saying anything of few annotators. The pulls are on what u_j and W make of
-C = V e + b, not on u and W, whose scale V could undo:
+the residual u_j. β keeps features from saying anything of few annotators; β = 3 was chosen, as α, by the likelihood of
+the labels of held-out annotators, of `popquorn_offensiveness` and of two simulated groups. The pulls are on what u_j
+and W make of C = V e + b, not on u and W, whose scale V could undo:
 
     penalty  … + β/2 |V W|²                     (shared out over the items, as the one on u_j is over j's annotations)
 
@@ -51,132 +52,75 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import log_softmax
-from dissensus.learning.objectives.base import Branch, Objective, Walk, as_tensor, objectives
-from dissensus.learning.objectives.labels import annotation_rows, vote_weight
+from dissensus.learning.objectives.base import AnnotatorObjective, Branch, Walk, as_tensor, objectives
+from dissensus.learning.objectives.labels import annotation_rows
 from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
 from dissensus.table.annotations import Annotations
 
-TUNINGS = ("joint", "per-annotation", None)
-COUNTS = ("items", "annotations")
-LEAST = 1e-30  # what stands for 0 in the logarithm of votes
+MIN_SHARE = 1e-30  # stands for a share of 0 in the logarithm of votes
+
+
+class LIAKeywords(Parameters):
+    """Keywords of LIA, whoever trains it."""
+
+    rounds: int = param(10, "rounds of EM; 0: the marginal likelihood from the start", low=0)
+    finetune: Literal["joint", "per-annotation"] | None = param(
+        "joint", "marginal likelihood that is raised after the rounds: of an item's labels together, or of each alone"
+    )
+    tuning: float = param(
+        0.5, "share of the epochs that raise the marginal likelihood, after the rounds", low=0, high=1
+    )
+    penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
+    entropy: float = param(0.0, "weight of a bonus on the entropy of h(x_i)", low=0)
+    latent: int = param(1, "L; more than 1 fits small data too well", low=1)
+    annotator_size: int | None = param(16, "size of an annotator's embedding; None: a matrix for everyone", low=1)
+    difficulty: bool = param(True, "False: labels depend on the annotator and the class alone")
+    truth_counts: Literal["items", "annotations"] = param(
+        "items", "in the M step log h_k(x_i) counts once, or once for each of the item's annotations"
+    )
+    truth_in_posterior: bool = param(True, "False: the E step leaves h out")
+    residual_penalty: float = param(1.0, "α, on what annotators have for themselves", low=0)
+    difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
+    feature_penalty: float = param(3.0, "β, on what features say of annotators", low=0)
+
+    def check_parameters(self) -> None:
+        """Also check that there is something to learn by."""
+        super().check_parameters()
+        if self.rounds == 0 and self.finetune is None:
+            raise BadParameter("rounds=0 and finetune=None leave nothing to learn by; set one of them.")
 
 
 @objectives.register(
     "lia", summary="truth, difficulty of items and competence of annotators, by EM", cite="Platanios et al. 2020"
 )
-class LIAObjective(Objective):
-    """Learning truth, difficulty and competence end to end.
+class LIAObjective(LIAKeywords, AnnotatorObjective):
+    """Learning truth, difficulty and competence end to end."""
 
-    Parameters
-    ----------
-    rounds : int
-        Of EM; 0 for the marginal likelihood from the start.
-    finetune : "joint", "per-annotation" or None
-        The marginal likelihood that is raised after the rounds: of an item's labels together, or of each alone.
-    tuning : float
-        Share of the epochs that it is raised in; the others are the rounds'.
-    penalty : float
-        γ, on (log Q)²; the authors' is 0.25.
-    entropy : float
-        Weight of a bonus on the entropy of h(x_i).
-    latent : int
-        L. More than 1 fits small data too well.
-    annotator_size : int or None
-        Of an annotator's embedding; None: a matrix of its own for everyone, with nothing in common.
-    difficulty : bool
-        False: labels depend on the annotator and the class alone.
-    truth_counts : "items" or "annotations"
-        Whether log h_k(x_i) counts once in the M step, or once for each of the item's annotations.
-    truth_in_posterior : bool
-        False: h is left out of the E step.
-    residual_penalty, difficulty_penalty : float
-        α and δ.
-    feature_penalty : float
-        β, where features of annotators are given. Chosen, as α, by the likelihood of the labels of held-out annotators,
-        of `popquorn_offensiveness` (where α = 0.1 and 1 are alike, 10 is worse) and of two simulated groups.
-    """
-
-    models_annotators = True
     has_posterior = True
     describes_annotators = True
     monitor = "accuracy"  # as for the crowd layer: h is to see through noisy votes, not to copy them
 
-    def __init__(
-        self,
-        *,
-        rounds: int = 10,
-        finetune: Literal["joint", "per-annotation"] | None = "joint",
-        tuning: float = 0.5,
-        penalty: float = 0.06,
-        entropy: float = 0.0,
-        latent: int = 1,
-        annotator_size: int | None = 16,
-        difficulty: bool = True,
-        truth_counts: Literal["items", "annotations"] = "items",
-        truth_in_posterior: bool = True,
-        residual_penalty: float = 1.0,
-        difficulty_penalty: float = 1.0,
-        feature_penalty: float = 3.0,
-    ):
-        self.rounds = rounds
-        self.finetune: Literal["joint", "per-annotation"] | None = finetune
-        self.tuning = tuning
-        self.penalty = penalty
-        self.entropy = entropy
-        self.latent = latent
-        self.annotator_size = annotator_size
-        self.difficulty = difficulty
-        self.truth_counts: Literal["items", "annotations"] = truth_counts
-        self.truth_in_posterior = truth_in_posterior
-        self.residual_penalty = residual_penalty
-        self.difficulty_penalty = difficulty_penalty
-        self.feature_penalty = feature_penalty
-
-    def _check(self) -> None:
-        for name, least in (("rounds", 0), ("latent", 1), ("annotator_size", 1)):
-            value = getattr(self, name)
-            if not (is_whole(value) and value >= least) and not (name == "annotator_size" and value is None):
-                raise BadParameter(f"{name} must be at least {least}, got {value!r}.")
-        for name in ("penalty", "entropy", "residual_penalty", "difficulty_penalty", "feature_penalty"):
-            if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
-                raise BadParameter(f"{name} must be 0 or more, got {getattr(self, name)!r}.")
-        if not (is_number(self.tuning) and 0 <= self.tuning <= 1):
-            raise BadParameter(f"tuning must be a share of the epochs, 0 to 1, got {self.tuning!r}.")
-        for name, known in (("finetune", TUNINGS), ("truth_counts", COUNTS)):
-            if getattr(self, name) not in known:
-                raise BadParameter(f"{name} must be one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}.")
-        if self.rounds == 0 and self.finetune is None:
-            raise BadParameter("rounds=0 and finetune=None leave nothing to learn by; set one of them.")
-
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count labels; the votes are the first posterior."""
-        self._check()
-        self.n_classes_, self.n_items_ = table.n_classes, table.n_items
-        weight = vote_weight(table)
-        voted = weight > 0
-        if not voted.any():
-            raise DataError("lia learns from annotations, and there are none; take objective 'hard' for gold alone.")
-        self.teaches_ = voted if gold is None else voted | (gold >= 0)
-        self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)  # (A,)
-        self.per_item_ = float(weight[voted].mean())
+        weight = self.count_labels(table, gold, "lia")
+        self.n_items_ = table.n_items
+        self.per_item_ = float(weight[weight > 0].mean())
         self.n_taught_ = int(np.count_nonzero(self.teaches_))
         self.shares_ = (table.votes().sum(axis=0) + 1) / (weight.sum() + table.n_classes)  # (K,) of the votes
-        self._table, self._gold = table, gold
         return self
 
     def targets(self) -> Columns:
         """The rows of the table; `item` (I,), its place in q; `votes` (I, K) shares; `gold` (I,) where any is known."""
-        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
         return Columns(
             annotations=annotation_rows(self._table),
             item=torch.arange(self.n_items_),
             votes=as_tensor(self._table.soft_labels(), torch.float32),
-            **known,
+            **self.known_classes(),
         )
 
     def head(self, branch: Branch, width: int) -> LIAHead:
@@ -204,13 +148,8 @@ class LIAObjective(Objective):
         em = epochs - round(self.tuning * epochs) if self.finetune is not None else epochs
         return self.rounds if epoch >= em else epoch * self.rounds // em
 
-    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
-        """(B, D) that of the head that predicts."""
-        assert isinstance(head, LIAHead)
-        return super().item_vectors(head.truth, z)
-
     def begins(self, epoch: int, epochs: int) -> bool:
-        """Whether a round begins, or the tuning."""
+        """True where a round begins, or the tuning."""
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
 
     def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
@@ -221,15 +160,10 @@ class LIAObjective(Objective):
             return
         for z, targets in walk():
             if epoch == 0:
-                q = self._known(targets["votes"].clamp(min=LEAST).log(), targets)  # Eq. 8, Platanios et al. 2020
+                q = self._known(targets["votes"].clamp(min=MIN_SHARE).log(), targets)  # Eq. 8, Platanios et al. 2020
             else:
                 q = self.log_posterior(head, z, targets)
             head.q[targets["item"]] = q.softmax(dim=1)
-
-    def phase(self, head: nn.Module) -> bool:
-        """Whether the rounds are over."""
-        assert isinstance(head, LIAHead)
-        return head.marginal
 
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
@@ -243,7 +177,7 @@ class LIAObjective(Objective):
     # Losses -----------------------------------------------------------------------------------------------------------
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
-        """Minus what is raised, see the module."""
+        """Minus the objective that is raised, see the module."""
         assert isinstance(head, LIAHead)
         logits, votes, log_q, pulls = self._parts(head, z, targets)
         log_h = log_softmax(logits)
@@ -295,9 +229,9 @@ class LIAObjective(Objective):
     def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
         """Log Q of the annotations (n, K, K), and the pulls on annotators and items."""
         assert isinstance(head, LIAHead)
-        hard = head.hardness(z)
+        row, hard = targets["row"], head.hardness(z)
         able, pull = head.competence(targets["annotator"])
-        log_q = log_confusion(None if hard is None else hard.index_select(0, targets["row"]), able)
+        log_q = head.log_q(None if hard is None else hard.index_select(0, row), able, row)
         return log_q, self._pulls(hard, pull, targets)
 
     def _pulls(self, hard: Tensor | None, pull: Tensor, targets: Batch) -> Tensor:
@@ -310,7 +244,7 @@ class LIAObjective(Objective):
         return values.new_zeros(len(targets["item"]), self.n_classes_).index_add(0, targets["row"], values)
 
     def _known(self, logs: Tensor, targets: Batch) -> Tensor:
-        """The same (B, K), but where the class is known, −∞ for all others."""
+        """Set log probabilities (B, K) to −∞ for all classes but the known one."""
         if "gold" not in targets:
             return logs
         gold = targets["gold"][:, None]
@@ -346,19 +280,9 @@ class LIAObjective(Objective):
         h = log_softmax(head(z)).exp().index_select(0, row)
         return (h[:, :, None] * self.row_confusion(head, z, row, annotators, features)).sum(dim=1)
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, J, K) Σ_k h_k(x) Q[k, ·]."""
-        h = log_softmax(head(z)).exp()
-        one_by_one = [
-            self.pair_confusion(head, z, annotators[at], None if features is None else features[at])[:, 0]
-            for at in (slice(j, j + 1) for j in range(len(annotators)))
-        ]
-        return torch.stack([(h[:, :, None] * q).sum(dim=1) for q in one_by_one], dim=1)
-
     def _able(self, head: LIAHead, annotators: Tensor, features: Tensor | None) -> Tensor:
         """(n, K, K, L) C of codes (n,)."""
-        given = as_tensor(self.labels_given_).to(annotators.device)
-        return head.competence.of(head.competence.rows_of(annotators, given, features))
+        return head.competence.of(head.competence.rows_of(annotators, self.totals(annotators.device), features))
 
 
 def _weight(targets: Batch, like: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import as_tensor
-from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.rows import RowEmbedding, rows_or_mean
 from dissensus.models.methods.mmce import expected_effect
 
 SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all of them are nearly alike
@@ -71,14 +71,12 @@ class Competence(nn.Module):
 
         With `features` (n, F) these are described by them, not by what the fit knew.
         """
-        known = (annotators >= 0) & (totals[annotators] > 0)
-        share = (totals / totals.sum()).unsqueeze(1)
-        rows = torch.where(known[:, None], self.table.weight[annotators], (share * self.table.weight).sum(dim=0))
+        rows = rows_or_mean(self.table.weight, annotators, totals)
         if self.described is None:
             return rows
-        if features is None:
-            there = (annotators >= 0)[:, None]
-            features = torch.where(there, self.features[annotators], (share * self.features).sum(dim=0))
+        if features is None:  # who was there without labels keeps their features
+            mean = ((totals / totals.sum()).unsqueeze(1) * self.features).sum(dim=0)
+            features = torch.where((annotators >= 0)[:, None], self.features[annotators], mean)
         described: Tensor = self.described(features)
         return rows + described
 
@@ -106,7 +104,12 @@ class LIAHead(nn.Module):
         self.truth, self.difficulty, self.competence = truth, difficulty, competence
         self.register_buffer("q", torch.zeros(n_items, competence.shape[0]))
         self.register_buffer("per_item", torch.tensor(per_item))  # annotations
-        self.marginal = False  # whether the rounds are over
+        self.marginal = False  # True: the rounds are over
+
+    @property
+    def main(self) -> nn.Module:
+        """The part that predicts."""
+        return self.truth
 
     def forward(self, z: Tensor) -> Tensor:
         """(B, K) logits of the classes."""
@@ -116,6 +119,10 @@ class LIAHead(nn.Module):
     def hardness(self, z: Tensor) -> Tensor | None:
         """(B, K, K, L) D of the items."""
         return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
+
+    def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
+        """(n, K, K) log Q of D (n, K, K, L) of items and of what `competence` says of annotators."""
+        return log_confusion(hard, able)
 
     def get_extra_state(self) -> Tensor:
         """For the state dict: a plain attribute, because a tensor on a device is slow to ask."""

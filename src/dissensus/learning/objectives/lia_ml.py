@@ -27,15 +27,15 @@ other logits are −10⁴), so that a step costs items × questions × (most cla
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus.common.parameters import is_whole
+from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.objectives.base import Branch, Walk, as_tensor
 from dissensus.learning.objectives.labels import vote_weight
@@ -51,48 +51,17 @@ class LIAMLObjective(LIAObjective):
     """LIA of many questions: `fit` takes a mapping from question to table, all of the same items and annotators.
 
     Not in the registry: `CrowdClassifier` has one table; `dissensus.learning.LIAML` trains this.
-
-    Parameters
-    ----------
-    label_size : int
-        T, of a class's embedding.
-    rounds, finetune, tuning, penalty, entropy, latent, annotator_size, difficulty, truth_counts, truth_in_posterior,
-    residual_penalty, difficulty_penalty
-        As in `LIAObjective`; the penalty is per annotations of an item in one question.
+    The penalty is per annotations of an item in one question.
     """
 
-    def __init__(
-        self,
-        *,
-        label_size: int = 16,
-        rounds: int = 10,
-        finetune: Literal["joint", "per-annotation"] | None = "joint",
-        tuning: float = 0.5,
-        penalty: float = 0.06,
-        entropy: float = 0.0,
-        latent: int = 1,
-        annotator_size: int | None = 16,
-        difficulty: bool = True,
-        truth_counts: Literal["items", "annotations"] = "items",
-        truth_in_posterior: bool = True,
-        residual_penalty: float = 1.0,
-        difficulty_penalty: float = 1.0,
-    ):
-        super().__init__(
-            rounds=rounds, finetune=finetune, tuning=tuning, penalty=penalty, entropy=entropy, latent=latent,
-            annotator_size=annotator_size, difficulty=difficulty, truth_counts=truth_counts,
-            truth_in_posterior=truth_in_posterior, residual_penalty=residual_penalty,
-            difficulty_penalty=difficulty_penalty,
-        )  # fmt: skip
-        self.label_size = label_size
+    label_size: int = param(16, "T, the size of a class's embedding", low=1)
+    feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
 
     def fit(  # type: ignore[override]  # several tables in the place of one
         self, questions: Mapping[str, Annotations], gold: Mapping[str, IntArray] | None, seed: int
     ) -> Self:
         """Count labels; the votes are the first posterior. `gold`: (I,) codes by question, of some of them."""
-        self._check()
-        if not (is_whole(self.label_size) and self.label_size >= 1):
-            raise BadParameter(f"label_size must be at least 1, got {self.label_size!r}.")
+        self.check_parameters()
         for name, table in questions.items():
             if not isinstance(name, str):
                 raise DataError(f"lia-ml: question {name!r} is no text; give questions names that are texts.")
@@ -148,13 +117,12 @@ class LIAMLObjective(LIAObjective):
             rows["weight"] = column(weights, torch.float32)
         ptr = np.concatenate([[0], np.cumsum(np.bincount(item, minlength=self.n_items_))])
         votes = np.stack([_wide(table.soft_labels(), K) for table in self._tables], axis=1)  # (I, Q, K)
-        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
         return Columns(
             annotations=Bag(rows, as_tensor(ptr, torch.int64)),
             item=torch.arange(self.n_items_ * Q).reshape(self.n_items_, Q),
             votes=as_tensor(votes, torch.float32),
             taught=as_tensor(self.taught_, torch.float32),
-            **known,
+            **self.known_classes(),
         )
 
     def head(self, branch: Branch, width: int) -> LIAMLHead:
@@ -200,16 +168,6 @@ class LIAMLObjective(LIAObjective):
         scale = self.n_classes_ / there.sum(dim=1)[:, None, None] * there[:, :, None] * there[:, None]  # (Q, K, K)
         return logits, votes, log_q * scale.index_select(0, targets["row"] % len(there)), pulls
 
-    def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
-        """Log Q of the annotations (n, K, K), and the pulls on annotators and pairs."""
-        assert isinstance(head, LIAMLHead)
-        row = targets["row"]
-        question, hard = row % len(head.labels.name), head.hardness(z)
-        rows, pull = head.competence(targets["annotator"])
-        each = None if hard is None else hard.index_select(0, row)
-        log_q = head.log_confusion(each, head.able(rows, question), question)
-        return log_q, self._pulls(hard, pull, targets)
-
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
         """Nothing where nobody answered: h is not to learn that it was right."""
         return super()._target(head, targets) * targets["taught"][:, None]
@@ -217,7 +175,7 @@ class LIAMLObjective(LIAObjective):
     def question_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, question: int) -> Tensor:
         """(B, J, K, K) Q of all items with all annotators in one question; −1 is the average annotator."""
         assert isinstance(head, LIAMLHead)
-        rows = head.competence.rows_of(annotators, as_tensor(self.labels_given_).to(z.device))
+        rows = head.competence.rows_of(annotators, self.totals(z.device))
         asked = torch.full((len(rows),), question, device=z.device)
         able, hard = head.able(head.competence.of(rows), asked)[None], head.hardness(z)
         if hard is not None:
@@ -227,7 +185,7 @@ class LIAMLObjective(LIAObjective):
 
 
 def _pairs(targets: Batch) -> Batch:
-    """What is (B, Q, …) of items and questions as (B·Q, …) of pairs, and `row` the pair of an annotation."""
+    """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is the pair of an annotation."""
     if "question" not in targets:
         return targets
     pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}

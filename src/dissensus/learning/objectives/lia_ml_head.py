@@ -103,6 +103,11 @@ class LIAMLHead(LIAHead):
         there = (self.labels.name >= 0)[question]  # (…, K)
         return log_confusion(hard, torch.where(there[..., None, :, None], able, ABSENT))
 
+    def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
+        """(n, K, K) log Q of pairs of an item and a question in rows `row` (n,)."""
+        question = row % len(self.labels.name)
+        return self.log_confusion(hard, self.able(able, question), question)
+
     def beside(
         self, labels: Labels, known: list[int | None], n_items: int, per_item: float, totals: Tensor
     ) -> LIAMLHead:

@@ -2,9 +2,10 @@
 
     loss_i = v_i · D(P_i, Q(· | x_i))        D: KL(P‖Q), KL(Q‖P) or −Σ P log Q, in nats
 
-P_i is a soft label of the votes (`Annotations.soft_labels`) or the posterior of an aggregation method; of an item whose
-class is known it is one-hot. v_i is 1, or what the item's votes weigh together: cross entropy of `normalized` labels
-weighted by votes is the sum of −log Q over all annotations.
+P_i is a soft label of the votes (`Annotations.soft_labels`) or the posterior of an aggregation method, which is fitted
+with the classifier's seed; of an item whose class is known it is one-hot. v_i is 1, or what the item's votes weigh
+together (1 for a known item without votes): cross entropy of `normalized` labels weighted by votes is the sum of −log Q
+over all annotations. KL(P‖Q) and cross entropy have the same gradients.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import divergence_named
+from dissensus.learning.losses import DIVERGENCES, Divergence
 from dissensus.learning.objectives.base import Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import check_positive, check_teaches, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
@@ -30,36 +31,17 @@ from dissensus.table.annotations import Annotations
     "soft", summary="one distribution per item: of the votes, or the posterior of a method", cite="Peterson et al. 2019"
 )
 class Soft(Objective):
-    """Training on soft labels.
+    """Training on soft labels."""
 
-    Parameters
-    ----------
-    labels : str or Aggregator
-        "normalized", "softmax" or "smoothed" votes, or the posterior of an aggregation method: its name (fitted with
-        the classifier's seed) or a method with its keywords.
-    divergence : "kl", "inverse-kl" or "ce"
-        "kl" and "ce" have the same gradients. "inverse-kl" needs targets without zeros: "softmax" or "smoothed" labels
-        and no gold.
-    weight : "items" or "votes"
-        Whether every item counts the same, or as much as its votes weigh; known items without votes count 1.
-    """
-
-    def __init__(
-        self,
-        *,
-        labels: str | Aggregator = "normalized",
-        divergence: Literal["kl", "inverse-kl", "ce"] = "kl",
-        weight: Literal["items", "votes"] = "items",
-    ):
-        self.labels = labels
-        self.divergence = divergence
-        self.weight = weight
+    labels: str | Aggregator = param(
+        "normalized", '"normalized", "softmax" or "smoothed" votes, or a method, by name or with its keywords'
+    )
+    divergence: Divergence = param("kl", '"inverse-kl" needs "softmax" or "smoothed" labels and no gold')
+    weight: Literal["items", "votes"] = param("items", "every item counts the same, or as much as its votes weigh")
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Find the distribution of every item."""
-        divergence_named(self.divergence)
-        if self.weight not in ("items", "votes"):
-            raise BadParameter(f"weight must be 'items' or 'votes', got {self.weight!r}.")
+        self.check_parameters()
         self.n_classes_ = table.n_classes
         votes = vote_weight(table)
         known = np.zeros(table.n_items, bool) if gold is None else gold >= 0
@@ -83,5 +65,5 @@ class Soft(Objective):
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """Σ v D(P, Q)."""
-        divergence = divergence_named(self.divergence)
-        return (targets["weight"] * divergence(targets["target"], self.logits(head, z), math.e)).sum()
+        distance = DIVERGENCES[self.divergence](targets["target"], self.logits(head, z), math.e)
+        return (targets["weight"] * distance).sum()

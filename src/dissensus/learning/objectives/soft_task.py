@@ -11,72 +11,44 @@ lost. The paper adds the two losses: weight 1. With weight 0 there is no second 
 
 from __future__ import annotations
 
-import math
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import divergence_named, hard_loss
-from dissensus.learning.objectives.base import Branch, Objective, as_tensor, objectives
+from dissensus.learning.losses import DIVERGENCES, Divergence, hard_loss
+from dissensus.learning.objectives.base import Branch, HeadWithMain, Objective, as_tensor, objectives
 from dissensus.learning.objectives.labels import check_positive, check_teaches, hard_labels, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
 
 
-class TwoTasks(nn.Module):
+class TwoTasks(HeadWithMain):
     """Two heads on one encoder; `auxiliary` is None where it would count for nothing."""
 
     def __init__(self, main: nn.Module, auxiliary: nn.Module | None):
-        super().__init__()
-        self.main, self.auxiliary = main, auxiliary
-
-    def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of the main head."""
-        out: Tensor = self.main(z)
-        return out
+        super().__init__(main)
+        self.auxiliary = auxiliary
 
 
 @objectives.register(
     "soft-task", summary="one label per item, and the soft label as a second task", cite="Fornaciari et al. 2021"
 )
 class SoftTask(Objective):
-    """Main head for the label, auxiliary head for the soft label.
+    """Main head for the label, auxiliary head for the soft label."""
 
-    Parameters
-    ----------
-    labels : str or Aggregator
-        The main labels, as in `Hard`: "gold", or a method whose labels gold replaces where it is known.
-    soft : str or Aggregator
-        The soft labels, as in `Soft`: "softmax" (the paper's), "smoothed", "normalized", or the posterior of a method.
-    divergence : "kl", "inverse-kl" or "ce"
-        The auxiliary loss; "inverse-kl" needs soft labels without zeros.
-    weight : float
-        How much the auxiliary loss counts.
-    """
-
-    def __init__(
-        self,
-        *,
-        labels: str | Aggregator = "majority-vote",
-        soft: str | Aggregator = "softmax",
-        divergence: Literal["kl", "inverse-kl", "ce"] = "inverse-kl",
-        weight: float = 1.0,
-    ):
-        self.labels = labels
-        self.soft = soft
-        self.divergence = divergence
-        self.weight = weight
+    labels: str | Aggregator = param("majority-vote", "the main labels, as in `Hard`")
+    soft: str | Aggregator = param("softmax", 'the soft labels, as in `Soft`; the paper\'s are "softmax"')
+    divergence: Divergence = param("inverse-kl", 'the auxiliary loss; "inverse-kl" needs soft labels without zeros')
+    weight: float = param(1.0, "how much the auxiliary loss counts", low=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Find the label and the soft label of every item."""
-        divergence_named(self.divergence)
-        if not (self.weight >= 0 and math.isfinite(self.weight)):
-            raise BadParameter(f"weight must be 0 or more, got {self.weight}.")
+        self.check_parameters()
         self.n_classes_ = table.n_classes
         self._label = hard_labels(table, gold, self.labels, seed)
         voted = (vote_weight(table) > 0) & (self.weight > 0)
@@ -99,16 +71,11 @@ class SoftTask(Objective):
         main = super().head(branch, width)
         return TwoTasks(main, super().head(branch, width) if self.weight > 0 else None)
 
-    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
-        """(B, D) that of the head that predicts."""
-        assert isinstance(head, TwoTasks)
-        return super().item_vectors(head.main, z)
-
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         """Σ −log Q(label) + weight · D(P, R), the second in bits."""
         loss = hard_loss(self.logits(head, z), targets["label"])
+        assert isinstance(head, TwoTasks)
         if head.auxiliary is None:
             return loss
-        divergence = divergence_named(self.divergence)
-        bits = divergence(targets["soft"], head.auxiliary(z), 2.0)  # type: ignore[operator]  # a TwoTasks
+        bits = DIVERGENCES[self.divergence](targets["soft"], head.auxiliary(z), 2.0)
         return loss + self.weight * (targets["voted"] * bits).sum()

@@ -2,7 +2,7 @@
 
 Every pair of sizes is trained with every seed on the training items, and asked about the development items after some
 of the epochs: features alone, none of their labels. The networks have room for the largest sizes, so that they have one
-shape and hundreds of them are one training (`seeds.Stack`), which on a GPU takes little longer than a few.
+shape and hundreds of them are one training (`stacked.Stack`), which on a GPU takes little longer than a few.
 
 A store keeps one line per size and seed; a search that was killed goes on from there.
 """
@@ -28,10 +28,10 @@ from dissensus.learning.distribution_scores import compare_distributions
 from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
-from dissensus.learning.seeds import stacked
 from dissensus.learning.trainer import Trainer
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from reproductions.stacked import stacked
 
 AT_ONCE = {"cpu": 32, "cuda": 1080}
 """Trainings in one stack: on a CPU a larger one is no faster, on a GPU memory is the limit, some 5 MB each."""

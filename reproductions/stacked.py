@@ -1,4 +1,9 @@
-"""Networks of one shape, stacked along a leading axis and trained in the same steps.
+"""Train many small networks of one shape at once, stacked along a leading axis.
+
+    fit_together([m.fit(t, X) for every model m and its table t])        in one batched module
+
+Every training keeps its seed's first weights and its seed's order of items, so it ends where it would have ended alone,
+but for rounding.
 
 A step of a small network is all overhead. Here one step is a step of every training: parameters are stacked
 (`torch.func.stack_module_state`), the loss is `vmap`ped over them and over each training's own batch and own
@@ -11,9 +16,11 @@ is for tables that are nearly rectangular, such as `table.subsample(redundancy, 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -23,20 +30,117 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from dissensus.common.types import FloatArray, OnStep
+from dissensus.common.progress import waiting
+from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning.batches import Batch, Columns, StackedColumns
+from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.checkpoint import Trace
+from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.devices import gpus
+from dissensus.learning.objectives import LDLNMObjective, Objective
 from dissensus.learning.optimizers import make_optimizer, split
-from dissensus.learning.rows import RowEmbedding, StackedRowAdam
-from dissensus.learning.run import Run
+from dissensus.learning.rows import RowAdam, RowEmbedding, one_minus_power
+from dissensus.learning.run import Run, begin
 from dissensus.learning.trainer import mixed
+from dissensus.table.annotations import Annotations
 
-EAGER = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
+EAGER_STEPS = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
 ROWS_AT_ONCE = 2**22  # annotations of all trainings that are looked at together between epochs
 NUMBERS_AT_ONCE = 2**27  # that all networks together make of items they are asked about
-LOOK = 0.2  # seconds between two looks at the losses
+LOOK_SECONDS = 0.2  # between two looks at the losses
+
+
+PLAIN = {"accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
+         "processes": 1, "mixup": None, "checkpoint": None, "compile": False}  # fmt: skip
+"""What a training must be like to be done together with others."""
+
+
+def fit_together(
+    models: Sequence[CrowdClassifier],
+    tables: Sequence[Annotations] | Annotations,
+    X: Any,
+    *,
+    gold: IntArray | Sequence[IntArray] | None = None,
+    annotators: Any = None,
+    on_step: OnStep | None = None,
+) -> list[CrowdClassifier]:
+    """Fit every model to its table (or all to one), as `model.fit(table, X)` would.
+
+    Parameters
+    ----------
+    models : sequence of CrowdClassifier
+        Alike but for their seeds, and for what their objective says may differ (the sizes of `ldl-nm` with `room`).
+        Constant learning rates, no SAM, mixup, clipping or validation.
+    tables : Annotations, or one per model
+        Of the same items, annotators and classes; the same items teach in all of them.
+    X : inputs
+        One row per item, as in `CrowdClassifier.fit`; an encoder with columns of one size (mlp, identity,
+        item-embedding).
+    gold : (I,) int, or one per model, optional
+    annotators : frame, optional
+        What is known of them, as in `CrowdClassifier.fit`.
+    on_step : callable, optional
+        Called after every epoch with (epoch, mean loss of all).
+    """
+    models = list(models)
+    if not models:
+        return []
+    stack = stacked(models, tables, X, gold=gold, annotators=annotators)
+    with waiting("training", models[0].epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+        traces = stack.train(after_epoch)
+    stack.unstack()
+    return [model._end(run, trace) for model, run, trace in zip(models, stack.runs, traces, strict=True)]
+
+
+def stacked(
+    models: Sequence[CrowdClassifier],
+    tables: Sequence[Annotations] | Annotations,
+    X: Any,
+    *,
+    gold: IntArray | Sequence[IntArray] | None = None,
+    annotators: Any = None,
+) -> Stack:
+    """Prepare the trainings of `fit_together`; for callers that need only the classes of the items."""
+    models = list(models)
+    each = [tables] * len(models) if isinstance(tables, Annotations) else list(tables)
+    golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
+    if not len(each) == len(golds) == len(models):
+        raise DataError(f"{len(models)} models, {len(each)} tables and {len(golds)} golds; give one of each per model.")
+    _check(models, each)
+    runs: list[Run] = []
+    for model, table, known in zip(models, each, golds, strict=True):
+        runs.append(begin(model, table, X, known, annotators=annotators, like=runs[0] if runs else None))
+        if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
+            runs[-1] = dataclasses.replace(runs[-1], lessons=runs[0].lessons)  # kept once, however many there are
+    if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):
+        raise DataError("fit_together: not the same items teach in all tables; give each item a label in all or none.")
+    return Stack(runs)
+
+
+def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
+    first = models[0]
+    for name, wanted in PLAIN.items():
+        if (value := getattr(first, name)) != wanted:
+            raise BadParameter(f"fit_together: {name} must be {wanted!r}, got {value!r}; fit such models one by one.")
+    kind = _kind(first)
+    for model in models:
+        for name, value in first.get_params(deep=False).items():
+            if name == "objective" and _kind(model) == kind:
+                continue
+            if name != "seed" and repr(getattr(model, name)) != repr(value):
+                raise BadParameter(f"fit_together: models differ in {name}, {value!r} and {getattr(model, name)!r}.")
+    for table in tables:
+        for name in ("items", "annotators", "classes"):
+            if not np.array_equal(getattr(table, name), getattr(tables[0], name)):
+                raise DataError(f"fit_together: the tables have different {name}; select() rows of one table.")
+
+
+def _kind(model: CrowdClassifier) -> str:
+    """Describe what an objective must share with the others; LDL-NM with room may have any sizes."""
+    objective = model.objective
+    if isinstance(objective, LDLNMObjective) and objective.room is not None:
+        objective = LDLNMObjective(**{**objective.get_params(deep=False), "item_size": 1, "annotator_size": 1})
+    return f"{type(objective).__name__} {objective!r}"
 
 
 class Stack:
@@ -99,7 +203,7 @@ class Stack:
             for rows in order:
                 self._step(rows)
             sums[epoch] = self.sums
-            if epoch + 1 == epochs or time.monotonic() - looked > LOOK:  # to look is to wait for the device
+            if epoch + 1 == epochs or time.monotonic() - looked > LOOK_SECONDS:  # to look is to wait for the device
                 done = len(traces[0].epochs)
                 losses = (sums[done : epoch + 1] / len(taught)).tolist()  # (epochs, S)
                 each = (time.monotonic() - looked) / len(losses)
@@ -118,7 +222,7 @@ class Stack:
         """(S, rows, K) P(class | x) by every network, for new inputs, or for the items that teach."""
         columns = self.inputs if X is None else self.runs[0].encoder.prepare(X).to(self.device)
         rows = torch.as_tensor(self.runs[0].taught) if X is None else torch.arange(len(columns))
-        at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * self.runs[0].objective.numbers_per_item()), 1)
+        at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * _numbers_per_item(self.runs[0].objective)), 1)
         parts = torch.split(rows.to(self.device).expand(len(self.runs), -1), at_once, dim=1)
         return self._answers("logits", [(self._inputs(part, columns),) for part in parts])
 
@@ -152,8 +256,7 @@ class Stack:
 
     def _step(self, rows: Tensor) -> None:
         """A step of every training; rows (S, B)."""
-        network = self.runs[0].network
-        key = (rows.shape[1], network.objective.phase(network.head))
+        key = (rows.shape[1], getattr(self.runs[0].network.head, "marginal", None))  # LIA's loss has two phases
         if key not in self.steps:
             self.steps[key] = _Step(self, rows.shape)
         self.steps[key](rows)
@@ -230,7 +333,7 @@ class _Step:
         self.rows.copy_(rows, non_blocking=True)
         if self.stack.device.type != "cuda":
             self.stack.move(self.rows)
-        elif self.done < EAGER:
+        elif self.done < EAGER_STEPS:
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
@@ -279,3 +382,76 @@ def _check_shapes(networks: list[nn.Module]) -> None:
 
 def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return chain(network.named_parameters(), network.named_buffers())
+
+
+def _numbers_per_item(objective: Objective) -> int:
+    """Say about how many numbers `logits` makes of one item; LDL-NM asks everybody about it."""
+    if not isinstance(objective, LDLNMObjective):
+        return objective.n_classes_
+    sizes = objective.room or (objective.item_size, objective.annotator_size)
+    return int(np.count_nonzero(objective.labels_given_)) * (objective.pair_size or sum(sizes))
+
+
+class StackedColumns:
+    """Columns of several trainings: tensors (S, I, …), bags padded to (S, I, widest, …); S is 1 for shared ones."""
+
+    def __init__(self, parts: Sequence[Columns], device: torch.device):
+        self.tensors: dict[str, Tensor] = {}
+        self.bags: dict[str, Tensor] = {}
+        self.widest = 1
+        if all(part is parts[0] for part in parts):
+            parts = parts[:1]
+        self.shared = len(parts) == 1
+        if any(part.columns.keys() != parts[0].columns.keys() for part in parts):
+            raise DataError("fit_together: some models have gold and some have none; give all of them some, or none.")
+        for name, first in parts[0].columns.items():
+            columns: list[Any] = [part.columns[name] for part in parts]
+            if isinstance(first, Tensor):
+                self.tensors[name] = torch.stack(columns).to(device)
+            elif isinstance(first, Bag):
+                self._pad(columns, device)
+            else:
+                raise BadParameter(f"fit_together: targets {name!r} are sequences; fit such models one by one.")
+
+    def _pad(self, bags: list[Bag], device: torch.device) -> None:
+        lengths = torch.stack([bag.ptr.diff() for bag in bags])  # (S, I)
+        S, n_items = lengths.shape
+        self.widest = widest = max(int(lengths.max()), 1)
+        ragged = bool((lengths != widest).any())
+        for key in bags[0].columns:
+            like = bags[0].columns[key]
+            padded = like.new_zeros(S, n_items, widest, *like.shape[1:])
+            for s, bag in enumerate(bags):
+                padded[s][torch.arange(widest) < lengths[s][:, None]] = bag.columns[key]
+            self.bags[key] = padded.to(device)
+        if ragged and "weight" not in self.bags:
+            self.bags["weight"] = (torch.arange(widest) < lengths[..., None]).float().to(device)
+
+    def take(self, rows: Tensor) -> Batch:
+        """The batches of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and whose they are, `row`."""
+        at = 0 if self.shared else torch.arange(len(rows), device=rows.device)[:, None]
+        batch = {name: column[at, rows] for name, column in self.tensors.items()}
+        if self.bags:
+            batch |= {name: column[at, rows].flatten(1, 2) for name, column in self.bags.items()}
+            row = torch.arange(rows.shape[1], device=rows.device)
+            batch["row"] = row.repeat_interleave(self.widest).expand(len(rows), -1)
+        return batch
+
+
+class StackedRowAdam(RowAdam):
+    """The same for tables (S, A, D) of several trainings, whose gradients are dense: a row of zeros was not touched."""
+
+    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+        (beta1, beta2), state, grad = betas, self.state[param], param.grad
+        assert grad is not None
+        if not state:
+            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
+            state["steps"] = param.new_zeros(*param.shape[:-1], 1)
+        touched = (grad != 0).any(dim=-1, keepdim=True)  # (S, A, 1)
+        steps = state["steps"].add_(touched)
+        mean = state["mean"].lerp_(grad, (1 - beta1) * touched.to(grad.dtype))
+        square = state["square"]
+        square.copy_(torch.where(touched, beta2 * square + (1 - beta2) * grad * grad, square))
+        at = steps.clamp(min=1)
+        scale = (square / one_minus_power(beta2, at)).sqrt_().add_(eps)
+        param.sub_(torch.where(touched, (mean / one_minus_power(beta1, at)).div_(scale), 0), alpha=lr)

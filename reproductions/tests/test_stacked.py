@@ -6,11 +6,11 @@ import torch
 
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import LIA, CrowdClassifier, fit_together
-from dissensus.learning.encoders import MLP, ItemEmbedding
-from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
-from dissensus.learning.rows import RowAdam, StackedRowAdam
-from dissensus.learning.seeds import stacked
+from dissensus.learning import LIAML, CrowdClassifier
+from dissensus.learning.encoders import MLP, Identity, ItemEmbedding
+from dissensus.learning.objectives import CrowdLayerObjective, Hard, LDLNMObjective, LIAObjective
+from dissensus.learning.rows import RowAdam
+from reproductions.stacked import Stack, StackedRowAdam, fit_together, stacked
 
 NEAR = 2e-5
 SEEDS = 3
@@ -103,32 +103,6 @@ def test_classes_without_unstacking():
     np.testing.assert_allclose(stack.posterior(), [m.posterior_ for m in together], atol=NEAR)
 
 
-def test_lia_with_many_seeds():
-    """Answers are means over the seeds; `rows` says what each of them sees."""
-    rows = np.random.default_rng(0).random((SEEDS, TABLE.n_annotations)) < 0.7
-    rows[:, TABLE.item_ptr[:-1]] = True
-    # the schedule is made for the first seed's number of annotations
-    together = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X, rows=rows)
-    found = [
-        LIA(steps=20, dropout=0, seed=4 + s).classifier(TABLE.select(rows=rows[0]), features=True) for s in range(SEEDS)
-    ]
-    alone = [m.fit(TABLE.select(rows=seen), X) for m, seen in zip(found, rows, strict=True)]
-    np.testing.assert_allclose(together.posteriors_, [m.posterior_ for m in alone], atol=NEAR)
-    np.testing.assert_allclose(together.posterior_, np.mean([m.posterior_ for m in alone], axis=0), atol=NEAR)
-    np.testing.assert_allclose(
-        together.predict_proba(X[:5]), np.mean([m.predict_proba(X[:5]) for m in alone], axis=0), atol=NEAR
-    )
-    each = [LIA(steps=20, dropout=0, seed=4 + s) for s in range(SEEDS)]
-    whole = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X)
-    for model in each:
-        model.fit(TABLE, X)
-    np.testing.assert_allclose(
-        whole.confusion(TABLE.items[:4], TABLE.annotators[:5]),
-        np.mean([m.confusion(TABLE.items[:4], TABLE.annotators[:5]) for m in each], axis=0),
-        atol=NEAR,
-    )
-
-
 def test_rows_of_a_stack_move_as_rows_do():
     """StackedRowAdam with dense gradients against RowAdam with sparse ones."""
     draw = torch.Generator().manual_seed(0)
@@ -189,29 +163,48 @@ def test_tables_that_differ():
         fit_together(models(objective, encoder), [TABLE, TABLE, silent], X)
 
 
-def test_rows_of_another_shape():
-    with pytest.raises(DataError, match="mask of 2 seeds"):
-        LIA(n_seeds=2).fit(TABLE, X, rows=np.ones((3, TABLE.n_annotations), bool))
-    with pytest.raises(BadParameter, match="n_seeds must be at least 1"):
-        LIA(n_seeds=0).fit(TABLE, X)
+def sized(seed=0, sizes=(3, 4), room=None, **more):
+    objective = LDLNMObjective(item_size=sizes[0], annotator_size=sizes[1], dropout=0.0, room=room)
+    return CrowdClassifier(encoder=Identity(), objective=objective, epochs=4, batch_size=17, device="cpu", seed=seed,
+                           learning_rate=0.01, **more)  # fmt: skip
 
 
-def test_the_same_seed_gives_the_same_bits_and_draws_nothing_from_others():
-    """Dropout's random numbers are the run's own."""
-    before = torch.get_rng_state()
-    found = [LIA(steps=10, seed=0, n_seeds=2, dropout=0.5).fit(TABLE, X).posteriors_ for _ in range(2)]
-    assert torch.equal(torch.get_rng_state(), before)
-    np.testing.assert_array_equal(*found)
+def test_sizes_that_have_room_are_trained_together():
+    sizes = [(3, 4), (5, 2), (3, 4)]
+    alone = [sized(seed, size).fit(TABLE, X) for seed, size in enumerate(sizes)]
+    roomy = [sized(seed, size, room=(6, 5)) for seed, size in enumerate(sizes)]
+    for a, b in zip(alone, fit_together(roomy, TABLE, X), strict=True):
+        np.testing.assert_allclose(b.proba_, a.proba_, atol=2e-5)
+        np.testing.assert_allclose(b.trace_, a.trace_, atol=2e-5)
+        head, (item, annotator) = b.network_.head, sizes[b.seed]
+        used, table = item + annotator, head.table.weight
+        for weight in (head.item.weight[item:], table[:, annotator:], head.of_item.weight[:, item:],
+                       head.residual.weight[used:], head.to_label.weight[:, used:]):  # fmt: skip
+            assert weight.numel()
+            assert not weight.any()
+    sparse = TABLE.select(rows=(np.arange(len(TABLE)) % 2 > 0) | (TABLE.item % 3 == 0))
+    tables = [TABLE, sparse]
+    for a, b in zip(
+        [sized(seed, (3, 4)).fit(table, X) for seed, table in enumerate(tables)],
+        fit_together([sized(seed, (3, 4)) for seed in range(2)], tables, X),
+        strict=True,
+    ):
+        np.testing.assert_allclose(b.trace_, a.trace_, atol=2e-5)
+    with pytest.raises(DataError, match="not the same annotators have labels in all tables"):
+        fit_together([sized(seed, (3, 4)) for seed in range(2)], [TABLE, TABLE.select(rows=TABLE.annotator > 0)], X)
+    with pytest.raises(BadParameter, match="differ in objective"):
+        fit_together([sized(0, (3, 4)), sized(1, (5, 2))], TABLE, X)
 
 
-def test_gold_may_be_a_list_for_many_seeds():
-    gold = [int(truth) if i < 9 else -1 for i, truth in enumerate(TRUTH)]
-    model = LIA(steps=5, n_seeds=2).fit(TABLE, X, gold=gold)
-    np.testing.assert_array_equal(model.posteriors_[:, np.arange(9), TRUTH[:9]], 1)
-
-
-def test_numbers_are_no_mask():
-    """Zeros and ones would be taken for the places of rows."""
-    rows = np.ones((2, TABLE.n_annotations), np.int64)
-    with pytest.raises(DataError, match=r"rows must be a mask of 2 seeds .* got int64 of shape"):
-        LIA(steps=5, n_seeds=2).fit(TABLE, X, rows=rows)
+def test_many_questions_are_stacked_too():
+    questions = {"a": TABLE, "b": TABLE.subsample(4, seed=1)}
+    models = [LIAML(steps=60, hidden=(16,), label_size=6, annotator_size=4, seed=s) for s in (0, 3)]
+    stack = Stack([model.run(questions, X) for model in models])
+    traces = stack.train()
+    stack.unstack()
+    for model, run, trace in zip(models, stack.runs, traces, strict=True):
+        model.take(run, trace)
+    alone = LIAML(steps=60, hidden=(16,), label_size=6, annotator_size=4).fit(questions, X)
+    for name in questions:
+        np.testing.assert_allclose(models[0].posterior_[name], alone.posterior_[name], atol=0.02)
+        assert np.abs(models[1].posterior_[name] - alone.posterior_[name]).max() > 0.01

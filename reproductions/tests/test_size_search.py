@@ -9,9 +9,11 @@ from scipy import sparse
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import CrowdClassifier, distribution_scores, search_sizes, sizes
+from dissensus.learning import CrowdClassifier, distribution_scores
 from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives import LDLNMObjective
+from reproductions import size_search
+from reproductions.size_search import search_sizes
 
 TABLE, X, _ = blobs(50, redundancy=4, noise=0.4)
 DEV, X_DEV, _ = blobs(20, redundancy=4, seed=3)
@@ -55,8 +57,10 @@ def test_a_search_goes_on_where_it_was_killed(tmp_path, monkeypatch):
     whole = search_sizes(TABLE, X, dev=(DEV, X_DEV), store=store, at_once=2, **GRID)
     lines = store.read_text().splitlines()
     store.write_text("\n".join(lines[:4]) + "\n" + lines[4][:20])  # one stack of two, and a line that was cut short
-    trained, real = [], sizes.stacked
-    monkeypatch.setattr(sizes, "stacked", lambda models, *args: trained.append(len(models)) or real(models, *args))
+    trained, real = [], size_search.stacked
+    monkeypatch.setattr(
+        size_search, "stacked", lambda models, *args: trained.append(len(models)) or real(models, *args)
+    )
     seen = []
     again = search_sizes(
         TABLE, X, dev=(DEV, X_DEV), store=store, at_once=2, on_trained=lambda *done: seen.append(done), **GRID
