@@ -25,21 +25,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks import record
 
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
 from dissensus.compute.kernels.on_torch import Data
 from dissensus.models.methods.dawid_skene import ConfusionPass, DawidSkene
+from reproductions import record
 
 HERE = Path(__file__).parent
-CHUNK = 2**26  # rows that are generated at a time
-COPY = 2**30  # doubles
+ROWS_PER_CHUNK = 2**26  # rows that are generated at a time
+COPIED_DOUBLES = 2**30  # doubles
 
 
 def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, device: torch.device) -> Data:
-    """Annotators whose activity is log-normal and whose accuracy lies between 0.4 and 0.95; errors are uniform."""
+    """Generate annotators with log-normal activity, accuracies from 0.4 to 0.95 and uniform errors."""
     torch.manual_seed(0)
     accuracy = 0.4 + 0.55 * torch.rand(n_annotators, device=device)
     activity = torch.randn(n_annotators, device=device).exp()
@@ -48,8 +48,8 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
     rows = n_items * redundancy
     annotator = torch.empty(rows, dtype=torch.int32, device=device)
     label = torch.empty(rows, dtype=torch.int8, device=device)
-    for start in range(0, rows, CHUNK):
-        stop = min(start + CHUNK, rows)
+    for start in range(0, rows, ROWS_PER_CHUNK):
+        stop = min(start + ROWS_PER_CHUNK, rows)
         who = tickets[torch.randint(tickets.numel(), (stop - start,), device=device)]
         true = truth[torch.arange(start, stop, device=device) // redundancy]
         wrong = (true + torch.randint(1, n_classes, (stop - start,), dtype=torch.int8, device=device)) % n_classes
@@ -62,7 +62,7 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
 
 
 def least(work: Callable[[], Any], device: torch.device, repeats: int = 7) -> tuple[float, list[float]]:
-    """Least seconds, and all, after one call that is not counted."""
+    """Fastest and all times in seconds, after one call that is not counted."""
     work()
     seconds = []
     for _ in range(repeats):
@@ -81,7 +81,7 @@ def wait(device: torch.device) -> None:
 
 def copy_bandwidth(device: torch.device) -> float:
     """Bytes per second, read and written."""
-    one = torch.ones(COPY if device.type == "cuda" else 2**24, dtype=torch.float64, device=device)
+    one = torch.ones(COPIED_DOUBLES if device.type == "cuda" else 2**24, dtype=torch.float64, device=device)
     other = torch.empty_like(one)
     return 2 * one.nbytes / least(lambda: other.copy_(one), device)[0]
 
@@ -146,7 +146,7 @@ def main() -> None:
     options.add_argument("--device", default="cuda")
     options.add_argument("--kernel", choices=["torch", "triton"], default="torch")
     given = options.parse_args()
-    made = record.provenance()
+    made = record.provenance(device=given.device, busy=True)
     if given.kernel == "triton":  # a candidate: in its place, so that the same engine runs it
         from benchmarks.scale import triton_pass
 
@@ -157,9 +157,7 @@ def main() -> None:
     print(text)
     print(np.round(result["s_passes"], 4).tolist())
     if given.device != "cpu":
-        record.save(HERE, given.kernel, made, {"result": result})
-        versions = {"dissensus": {"torch": result["torch"]}}
-        record.splice(HERE / "README.md", given.kernel, f"{record.sentence(made, versions)}\n\n{text}")
+        record.publish(HERE / "README.md", given.kernel, made, {"result": result}, [text])
 
 
 if __name__ == "__main__":
