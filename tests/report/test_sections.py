@@ -11,14 +11,14 @@ from dissensus.clustering import draw, select_clusters
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import clusterings
 from dissensus.questions.diagnose import UNKNOWN
-from dissensus.report import Section, collect, contest
+from dissensus.report import Section, collect, contest, method_contest
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
 from dissensus.report.sections.items import look_first
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
-from report.reports import FEW, Page, crowd, people, report, things
+from report.reports import FEW, Page, blocks, check_section, crowd, people, report, things
 from tables import KINDS, random_table
 
 SMALL = {
@@ -44,19 +44,7 @@ def test_no_section_is_empty_or_broken(table):
     expected = {"overview", "labels", "annotators", "items", "redundancy"}
     assert set(facts["sections"]) == expected | ({"methods"} if np.diff(table.item_ptr).max() > 1 else set())
     for name, about in facts["sections"].items():
-        blocks = sections[name]().draw(about)
-        assert blocks, name
-        for block in blocks:
-            if isinstance(block, Chart):
-                assert block.caption
-                assert block.alt
-                assert "None" not in block.caption + block.alt
-                assert "nan" not in block.caption + block.alt
-            if isinstance(block, Table):
-                assert block.rows
-                assert all(len(row) == len(block.columns) for row in block.rows)
-                assert block.details is None or len(block.details) == len(block.rows)
-    assert all(one["text"] and "nan" not in one["text"] and "None" not in one["text"] for one in facts["findings"])
+        check_section(name, about)
     page = Page(made.html())
     assert len(page.ids()) == len(set(page.ids()))
 
@@ -117,17 +105,14 @@ def test_methods_are_ranked_as_compare_ranks_them():
 
 
 def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
-    import dissensus.report.choice as choice
-
-    monkeypatch.setattr(choice, "ENOUGH", 350)
+    monkeypatch.setattr(method_contest, "MAX_ANNOTATIONS", 350)
     held = contest(crowd().annotations, FEW, gold=crowd().truth)
     assert held.sampled
     assert held.items.size == 50
     assert {labels.size for labels in held.labels.values()} == {50}
     facts = report(contest=held).facts["sections"]["methods"]
     assert facts["sampled_items"] == 50
-    texts = [block.text for block in sections["methods"]().draw(facts) if isinstance(block, Text)]
-    assert texts[0] == "Compared on a random 50 of the items, with all their labels."
+    assert blocks("methods", facts, Text)[0].text == "Compared on a random 50 of the items, with all their labels."
 
 
 def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
@@ -196,7 +181,7 @@ def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     assert {one["annotator"] for one in people[: len(bad)]} == bad
     said = " ".join(one["text"] for one in facts["findings"] if one["tone"] == "bad")
     assert all(name in said for name in bad)
-    drawn = next(b for b in sections["annotators"]().draw(facts["sections"]["annotators"]) if isinstance(b, Table))
+    drawn = blocks("annotators", facts["sections"]["annotators"], Table)[0]
     assert {row[0] for row in drawn.rows[: len(bad)]} == bad
     assert all(row[3] == ["weak"] for row in drawn.rows[len(bad) :])
 
@@ -240,8 +225,8 @@ def test_the_first_items_are_those_with_the_most_reason_to_look():
 def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     import dissensus.report.sections.items as items
 
-    monkeypatch.setattr(items, "MOST", 30)
-    monkeypatch.setattr(items, "OTHERS", 10)
+    monkeypatch.setattr(items, "MAX_ITEMS", 30)
+    monkeypatch.setattr(items, "MAX_OTHER_ITEMS", 10)
     made = report()
     facts = made.facts["sections"]["items"]
     shown = [one["item"] for one in facts["table"]]
@@ -250,8 +235,7 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     assert shown[:20] == order[:20]
     assert len(set(shown)) == 30
     assert facts["others"] == 10
-    table = items.Items().draw(facts)[-1]
-    assert "30 of 100 are here" in table.caption
+    assert "30 of 100 are here" in blocks("items", facts)[-1].caption
 
 
 def test_redundancy_is_the_library_s():
@@ -289,7 +273,7 @@ def test_clusters_are_those_of_the_clustering():
         assert {name: share for name, share, code in one["labels"] if code >= 0} == pytest.approx(
             {str(p): share for p, share in enumerate(model.snapped(np.eye(3))[k])}, abs=0.01
         )
-    assert len([b for b in sections["clusters"]().draw(facts) if isinstance(b, Chart)]) == 5
+    assert len(blocks("clusters", facts, Chart)) == 5
     assert "clusters" not in report(table).facts["sections"]
     with pytest.raises(UnknownName, match="no section 'cluster'; did you mean 'clusters'"):
         report(table, only=["cluster"])
@@ -313,6 +297,7 @@ def test_the_same_table_in_another_order_of_rows_gives_the_same_report():
 
 
 def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
+    assert len(sections) > 1  # all are loaded: what is loaded from here on is forgotten again
     monkeypatch.setattr(sections, "_entries", dict(sections._entries))
 
     @sections.enter("colours", title="Colours", summary="Are there any?", place=25)

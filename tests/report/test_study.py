@@ -6,7 +6,7 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import DataError, MissingColumn, NotFitted
-from dissensus.report.study import aligned, distinct, plain, shares, shown, within
+from dissensus.report.study import aligned, distinct, first_within, plain, shares, shown
 from dissensus.table.io.jsonl import dumps
 from report.reports import crowd, report
 
@@ -86,8 +86,8 @@ def test_names_that_are_cut_to_the_same_are_told_apart():
 
 
 def test_rows_are_taken_as_long_as_there_is_room():
-    assert within([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
-    assert within([], 5) == []
+    assert first_within([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
+    assert first_within([], 5) == []
 
 
 def test_a_bar_has_the_largest_shares_and_one_for_the_rest():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +13,12 @@ from typing import Any
 from dissensus.clustering import Clustering, Selection
 from dissensus.common.atomic import atomic
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter
-from dissensus.models.base import Aggregator
-from dissensus.report import sections as _sections  # noqa: F401 - registers them
-from dissensus.report.choice import Contest, contest
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import Aggregator, check_gold
+from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
-from dissensus.report.study import Study, plain, shown
+from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame, write_json
 
@@ -102,14 +102,18 @@ class Report:
             model._check_fitted()
         if X is not None and model is None:
             raise BadParameter("X is what a model takes; give the model too.")
-        self.study = Study.make(
-            table,
+        fitted._check_fitted()
+        if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
+            raise DataError(
+                f"the model was fitted to another table ({fitted.items_.size:,} items, this one has "
+                f"{table.n_items:,}); give the table that it was fitted to."
+            )
+        self.study = Study(
+            table.to_classes(fitted.classes_),
             fitted,
-            gold=gold,
-            items=items,
-            annotators=annotators,
-            hide_names=not names,
-            salt=salt,
+            gold=check_gold(gold, table),
+            item_frame=aligned(items, "item", table.items),
+            annotator_frame=aligned(annotators, "annotator", table.annotators),
             methods=None if methods is None else tuple(methods),
             judged=contest,
             clustering=clustering,
@@ -118,6 +122,8 @@ class Report:
             out_of_fold=out_of_fold,
             X=X,
             seed=seed,
+            hide_names=not names,
+            salt=salt,
             on_step=on_step or (lambda what: None),
         )
 
@@ -172,10 +178,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
         if (only is not None and name not in only) or not section.applies(study):
             continue
         found[name] = section.collect(study)
-        findings += [
-            {"section": name, "table": one.table, "text": one.text, "advice": one.advice, "tone": one.tone}
-            for one in section.findings(found[name])
-        ]
+        findings += [{"section": name} | asdict(one) for one in section.findings(found[name])]
     return {
         "title": shown(title, 200),
         "version": __version__,
@@ -189,9 +192,9 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A search as plain values."""
+    """A search for numbers of clusters as plain values."""
     if not isinstance(search, Selection):
         return None if search is None else dict(search)
-    points = [{key: plain(value) for key, value in row.items()} for row in search.rows()]
+    points = [plain(row) for row in search.rows()]
     best = next(p for p in points if (p["K"], p["L"]) == (search.best.K, search.best.L))
     return {"criterion": search.criterion, "points": points, "best": best}

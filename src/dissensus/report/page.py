@@ -18,7 +18,7 @@ from dissensus.report.extra import need
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
 
-BESIDE = 3  # charts
+MAX_CHARTS_BESIDE = 3
 VEGA = "window.drawChart = vegaEmbed;"
 
 
@@ -79,7 +79,7 @@ def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     open_ = False
     for block in blocks:
         narrow = block["kind"] == "chart" and not block["wide"]
-        if narrow and open_ and len(rows[-1]) < BESIDE:
+        if narrow and open_ and len(rows[-1]) < MAX_CHARTS_BESIDE:
             rows[-1].append(block)
         else:
             rows.append([block])

@@ -1,4 +1,4 @@
-"""What a section of the report is: numbers from a study, sentences about them, and blocks that show them.
+"""Sections of the report: numbers from a study, sentences about them, and blocks that show them.
 
 A new section is one file in `sections/` and one registration:
 
@@ -13,7 +13,7 @@ A new section is one file in `sections/` and one registration:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,12 +46,12 @@ class Section(ABC):
     def collect(self, study: Study) -> Facts:
         """The numbers, as plain values that JSON can hold; nothing that is drawn comes from elsewhere."""
 
-    def findings(self, facts: Facts) -> list[Finding]:
+    def findings(self, facts: Facts) -> Iterable[Finding]:
         """What belongs into the summary on top, the most important first."""
         return []
 
     @abstractmethod
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterable[Block]:
         """The numbers as blocks, pictures before tables."""
 
 

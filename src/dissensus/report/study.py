@@ -8,8 +8,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,32 +18,31 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.clustering import Clustering
+from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
-from dissensus.models.base import Aggregator, arg_max, check_gold, clusterings, methods
+from dissensus.models.base import Aggregator, arg_max, clusterings, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose
 from dissensus.questions.explain import Explanation, explain
-from dissensus.report.choice import CHOICE, Contest, contest
+from dissensus.report.method_contest import DEFAULT_METHODS, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.frames import guess_column, to_arrow
 from dissensus.table.io.jsonl import dumps
 
-LONGEST = 600  # characters of a text that is shown
-BRIEF = 200  # where it is not the point
-SHORTEST = 60  # to which it is cut
-LONG = 25  # characters on average from which a column of the items is a text to read
+MAX_TEXT_LENGTH = 600  # characters of an item's texts that are shown
+SHORT_TEXT_LENGTH = 200  # characters of them where they are not the point
+MIN_TEXT_LENGTH = 60  # characters that are left of each, however many there are
+MIN_MEAN_TEXT_LENGTH = 25  # characters from which a column of the items is a text to read
+TEXT_COLUMNS = ("text", "sentence", "question", "prompt")  # columns that are texts however short
+HIDDEN_COLUMNS = ("split", "fold", "index")  # columns of the items that say nothing about them
 PICTURE = "data:image/"
-SAFE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
-LARGEST = 20_000  # characters of a picture that is shown
-TOP = 4  # classes in a bar; the rest are one
-COLORS = 8  # classes that have a colour each; of more, those of a bar have one by their rank
-ASIDE = ("split", "fold", "index")  # columns of the items that say nothing about them
-
-Step = Callable[[str], None]
-"""Called with what is being worked out."""
+SAFE_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
+MAX_PICTURE_LENGTH = 20_000  # characters
+MAX_SHARES = 4  # classes in a bar; the others are one
+N_COLORS = 8  # classes that have a colour each; of more classes, those of a bar have a colour by their rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,37 +64,7 @@ class Study:
     seed: int = 0
     hide_names: bool = True
     salt: str = ""
-    on_step: Step = lambda what: None
-
-    @classmethod
-    def make(
-        cls,
-        table: Annotations,
-        fitted: Aggregator,
-        *,
-        gold: Any = None,
-        items: Any = None,
-        annotators: Any = None,
-        clustering: Clustering | None = None,
-        **rest: Any,
-    ) -> Study:
-        """Check that all belongs together, and align frames with the table."""
-        fitted._check_fitted()
-        if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
-            raise DataError(
-                f"the model was fitted to another table ({fitted.items_.size:,} items, this one has "
-                f"{table.n_items:,}); "
-                "give the table that it was fitted to."
-            )
-        return cls(
-            table.to_classes(fitted.classes_),
-            fitted,
-            check_gold(gold, table),
-            aligned(items, "item", table.items),
-            aligned(annotators, "annotator", table.annotators),
-            clustering=clustering,
-            **rest,
-        )
+    on_step: Callable[[str], None] = lambda what: None  # called with what is being worked out
 
     # Names ------------------------------------------------------------------------------------------------------------
 
@@ -123,11 +91,8 @@ class Study:
         texts = []
         for name, values in self.item_frame.items():
             some = [value for value in values[:500] if isinstance(value, str) and value]
-            if some and some[0].startswith(PICTURE):
-                continue
-            if name in ("text", "sentence", "question", "prompt") or (
-                some and sum(map(len, some)) / len(some) >= LONG and name not in ASIDE
-            ):
+            long = sum(map(len, some)) >= MIN_MEAN_TEXT_LENGTH * max(len(some), 1) and name not in HIDDEN_COLUMNS
+            if (name in TEXT_COLUMNS or long) and not (some and some[0].startswith(PICTURE)):
                 texts.append(name)
         return texts
 
@@ -140,16 +105,43 @@ class Study:
                 return name
         return None
 
+    @property
+    def item_columns(self) -> dict[str, bool]:
+        """Whether there are pictures, texts and gold of the items."""
+        return {
+            "picture": self.picture_column is not None,
+            "text": bool(self.text_columns),
+            "gold": self.gold is not None,
+        }
+
     def picture(self, item: int) -> str | None:
         """The picture of an item, where it is small enough to be shown."""
         value = self.item_frame[self.picture_column][item] if self.picture_column else None
-        return value if isinstance(value, str) and len(value) <= LARGEST and SAFE.fullmatch(value) else None
+        safe = isinstance(value, str) and len(value) <= MAX_PICTURE_LENGTH and SAFE_PICTURE.fullmatch(value)
+        return value if safe else None
 
-    def texts(self, item: int, longest: int = LONGEST) -> list[str]:
+    def texts(self, item: int, max_length: int = MAX_TEXT_LENGTH) -> list[str]:
         """What there is to read about an item, column by column; none where nothing is known."""
         values = [self.item_frame[name][item] for name in self.text_columns]
-        cut = max(longest // max(len(values), 1), SHORTEST)
+        cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
         return [shown(html.unescape(str(value)), cut) for value in values if value]  # exports often escape texts
+
+    def about(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
+        """The name of an item and, where there are any, its texts."""
+        texts = {"texts": self.texts(item, max_length)} if self.text_columns else {}
+        return {"item": self.items[item], **texts}
+
+    def about_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
+        """The same, the picture, the votes and, where there is any, gold."""
+        result = self.about(item, max_length) | {
+            "votes": shares(self.votes[item], self.classes),
+            "labels": int(self.labels_per_item[item]),
+        }
+        if self.picture_column:
+            result["picture"] = self.picture(item)
+        if self.gold is not None:
+            result["gold"] = self.classes[self.gold[item]] if self.gold[item] >= 0 else None
+        return result
 
     # What is worked out once, for several sections --------------------------------------------------------------------
 
@@ -190,21 +182,21 @@ class Study:
         """How far labels agree; None where no two annotators labelled one item."""
         if self.table.n_annotators < 2 or not (self.labels_per_item > 1).any():
             return None
-        with quietly():
+        with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count, as the page says
             return agreement(self.table, seed=self.seed)
 
     @cached_property
     def contest(self) -> Contest | DataError:
         """The methods compared; the error where they cannot be."""
         try:
-            names = [*(self.methods or CHOICE), self.method]
+            names = [*(self.methods or DEFAULT_METHODS), self.method]
             return self.judged or contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
         except DataError as error:
             return error
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """Flags."""
+        """Flags of annotators, and why."""
         self.on_step("looking at the annotators")
         named = dataclasses.replace(self.table, annotators=np.array(self.annotators, object))  # in its sentences too
         return diagnose(named, threads=self.fitted.get_params().get("threads"))
@@ -215,14 +207,6 @@ class Study:
         self.on_step("looking at the items")
         people = {"annotator": self.table.annotators, **self.annotator_frame} if self.annotator_frame else None
         return explain(self.table, self.fitted, annotators=people, seed=self.seed)
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Agreement counts every label once, whatever it weighs; the page says so, and need not warn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        yield
 
 
 def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
@@ -249,11 +233,8 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
             if row_names.size
             else f"the frame about {role}s has no rows."
         )
-    result = {}
-    for name, column in data.items():
-        values = column.to_pylist()
-        result[name] = [values[row] if row >= 0 else None for row in rows.tolist()]
-    return result
+    chosen = pa.array(rows, mask=rows < 0)
+    return {name: column.take(chosen).to_pylist() for name, column in data.items()}
 
 
 def _in_kind_of(column: Any, names: Names) -> Any:
@@ -284,12 +265,12 @@ def distinct(names: Sequence[Any], longest: int) -> list[str]:
     return [f"{name} #{number}" if times[name] > 1 else name for number, name in enumerate(result)]
 
 
-def within(rows: Iterable[Any], size: int) -> list[Any]:
-    """As many rows, from the first on, as take up so many characters of JSON."""
+def first_within(rows: Iterable[Any], max_characters: int) -> list[Any]:
+    """The first rows, as many as take up so many characters of JSON."""
     kept = []
     for row in rows:
-        size -= len(dumps(row))
-        if size < 0:
+        max_characters -= len(dumps(row))
+        if max_characters < 0:
             break
         kept.append(row)
     return kept
@@ -300,12 +281,11 @@ def shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
     total = float(weights.sum())
     order: IntArray = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0.005 * max(total, 1e-300)]
-    by_rank = len(classes) > COLORS
     parts = [
-        [classes[k], plain(weights[k] / total, 3), rank if by_rank else k]
-        for rank, k in enumerate(order[:TOP].tolist())
+        [classes[k], plain(weights[k] / total, 3), rank if len(classes) > N_COLORS else k]
+        for rank, k in enumerate(order[:MAX_SHARES].tolist())
     ]
-    rest = float(weights[order[TOP:]].sum())
+    rest = float(weights[order[MAX_SHARES:]].sum())
     return [*parts, ["other", plain(rest / total, 3), -1]] if rest > 0 else parts
 
 
@@ -324,6 +304,11 @@ def plain(value: Any, digits: int = 5) -> Any:
     return value
 
 
-def spread(estimate: Any) -> dict[str, float | None]:
-    """An Estimate as plain values."""
-    return {"value": plain(estimate.value), "low": plain(estimate.low), "high": plain(estimate.high)}
+def estimate_facts(estimate: Any) -> Any:
+    """An Estimate as plain values; None stays None."""
+    return None if estimate is None else {key: plain(getattr(estimate, key)) for key in ("value", "low", "high")}
+
+
+def interval_text(facts: Mapping[str, float], digits: int = 1) -> str:
+    """The interval of an estimate in per cent."""
+    return f"{percent(facts['low'], digits)} to {percent(facts['high'], digits)}"
