@@ -36,16 +36,14 @@ def calibration_chart(bins: list[dict[str, Any]], *, who: str, right: str) -> Ch
     line = charts.plot([{"a": 0}, {"a": 1}], diagonal, x="a:Q", y="a:Q")
     low = {"field": "low", "type": "quantitative", "scale": scale}
     bars = charts.plot(bins, "rule", x=x, y=low, y2="high:Q")
-    dots = charts.plot(
-        bins,
-        {"type": "point", "filled": True, "opacity": 1},
+    y = charts.quantity("accuracy", right, "%", scale=scale)
+    size = {"field": "items", "type": "quantitative", "legend": None, "scale": {"range": [40, 400]}}
+    tips = [
         ("confidence:Q", "confidence", charts.EXACT_SHARE),
         ("accuracy:Q", "right", charts.EXACT_SHARE),
         ("items:Q", "items", charts.COUNT),
-        x=x,
-        y=charts.quantity("accuracy", right, "%", scale=scale),
-        size={"field": "items", "type": "quantitative", "legend": None, "scale": {"range": [40, 400]}},
-    )
+    ]
+    dots = charts.plot(bins, {"type": "point", "filled": True, "opacity": 1}, tips, x=x, y=y, size=size)
     words = "; ".join(f"at {percent(one['confidence'])} {percent(one['accuracy'])} right" for one in bins)
     return Chart(
         charts.spec(line + bars + dots, 260),

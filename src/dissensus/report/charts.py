@@ -30,8 +30,8 @@ def altair() -> Any:
     return need("altair")
 
 
-def plot(rows: Rows, mark: str | Mapping[str, Any], *tips: Tip, **channels: Any) -> Any:
-    """Draw rows as marks: "bar" or {"type": "bar", …}; `channels` are x, y, color … of Altair."""
+def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[Tip] = (), **channels: Any) -> Any:
+    """Draw rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are x, y, color … of Altair."""
     alt = altair()
     if tips:
         channels["tooltip"] = [
@@ -40,9 +40,9 @@ def plot(rows: Rows, mark: str | Mapping[str, Any], *tips: Tip, **channels: Any)
     return alt.Chart(alt.Data(values=[dict(row) for row in rows]), mark=mark).encode(**channels)
 
 
-def dots(rows: Rows, size: int, opacity: float, *tips: Tip, **channels: Any) -> Any:
+def dots(rows: Rows, size: int, opacity: float, tips: Iterable[Tip], **channels: Any) -> Any:
     """Draw rows as filled points."""
-    return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, *tips, **channels)
+    return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
 
 def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] | None = None) -> dict[str, Any]:
@@ -127,17 +127,9 @@ def histogram(
     if not log and all(high - low == 1 for low, high in pairwise(edges)):
         axis = {"labelAngle": 0, "labelOverlap": True}
         x = {"field": "value", "type": "ordinal", "title": x_title, "axis": axis}
-        return spec(plot(rows, "bar", ("value:O", x_title), tip, x=x, y=y))
+        return spec(plot(rows, "bar", [("value:O", x_title), tip], x=x, y=y))
     scale = {"type": "log", "nice": False} if log else {"zero": False, "nice": False}
-    chart = plot(
-        rows,
-        {"type": "rect", "stroke": "var(--card)", "strokeWidth": 1},
-        ("low:Q", "from", COUNT),
-        ("high:Q", "to below", COUNT),
-        tip,
-        x=quantity("low", x_title, "~s", scale=scale, labelOverlap=True),
-        x2="high:Q",
-        y=y,
-        y2="zero:Q",
-    )
-    return spec(chart)
+    x = quantity("low", x_title, "~s", scale=scale, labelOverlap=True)
+    mark = {"type": "rect", "stroke": "var(--card)", "strokeWidth": 1}
+    tips = [("low:Q", "from", COUNT), ("high:Q", "to below", COUNT), tip]
+    return spec(plot(rows, mark, tips, x=x, x2="high:Q", y=y, y2="zero:Q"))

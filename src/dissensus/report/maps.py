@@ -91,17 +91,19 @@ def _place(**axis: Any) -> dict[str, charts.Channel]:
 def _by_name(rows: Sequence[Row], field: str, title: str) -> Any:
     rows, there = _with_colors(rows, field)
     color, shape = charts.color(field, there, columns=4), charts.shape(field, there, columns=4)
-    return charts.dots(rows, 70, 0.85, *_TIPS, (f"{field}:N", title), **_place(), color=color, shape=shape)
+    tips = [*_TIPS, (f"{field}:N", title)]
+    return charts.dots(rows, 70, 0.85, tips, **_place(), color=color, shape=shape)
 
 
 def _by_rate(rows: Sequence[Row], field: str) -> Any:
     known = [row for row in rows if row[field] is not None]
     other = [row for row in rows if row[field] is None]
-    tip = (f"{field}:Q", field.replace("_", " "), charts.EXACT_SHARE)
-    dots = charts.dots(known, 70, 0.9, *_TIPS, tip, **_place(), color=charts.heat(field, ""))
+    tips = [*_TIPS, (f"{field}:Q", field.replace("_", " "), charts.EXACT_SHARE)]
+    dots = charts.dots(known, 70, 0.9, tips, **_place(), color=charts.heat(field, ""))
     if not other:
         return dots
-    return charts.plot(other, {"type": "point", "size": 40, "opacity": 0.5, "color": "grey"}, *_TIPS, **_place()) + dots
+    grey = {"type": "point", "size": 40, "opacity": 0.5, "color": "grey"}
+    return charts.plot(other, grey, _TIPS, **_place()) + dots
 
 
 _TIPS = (("annotator:N", "annotator"), ("labels:Q", "labels", charts.COUNT))
@@ -142,18 +144,15 @@ def difficulty_chart(rows: Sequence[Row]) -> Any:
     """Draw items by whether the class is right where gold is known, else by what most annotators say."""
     field, title = ("model", "the model is") if rows and "model" in rows[0] else ("most", "most say")
     rows, there = _with_colors(rows, field)
-    return charts.dots(
-        rows,
-        45,
-        0.6,
+    x = charts.quantity("entropy", "entropy of the votes (nats)", ".1f")
+    y = charts.quantity("difficulty", "difficulty", charts.SHARE)
+    tips = [
         ("item:N", "item"),
         ("difficulty:Q", "difficulty", charts.EXACT_SHARE),
         ("entropy:Q", "entropy", ".2f"),
         (f"{field}:N", title),
-        x=charts.quantity("entropy", "entropy of the votes (nats)", ".1f"),
-        y=charts.quantity("difficulty", "difficulty", charts.SHARE),
-        color=charts.color(field, there),
-    )
+    ]
+    return charts.dots(rows, 45, 0.6, tips, x=x, y=y, color=charts.color(field, there))
 
 
 # Items ----------------------------------------------------------------------------------------------------------------
@@ -180,14 +179,8 @@ def item_chart(rows: Sequence[Row], classes: Sequence[str], *, columns: int = 4,
     rows = charts.merge_rare(rows, "class", MAX_MARKS)
     seen = {row["class"] for row in rows}
     there = [name for name in (*classes, charts.OTHER, NO_LABELS) if name in seen]
+    tips = [(f"{field}:N", field) for field in ("item", "class", "text") if rows and field in rows[0]]
+    color, shape = charts.color("class", there, columns=columns), charts.shape("class", there, columns=columns)
     mark = {"type": "point", "filled": True, "size": size, "opacity": 0.75}
-    return charts.plot(
-        rows,
-        mark | {"aria": False},  # 1,500 places say nothing to who cannot see them
-        ("item:N", "item"),
-        ("class:N", "class"),
-        *((("text:N", "text"),) if rows and "text" in rows[0] else ()),
-        **_place(grid=False),
-        color=charts.color("class", there, columns=columns),
-        shape=charts.shape("class", there, columns=columns),
-    )
+    mark["aria"] = False  # 1,500 places say nothing to who cannot see them
+    return charts.plot(rows, mark, tips, **_place(grid=False), color=color, shape=shape)

@@ -307,21 +307,15 @@ def _scatter(facts: Facts) -> Chart:
     y = charts.quantity("low", "reliability", "%")
     color = charts.color("flag", there, [FLAGS[flag] for flag in there], columns=4)
     bars = charts.plot(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
-    dots = charts.dots(
-        rows,
-        55,
-        0.9,
+    shares = {"reliability": "reliability", "low": "from", "high": "to"}
+    tips = [
         ("annotator:N", "annotator"),
         ("labels:Q", "labels", charts.COUNT),
-        ("reliability:Q", "reliability", charts.SHARE),
-        ("low:Q", "from", charts.SHARE),
-        ("high:Q", "to", charts.SHARE),
+        *((f"{field}:Q", title, charts.SHARE) for field, title in shares.items()),
         ("flag:N", "flag"),
-        x=x,
-        y="reliability:Q",
-        color=color,
-        shape=charts.color("flag", there, columns=4),
-    )
+    ]
+    shape = charts.color("flag", there, columns=4)
+    dots = charts.dots(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
     bad = [f"{row['annotator']} ({row['flag']})" for row in rows if row["flag"] in WORDS]
     return Chart(
         charts.spec(bars + dots, 320, opens=("annotators", "annotator")),
@@ -344,18 +338,12 @@ def _matrix(matrix: dict[str, Any]) -> Chart:
     ]
     dense = len(names) > 20  # too many for names along both sides
     across = {"labels": not dense, "ticks": not dense, "labelAngle": -90}
-    scale = {"scale": {"domain": names}}
-    chart = charts.plot(
-        rows,
-        "rect",
-        ("down:N", "annotator"),
-        ("across:N", "and"),
-        ("share:Q", "agree on", charts.SHARE),
-        ("shared:Q", "of items"),
-        x=charts.names("across", names, title="in the same order" if dense else None, limit=180, **across) | scale,
-        y=charts.names("down", names) | scale,
-        color=charts.heat("share", "agree"),
-    )
+    title, scale = "in the same order" if dense else None, {"scale": {"domain": names}}
+    x = charts.names("across", names, title=title, limit=180, **across) | scale
+    y = charts.names("down", names) | scale
+    pair = [("down:N", "annotator"), ("across:N", "and")]
+    tips = [*pair, ("share:Q", "agree on", charts.SHARE), ("shared:Q", "of items")]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "agree"))
     best = max(rows, key=lambda row: (row["share"], row["shared"]))
     few = f" The {len(names)} flagged and busiest of {matrix['of']:,} annotators." if len(names) < matrix["of"] else ""
     return Chart(

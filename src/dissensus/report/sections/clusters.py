@@ -159,10 +159,10 @@ def _search(search: dict[str, Any]) -> Chart:
         "y": {"field": "K", "type": "ordinal", "title": "clusters of items", "sort": "descending"},
     }
     color = charts.heat("value", title, form="") | {"scale": {"reverse": key == "kl", "zero": False}}
-    tips = (("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f"))
+    tips = [("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f")]
     cross = {"type": "point", "shape": "cross", "size": 90, "filled": True, "color": "var(--c3)"}
     return Chart(
-        charts.spec(charts.plot(rows, "rect", *tips, **place, color=color) + charts.plot([best], cross, **place), 300),
+        charts.spec(charts.plot(rows, "rect", tips, **place, color=color) + charts.plot([best], cross, **place), 300),
         "How many clusters",
         f"Every pair of numbers that was tried, by {title}; bright is better. The cross is what was chosen: "
         f"{best['K']} of items and {best['L']} of annotators. Where a wide area is equally bright, the numbers matter "
@@ -174,14 +174,9 @@ def _search(search: dict[str, Any]) -> Chart:
 def _sizes(clusters: list[dict[str, Any]], what: str, title: str) -> Chart:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
-    chart = charts.plot(
-        rows,
-        "bar",
-        ("cluster:N", "cluster"),
-        ("count:Q", what, charts.COUNT),
-        x=charts.quantity("count", what, charts.COUNT, ticks=4),
-        y=charts.names("cluster", [row["cluster"] for row in rows]),
-    )
+    x = charts.quantity("count", what, charts.COUNT, ticks=4)
+    y = charts.names("cluster", [row["cluster"] for row in rows])
+    chart = charts.plot(rows, "bar", [("cluster:N", "cluster"), ("count:Q", what, charts.COUNT)], x=x, y=y)
     top = rows[0]
     share = percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return Chart(
@@ -199,16 +194,10 @@ def _says(one: dict[str, Any], facts: Facts) -> Chart:
     rows = charts.cells(numbers, classes, share=one["shares"])
     legend = {"format": charts.SHARE, "orient": "top"}
     color = charts.heat("share", "say so") | {"scale": {"domain": [0, 1]}, "legend": legend}
-    chart = charts.plot(
-        rows,
-        "rect",
-        ("down:N", "items of cluster"),
-        ("across:N", "are called"),
-        ("share:Q", "by", charts.SHARE),
-        x=charts.names("across", classes, limit=90, labelAngle=-40),
-        y=charts.names("down", numbers, title="cluster of items", limit=180),
-        color=color,
-    )
+    x = charts.names("across", classes, limit=90, labelAngle=-40)
+    y = charts.names("down", numbers, title="cluster of items", limit=180)
+    tips = [("down:N", "items of cluster"), ("across:N", "are called"), ("share:Q", "by", charts.SHARE)]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=color)
     who, title = "annotators", "What annotators say"
     if len(people) > 1:
         who = f"the {people[one['cluster']]['annotators']:,} annotators of cluster {one['cluster']}"

@@ -288,16 +288,11 @@ def _of_group(group: dict[str, Any]) -> Finding:
 def _reasons(facts: Facts) -> Chart:
     kinds = facts["kinds"]
     rows = [{"kind": kind, "count": kinds[kind], "why": WHY[kind]} for kind in KIND_COLORS if kinds[kind]]
-    chart = charts.plot(
-        rows,
-        "bar",
-        ("kind:N", "items"),
-        ("count:Q", "how many", charts.COUNT),
-        ("why:N", "because"),
-        x=charts.quantity("count", "items", charts.COUNT, ticks=4),
-        y=charts.names("kind", list(KIND_COLORS)),
-        color=charts.color("kind", list(KIND_COLORS), list(KIND_COLORS.values()), legend=False),
-    )
+    x = charts.quantity("count", "items", charts.COUNT, ticks=4)
+    y = charts.names("kind", list(KIND_COLORS))
+    color = charts.color("kind", list(KIND_COLORS), list(KIND_COLORS.values()), legend=False)
+    tips = [("kind:N", "items"), ("count:Q", "how many", charts.COUNT), ("why:N", "because")]
+    chart = charts.plot(rows, "bar", tips, x=x, y=y, color=color)
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 10),
         "Why labels disagree",
@@ -309,17 +304,12 @@ def _reasons(facts: Facts) -> Chart:
 
 def _map(facts: Facts) -> Chart:
     there = [kind for kind in KIND_COLORS if any(dot["kind"] == kind for dot in facts["map"])]
+    x = charts.quantity("disagreement", "disagreement", "%")
+    y = charts.quantity("confidence", "confidence", "%", scale={"zero": False})
+    color = charts.color("kind", there, [KIND_COLORS[kind] for kind in there])
+    shares = [(f"{field}:Q", field, charts.SHARE) for field in ("disagreement", "confidence")]
     chart = charts.dots(
-        facts["map"],
-        28,
-        0.6,
-        ("item:N", "item"),
-        ("kind:N", "reason"),
-        ("disagreement:Q", "disagreement", charts.SHARE),
-        ("confidence:Q", "confidence", charts.SHARE),
-        x=charts.quantity("disagreement", "disagreement", "%"),
-        y=charts.quantity("confidence", "confidence", "%", scale={"zero": False}),
-        color=charts.color("kind", there, [KIND_COLORS[kind] for kind in there]),
+        facts["map"], 28, 0.6, [("item:N", "item"), ("kind:N", "reason"), *shares], x=x, y=y, color=color
     )
     some = f" A random {MAX_DOTS:,} of {facts['items']:,} items." if facts["items"] > MAX_DOTS else ""
     return Chart(
@@ -338,16 +328,10 @@ def _groups(facts: Facts) -> Chart:
         | {"word": words[not one["significant"]]}
         for one in facts["groups"]
     ]
-    chart = charts.plot(
-        rows,
-        "bar",
-        ("column:N", "groups by"),
-        ("effect:Q", "share", ".2%"),
-        ("p:Q", "p-value", ".3g"),
-        x=charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4),
-        y=charts.names("column", None),
-        color=charts.color("word", words, columns=1),
-    )
+    x = charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4)
+    y = charts.names("column", None)
+    tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
+    chart = charts.plot(rows, "bar", tips, x=x, y=y, color=charts.color("word", words, columns=1))
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
     said = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return Chart(

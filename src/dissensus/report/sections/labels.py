@@ -30,6 +30,7 @@ STATES = {
     "unsure": f"unsure (below {percent(UNSURE)})",
 }
 STATE_COLOR = charts.color("state", list(STATES.values()))
+N_ITEMS = charts.quantity("count", "items", charts.COUNT, ticks=4)
 
 
 @sections.enter("labels", title="Labels", summary="What are the labels, and how sure are they?", place=20)
@@ -94,11 +95,7 @@ class Labels(Section):
 
     def draw(self, facts: Facts) -> Iterator[Block]:
         """Figures, confidence, classes, calibration."""
-        notes = {
-            "settled": f" at {percent(SETTLED)} or more",
-            "likely": "",
-            "unsure": f" below {percent(UNSURE)}",
-        }
+        notes = {"settled": f" at {percent(SETTLED)} or more", "likely": "", "unsure": f" below {percent(UNSURE)}"}
         numbers = [
             Number(percent(facts[state] / max(facts["items"], 1)), state, f"{facts[state]:,} items{note}")
             for state, note in notes.items()
@@ -136,17 +133,9 @@ def _confidence(facts: Facts) -> Chart:
         for (low, high), count in zip(pairwise(edges), counts, strict=True)
     ]
     first = next((i for i, row in enumerate(rows) if row["count"]), 0)
-    chart = charts.plot(
-        rows[first:],
-        "bar",
-        ("from:Q", "from", charts.SHARE),
-        ("to:Q", "to", charts.SHARE),
-        ("count:Q", "items", charts.COUNT),
-        x=charts.quantity("from", "confidence", "%", ticks=6) | {"bin": {"binned": True}},
-        x2="to:Q",
-        y=charts.quantity("count", "items", charts.COUNT, ticks=4),
-        color=STATE_COLOR,
-    )
+    x = charts.quantity("from", "confidence", "%", ticks=6) | {"bin": {"binned": True}}
+    tips = [("from:Q", "from", charts.SHARE), ("to:Q", "to", charts.SHARE), ("count:Q", "items", charts.COUNT)]
+    chart = charts.plot(rows[first:], "bar", tips, x=x, x2="to:Q", y=N_ITEMS, color=STATE_COLOR)
     return Chart(
         charts.spec(chart),
         "How sure the labels are",
@@ -161,21 +150,14 @@ def _by_class(facts: Facts) -> Chart:
         return sum(one[state] for state in STATES)
 
     classes = sorted(facts["by_class"], key=lambda one: -size(one))[:MAX_CLASSES]
-    chart = charts.plot(
-        [
-            {"class": one["class"], "state": words, "count": one[state], "order": order}
-            for one in classes
-            for order, (state, words) in enumerate(STATES.items())
-        ],
-        "bar",
-        ("class:N", "label"),
-        ("state:N", "state"),
-        ("count:Q", "items", charts.COUNT),
-        x=charts.quantity("count", "items", charts.COUNT, ticks=4),
-        y=charts.names("class", [one["class"] for one in classes], limit=180),
-        color=STATE_COLOR,
-        order="order:Q",
-    )
+    rows = [
+        {"class": one["class"], "state": words, "count": one[state], "order": order}
+        for one in classes
+        for order, (state, words) in enumerate(STATES.items())
+    ]
+    y = charts.names("class", [one["class"] for one in classes], limit=180)
+    tips = [("class:N", "label"), ("state:N", "state"), ("count:Q", "items", charts.COUNT)]
+    chart = charts.plot(rows, "bar", tips, x=N_ITEMS, y=y, color=STATE_COLOR, order="order:Q")
     caption = "Items by their label."
     share, worst = max(
         ((one["unsure"] / size(one), one["class"]) for one in classes if size(one) >= 5), default=(0, "")

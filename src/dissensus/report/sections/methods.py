@@ -151,25 +151,20 @@ def _share(facts: Facts) -> str:
     return percent(facts["contested"] / max(facts["items"], 1))
 
 
-def _with_intervals(rows: list[dict[str, Any]], x: charts.Channel, *tips: charts.Tip, **channels: Any) -> Any:
+def _with_intervals(rows: list[dict[str, Any]], x: charts.Channel, tips: list[charts.Tip], **channels: Any) -> Any:
     """Draw each method's value as a dot, on a line from low to high."""
     y = charts.names("method", [row["method"] for row in rows], limit=200)
     bars = charts.plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
-    return bars + charts.dots(rows, 80, 1, ("method:N", "method"), *tips, x="value:Q", y=y, **channels)
+    return bars + charts.dots(rows, 80, 1, [("method:N", "method"), *tips], x="value:Q", y=y, **channels)
 
 
 def _ranking(facts: Facts) -> Chart:
     rows = [
         {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
     ]
-    chart = _with_intervals(
-        rows,
-        charts.quantity("low", "behind the best (nats per hidden label)"),
-        ("value:Q", "nats behind", ".4f"),
-        ("low:Q", "from", ".4f"),
-        ("high:Q", "to", ".4f"),
-        color=charts.color("word", [LEVEL, WORSE], columns=1),
-    )
+    x = charts.quantity("low", "behind the best (nats per hidden label)")
+    tips = [("value:Q", "nats behind", ".4f"), ("low:Q", "from", ".4f"), ("high:Q", "to", ".4f")]
+    chart = _with_intervals(rows, x, tips, color=charts.color("word", [LEVEL, WORSE], columns=1))
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 20),
         "Which method predicts hidden labels best",
@@ -183,7 +178,7 @@ def _accuracy(facts: Facts) -> Chart:
     rows = [{"method": one["method"], **one["accuracy"]} for one in facts["methods"] if one["accuracy"]]
     x = charts.quantity("low", "right, by gold", charts.SHARE, scale={"zero": False})
     return Chart(
-        charts.spec(_with_intervals(rows, x, ("value:Q", "right", ".1%")), charts.height_of(len(rows))),
+        charts.spec(_with_intervals(rows, x, [("value:Q", "right", ".1%")]), charts.height_of(len(rows))),
         "And which is right most often",
         "Accuracy on the items with gold, with 95 % intervals over items. Gold did not decide the ranking beside "
         "it. All are judged on the same items, so that their differences are surer than these intervals look.",
@@ -194,16 +189,10 @@ def _accuracy(facts: Facts) -> Chart:
 def _differences(facts: Facts) -> Chart:
     names = [one["method"] for one in facts["methods"]]
     rows = charts.cells(names, names, share=facts["differ"])
-    chart = charts.plot(
-        rows,
-        "rect",
-        ("down:N", "method"),
-        ("across:N", "and"),
-        ("share:Q", "labels differ", charts.EXACT_SHARE),
-        x=charts.names("across", names, limit=140, labelAngle=-40),
-        y=charts.names("down", names, limit=140),
-        color=charts.heat("share", "differ"),
-    )
+    x = charts.names("across", names, limit=140, labelAngle=-40)
+    y = charts.names("down", names, limit=140)
+    tips = [("down:N", "method"), ("across:N", "and"), ("share:Q", "labels differ", charts.EXACT_SHARE)]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "differ"))
     most = max(rows, key=lambda row: row["share"])
     return Chart(
         charts.spec(chart, 24 * len(names) + 60),

@@ -257,17 +257,12 @@ def _curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
         if entry[key] is not None
     ]
     words, share = list(lines.values()), "accuracy" in lines
-    y_title = None if len(words) > 1 else words[0]
-    drawn = charts.plot(
-        rows,
-        {"type": "line", "point": len(history) < 30},
-        ("epoch:Q", "epoch"),
-        ("what:N", "of"),
-        ("value:Q", "is", charts.EXACT_SHARE if share else ".4f"),
-        x=charts.quantity("epoch", "epoch", "d", tickMinStep=1),
-        y=charts.quantity("value", y_title, charts.SHARE if share else "", scale={"zero": False}),
-        color=charts.color("what", words, legend=len(words) > 1),
-    )
+    one = len(words) == 1
+    x = charts.quantity("epoch", "epoch", "d", tickMinStep=1)
+    y = charts.quantity("value", words[0] if one else None, charts.SHARE if share else "", scale={"zero": False})
+    color = charts.color("what", words, legend=not one)
+    tips = [("epoch:Q", "epoch"), ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE if share else ".4f")]
+    drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
     caption = "On the items that were held out, after every epoch."
     if "loss" in lines:
         caption = "Mean loss over the items that teach, while learning."
@@ -285,17 +280,11 @@ def _confusion(facts: Facts) -> Chart:
     shares_ = [[n / max(total, 1) for n in line] for line, total in zip(counts, items, strict=True)]
     rows = charts.cells(classes, classes, items=counts, share=shares_)
     truth = "gold" if facts["reference"] == "gold" else "the crowd"
-    chart = charts.plot(
-        rows,
-        "rect",
-        ("down:N", truth),
-        ("across:N", "model"),
-        ("items:Q", "items", charts.COUNT),
-        ("share:Q", "of the row", charts.EXACT_SHARE),
-        x=charts.names("across", classes, title="the model says", limit=90, labelAngle=-40),
-        y=charts.names("down", classes, title=f"{truth} says", limit=120),
-        color=charts.heat("share", "of the row"),
-    )
+    x = charts.names("across", classes, title="the model says", limit=90, labelAngle=-40)
+    y = charts.names("down", classes, title=f"{truth} says", limit=120)
+    count, part = ("items:Q", "items", charts.COUNT), ("share:Q", "of the row", charts.EXACT_SHARE)
+    tips = [("down:N", truth), ("across:N", "model"), count, part]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "of the row"))
     wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
     said = "The model never errs here."
     if wrong is not None and wrong["items"]:

@@ -128,18 +128,13 @@ def _balance(classes: list[dict[str, Any]]) -> Chart:
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
     if rest:
         shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARES})
+    rows = [{"class": one["class"], "what": SHARES[key], "share": one[key]} for one in shown for key in SHARES]
     words = list(SHARES.values())
-    chart = charts.plot(
-        [{"class": one["class"], "what": SHARES[key], "share": one[key]} for one in shown for key in SHARES],
-        "bar",
-        ("class:N", "class"),
-        ("what:N", "share"),
-        ("share:Q", "is", charts.EXACT_SHARE),
-        x=charts.quantity("share", "share", "%", ticks=4),
-        y=charts.names("class", [one["class"] for one in shown], limit=180),
-        yOffset={"field": "what", "type": "nominal", "sort": words},
-        color=charts.color("what", words),
-    )
+    x = charts.quantity("share", "share", "%", ticks=4)
+    y = charts.names("class", [one["class"] for one in shown], limit=180)
+    offset = {"field": "what", "type": "nominal", "sort": words}
+    tips = [("class:N", "class"), ("what:N", "share"), ("share:Q", "is", charts.EXACT_SHARE)]
+    chart = charts.plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=charts.color("what", words))
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
     caption = f"{top['class']} is the most frequent class, {percent(top['votes'])} of the labels given."

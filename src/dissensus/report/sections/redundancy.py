@@ -90,16 +90,16 @@ class RedundancySection(Section):
                 "bad",
             )
             return
-        advice, tone = "", "note"
+        advice = ""
         if changed < MIN_CHANGED:
-            advice, tone = "More labels would change little.", "good"
+            advice = "More labels would change little."
         elif after["items_with_most"] < MAX_SPREAD * after["items"]:
             advice = f"If you buy more, buy for the {after['items_with_most']:,} items with the most to gain."
         yield Finding(
             f"One label less of each item changed {percent(changed, 1)} of the labels; one more each would change "
             f"about {percent(after['changed'], 1)}, by the method's own reckoning.",
             advice,
-            tone,
+            "good" if changed < MIN_CHANGED else "note",
         )
 
     def draw(self, facts: Facts) -> Iterator[Block]:
@@ -155,16 +155,8 @@ def _curve(facts: Facts) -> Chart:
     y = charts.quantity("low", "share of the items", "%", scale={"zero": False})
     color = charts.color("what", there, columns=1)
     band = charts.plot(rows, {"type": "area", "opacity": 0.2}, x=x, y=y, y2="high:Q", color=color)
-    line = charts.plot(
-        rows,
-        {"type": "line", "point": True},
-        ("labels:Q", "labels per item"),
-        ("what:N", "share"),
-        ("value:Q", "is", charts.EXACT_SHARE),
-        x=x,
-        y="value:Q",
-        color=color,
-    )
+    tips = [("labels:Q", "labels per item"), ("what:N", "share"), ("value:Q", "is", charts.EXACT_SHARE)]
+    line = charts.plot(rows, {"type": "line", "point": True}, tips, x=x, y="value:Q", color=color)
     return Chart(
         charts.spec(band + line, 260),
         "How many labels are enough",
@@ -175,14 +167,11 @@ def _curve(facts: Facts) -> Chart:
 
 
 def _gain(after: dict[str, Any]) -> Chart:
-    chart = charts.plot(
-        [{"items": share / 100, "gain": gain} for share, gain in enumerate(after["curve"])],
-        {"type": "line", "strokeWidth": 2.5},
-        ("items:Q", "items", charts.SHARE),
-        ("gain:Q", "gain", charts.SHARE),
-        x=charts.quantity("items", "items given another label, best first", "%"),
-        y=charts.quantity("gain", "share of the gain", "%"),
-    )
+    rows = [{"items": share / 100, "gain": gain} for share, gain in enumerate(after["curve"])]
+    x = charts.quantity("items", "items given another label, best first", "%")
+    y = charts.quantity("gain", "share of the gain", "%")
+    tips = [("items:Q", "items", charts.SHARE), ("gain:Q", "gain", charts.SHARE)]
+    chart = charts.plot(rows, {"type": "line", "strokeWidth": 2.5}, tips, x=x, y=y)
     most = f"{after['items_with_most']:,} of {after['items']:,} items"
     return Chart(
         charts.spec(chart, 260),
