@@ -108,7 +108,7 @@ def test_save_writes_page_numbers_and_key(tmp_path):
     assert json.loads(paths[1].read_text(encoding="utf-8")) == made.facts
     key = [line.split(",") for line in paths[2].read_text(encoding="utf-8").splitlines()]
     assert key[0] == ["pseudonym", "annotator"]
-    assert dict(key[1:]) == dict(zip(made.study.annotators, map(str, crowd().annotations.annotators), strict=True))
+    assert dict(key[1:]) == dict(zip(made.annotator_names, map(str, crowd().annotations.annotators), strict=True))
     assert paths[2].stat().st_mode & 0o077 == 0  # nobody else may read it
     assert not list(tmp_path.glob(".*"))
 

@@ -75,7 +75,7 @@ def test_overview_has_the_counts_and_the_agreement():
 def test_labels_count_what_is_settled_and_what_is_right():
     gold = crowd().truth
     made = report(gold=gold)
-    facts, fitted = made.facts["sections"]["labels"], made.study.fitted
+    facts, fitted = made.facts["sections"]["labels"], made.fitted
     sure = fitted.posterior_.max(axis=1)
     assert facts["settled"] == (sure >= 0.9).sum()
     assert facts["unsure"] == (sure < 0.7).sum()
@@ -118,7 +118,7 @@ def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
 def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
     table = crowd().annotations
     made = report(names=True)
-    facts, fitted, found = made.facts["sections"]["annotators"], made.study.fitted, diagnose(table)
+    facts, fitted, found = made.facts["sections"]["annotators"], made.fitted, diagnose(table)
     by_name = {one["annotator"]: one for one in facts["people"]}
     interval = fitted.reliability_interval()
     for code, name in enumerate(table.annotators.tolist()):
@@ -189,7 +189,7 @@ def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
 def test_items_have_the_explanation_and_who_said_what():
     table = crowd().annotations
     made = report(names=True, items=things(table), annotators=people(table), gold=crowd().truth)
-    facts, fitted = made.facts["sections"]["items"], made.study.fitted
+    facts, fitted = made.facts["sections"]["items"], made.fitted
     found = explain(table, fitted, annotators=people(table))
     assert facts["kinds"] == dict(found.counts())
     assert len(facts["table"]) == 100
@@ -214,11 +214,11 @@ def test_items_have_the_explanation_and_who_said_what():
 
 def test_the_first_items_are_those_with_the_most_reason_to_look():
     made = report()
-    worth = look_first(made.study.explanation)
+    worth = look_first(made.explanation)
     order = np.argsort(-worth, kind="stable")
     first = [one["item"] for one in made.facts["sections"]["items"]["first"]]
-    assert first == [made.study.items[i] for i in order[:10]]
-    wrong = made.study.label != crowd().truth
+    assert first == [made.item_names[i] for i in order[:10]]
+    wrong = made.label != crowd().truth
     assert wrong[order[:20]].mean() > 2 * wrong.mean()
 
 
@@ -230,8 +230,8 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     made = report()
     facts = made.facts["sections"]["items"]
     shown = [one["item"] for one in facts["table"]]
-    worth = look_first(made.study.explanation)
-    order = [made.study.items[i] for i in np.argsort(-worth, kind="stable")]
+    worth = look_first(made.explanation)
+    order = [made.item_names[i] for i in np.argsort(-worth, kind="stable")]
     assert shown[:20] == order[:20]
     assert len(set(shown)) == 30
     assert facts["others"] == 10
@@ -324,7 +324,7 @@ def test_progress_is_told():
 
 def test_collect_makes_the_facts_of_a_study():
     made = report()
-    facts = collect(made.study, "Title")
+    facts = collect(made, "Title")
     assert facts["title"] == "Title"
     assert facts["sections"]["items"] == made.facts["sections"]["items"]
     assert isinstance(made, Report)

@@ -69,7 +69,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
     from dissensus.learning.annotator_map import annotator_map
 
     alt, found = charts.altair(), annotator_map(model, table, **options)
-    study = Study(table, model, hide_names=False)
+    study = Study(table, model, names=True)
     rows = maps.annotator_rows(found, study)
     drawn = [
         chart.properties(
@@ -89,7 +89,7 @@ def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntA
     """
     from dissensus.learning.annotator_map import difficulty_of, posterior_of
 
-    study = Study(table, model, check_gold(gold, table))
+    study = Study(table, model, gold=check_gold(gold, table))
     rows = maps.difficulty_rows(difficulty_of(model, table), posterior_of(model, table), study)
     return _write(maps.difficulty_chart(rows), path)
 
@@ -109,7 +109,7 @@ def plot_latent(
         names, classes = [str(n) for n in range(found.of)], distinct(trained(model).classes_.tolist(), 60)
     else:
         study = Study(table, model)
-        names, classes = study.items, study.classes
+        names, classes = study.item_names, study.classes
     chart = maps.item_chart(maps.item_rows(found, names, classes), classes, columns=3, size=30)
     apart = found.separation
     known = f"{apart.mean:.0%} of {apart.neighbours} neighbours share the class, {apart.mean_chance:.0%} by chance"

@@ -34,7 +34,7 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
     for n, code in enumerate(found.annotator.tolist()):
         cluster, over = int(mistakes.cluster[n]), int(mistakes.overused[n])
         row = {
-            "annotator": study.annotators[code],
+            "annotator": study.annotator_names[code],
             "x": plain(found.place[n, 0], 4),
             "y": plain(found.place[n, 1], 4),
             "labels": int(mistakes.labels[n]),
@@ -130,7 +130,7 @@ def difficulty_rows(difficulty: FloatArray, posterior: FloatArray, study: Study)
     by_gold = gold is not None and bool((gold[there] >= 0).any())
     rows = []
     for n, i in enumerate(order.tolist()):
-        row = {"item": study.items[i], "difficulty": plain(difficulty[i], 4), "entropy": plain(spread[n], 4)}
+        row = {"item": study.item_names[i], "difficulty": plain(difficulty[i], 4), "entropy": plain(spread[n], 4)}
         if by_gold:
             assert gold is not None
             row["model"] = UNKNOWN if gold[i] < 0 else RIGHT if gold[i] == posterior[i].argmax() else WRONG

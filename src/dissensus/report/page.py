@@ -55,10 +55,7 @@ def render(facts: dict[str, Any]) -> str:
 
 def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
     """A block for the template; what scripts need of it goes into `data`."""
-    result = {"kind": block.kind, "id": f"{section}-{number}"} | {
-        field.name: getattr(block, field.name)
-        for field in dataclasses.fields(block)  # type: ignore[arg-type]
-    }
+    result = {"kind": block.kind, "id": f"{section}-{number}", **vars(block)}
     if isinstance(block, Chart):
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
     if isinstance(block, Table):

@@ -1,13 +1,6 @@
 """Sections of the report: numbers from a study, sentences about them, and blocks that show them.
 
-A new section is one file in `sections/` and one registration:
-
-    @sections.enter("clusters", title="Clusters", summary="who sees things alike", place=45)
-    class Clusters(Section):
-        def applies(self, study): return hasattr(study.fitted, "clusters_")
-        def collect(self, study): return {"sizes": …}                   # plain values, saved as report.json
-        def findings(self, facts): return [Finding("Two groups …")]     # for the summary on top
-        def draw(self, facts): return [Chart(…), Table(…)]              # blocks, from the facts alone
+A new section is one file in `sections/` with one class that `sections.enter` registers; docs/guides/report.md has one.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -45,26 +45,27 @@ MAX_SHARES = 4  # classes in a bar; the others are one
 N_COLORS = 8  # classes that have a colour each; of more classes, those of a bar have a colour by their rank
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, repr=False)
 class Study:
     """The input of every section. Names are as they are to be shown; arrays are in the order of the table."""
 
     table: Annotations
     fitted: Aggregator
+    _: KW_ONLY
     gold: IntArray | None = None  # (I,) −1 unknown
-    item_frame: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # column → (I,)
-    annotator_frame: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # column → (A,)
-    methods: tuple[str, ...] | None = None  # to compare; None: a choice
-    judged: Contest | None = None  # where they have been compared already
-    clustering: Clustering | None = None
-    search: dict[str, Any] | None = None  # how its numbers of clusters were chosen: criterion, points, best
-    model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
-    out_of_fold: Any = None  # OutOfFold: what networks that have not seen an item say of it
-    X: Any = None  # the model's inputs, one row per item
-    seed: int = 0
-    hide_names: bool = True
+    items: Any = None  # column → (I,)
+    annotators: Any = None  # column → (A,)
+    names: bool = False
     salt: str = ""
-    on_step: Callable[[str], None] = lambda what: None  # called with what is being worked out
+    methods: Iterable[str] | None = None
+    contest: Contest | None = None
+    clustering: Clustering | None = None
+    search: Any = None  # criterion, points, best
+    model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
+    out_of_fold: Any = None
+    X: Any = None
+    seed: int = 0
+    on_step: Any = None
 
     # Names ------------------------------------------------------------------------------------------------------------
 
@@ -74,22 +75,22 @@ class Study:
         return distinct(self.table.classes.tolist(), 60)
 
     @cached_property
-    def items(self) -> list[str]:
+    def item_names(self) -> list[str]:
         """(I,) as they are shown."""
         return distinct(self.table.items.tolist(), 100)
 
     @cached_property
-    def annotators(self) -> list[str]:
+    def annotator_names(self) -> list[str]:
         """(A,) pseudonyms, or the names themselves where they were asked for."""
-        if self.hide_names:
-            return pseudonyms(self.table.annotators.tolist(), self.salt)
-        return distinct(self.table.annotators.tolist(), 60)
+        if self.names:
+            return distinct(self.table.annotators.tolist(), 60)
+        return pseudonyms(self.table.annotators.tolist(), self.salt)
 
     @cached_property
     def text_columns(self) -> list[str]:
         """The columns of the items that a person would read."""
         texts = []
-        for name, values in self.item_frame.items():
+        for name, values in self.items.items():
             some = [value for value in values[:500] if isinstance(value, str) and value]
             long = sum(map(len, some)) >= MIN_MEAN_TEXT_LENGTH * max(len(some), 1) and name not in HIDDEN_COLUMNS
             if (name in TEXT_COLUMNS or long) and not (some and some[0].startswith(PICTURE)):
@@ -99,10 +100,10 @@ class Study:
     @cached_property
     def picture_column(self) -> str | None:
         """The column of the items that holds pictures, as data URIs."""
-        for name, values in self.item_frame.items():
+        for name, values in self.items.items():
             first = next((value for value in values if isinstance(value, str) and value), "")
             if first.startswith(PICTURE):
-                return name
+                return str(name)
         return None
 
     @property
@@ -116,20 +117,20 @@ class Study:
 
     def picture(self, item: int) -> str | None:
         """The picture of an item, where it is small enough to be shown."""
-        value = self.item_frame[self.picture_column][item] if self.picture_column else None
+        value = self.items[self.picture_column][item] if self.picture_column else None
         safe = isinstance(value, str) and len(value) <= MAX_PICTURE_LENGTH and SAFE_PICTURE.fullmatch(value)
         return value if safe else None
 
     def texts(self, item: int, max_length: int = MAX_TEXT_LENGTH) -> list[str]:
         """What there is to read about an item, column by column; none where nothing is known."""
-        values = [self.item_frame[name][item] for name in self.text_columns]
+        values = [self.items[name][item] for name in self.text_columns]
         cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
         return [shown(html.unescape(str(value)), cut) for value in values if value]  # exports often escape texts
 
     def about(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
         """The name of an item and, where there are any, its texts."""
         texts = {"texts": self.texts(item, max_length)} if self.text_columns else {}
-        return {"item": self.items[item], **texts}
+        return {"item": self.item_names[item], **texts}
 
     def about_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
         """The same, the picture, the votes and, where there is any, gold."""
@@ -186,11 +187,13 @@ class Study:
             return agreement(self.table, seed=self.seed)
 
     @cached_property
-    def contest(self) -> Contest | DataError:
+    def method_contest(self) -> Contest | DataError:
         """The methods compared; the error where they cannot be."""
+        if self.contest is not None:
+            return self.contest
         try:
             names = [*(self.methods or DEFAULT_METHODS), self.method]
-            return self.judged or contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
+            return contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
         except DataError as error:
             return error
 
@@ -198,14 +201,15 @@ class Study:
     def diagnosis(self) -> Diagnosis:
         """Flags of annotators, and why."""
         self.on_step("looking at the annotators")
-        named = dataclasses.replace(self.table, annotators=np.array(self.annotators, object))  # in its sentences too
+        names = np.array(self.annotator_names, object)  # in its sentences too
+        named = dataclasses.replace(self.table, annotators=names)
         return diagnose(named, threads=self.fitted.get_params().get("threads"))
 
     @cached_property
     def explanation(self) -> Explanation:
         """Why labels disagree."""
         self.on_step("looking at the items")
-        people = {"annotator": self.table.annotators, **self.annotator_frame} if self.annotator_frame else None
+        people = {"annotator": self.table.annotators, **self.annotators} if self.annotators else None
         return explain(self.table, self.fitted, annotators=people, seed=self.seed)
 
 
@@ -290,23 +294,23 @@ def shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
 
 
 def plain(value: Any, digits: int = 5) -> Any:
-    """NumPy's values as JSON's, floats rounded to so many significant digits; NaN and infinity become None."""
-    if isinstance(value, np.ndarray):
-        return [plain(one, digits) for one in value.tolist()]
+    """Values as JSON has them: floats rounded to so many significant digits, NaN and infinity as None."""
+    if isinstance(value, Estimate):
+        return facts_of(value, "value", "low", "high")
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [plain(one, digits) for one in value]
     if isinstance(value, dict):
         return {str(key): plain(one, digits) for key, one in value.items()}
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 
-def estimate_facts(estimate: Any) -> Any:
-    """An Estimate as plain values; None stays None."""
-    return None if estimate is None else {key: plain(getattr(estimate, key)) for key in ("value", "low", "high")}
+def facts_of(thing: Any, *names: str) -> dict[str, Any]:
+    """These attributes as plain values."""
+    return {name: plain(getattr(thing, name)) for name in names}
 
 
 def interval_text(facts: Mapping[str, float], digits: int = 1) -> str:

@@ -81,7 +81,7 @@ class Annotators(Section):
         people = []
         for number, code in enumerate(order.tolist()):
             person: dict[str, Any] = {
-                "annotator": study.annotators[code],
+                "annotator": study.annotator_names[code],
                 "labels": int(fitted.n_annotations_[code]),
                 "reliability": plain(fitted.reliability_[code], 3),
                 "low": plain(interval[code, 0], 3),
@@ -89,7 +89,7 @@ class Annotators(Section):
                 "flags": flags[code],
                 "reasons": found.reasons[code],
             }
-            about = {name: shown(values[code], 80) for name, values in study.annotator_frame.items() if values[code]}
+            about = {name: shown(values[code], 80) for name, values in study.annotators.items() if values[code]}
             if about:
                 person["about"] = about
             if number < len(confusions):
@@ -286,7 +286,7 @@ def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
     close = squareform(distance, checks=False)
     leaves = leaves_list(optimal_leaf_ordering(linkage(close, "average"), close))
     return {
-        "annotators": [study.annotators[codes[leaf]] for leaf in leaves],
+        "annotators": [study.annotator_names[codes[leaf]] for leaf in leaves],
         "share": plain(share[leaves][:, leaves], 2),
         "shared": plain(count[leaves][:, leaves]),
         "of": int((labels > 0).sum()),

@@ -54,7 +54,7 @@ class ClustersSection(Section):
                     "cluster": number,
                     "annotators": own.size,
                     "labels": int(model.n_annotations_[own].sum()),
-                    "members": [study.annotators[code] for code in own[:MAX_MEMBERS]],
+                    "members": [study.annotator_names[code] for code in own[:MAX_MEMBERS]],
                 }
                 for number, own in enumerate(members)
             ],
@@ -154,7 +154,7 @@ def _search(search: dict[str, Any]) -> Chart:
         key, title = ("log_likelihood", "log-likelihood of hidden labels")
     rows = [{"K": p["K"], "L": p["L"], "value": p[key], "kl": p["kl"]} for p in search["points"] if p[key] is not None]
     best = search["best"]
-    place = {
+    place: dict[str, Any] = {
         "x": {"field": "L", "type": "ordinal", "title": "clusters of annotators", "axis": {"labelAngle": 0}},
         "y": {"field": "K", "type": "ordinal", "title": "clusters of items", "sort": "descending"},
     }

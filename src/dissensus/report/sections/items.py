@@ -24,7 +24,7 @@ from dissensus.report.blocks import (
     list_detail,
 )
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import HIDDEN_COLUMNS, MAX_TEXT_LENGTH, Study, first_within, plain, shares, shown
+from dissensus.report.study import HIDDEN_COLUMNS, MAX_TEXT_LENGTH, Study, facts_of, first_within, plain, shares, shown
 
 N_FIRST = 10  # items to look at first
 MAX_ITEMS = 1_500  # in the table
@@ -94,22 +94,19 @@ class Items(Section):
             "table": table + others,
             "others": len(others),
             "groups": [
-                {
-                    "column": effect.column,
+                facts_of(effect, "column", "effect", "p_value", "significant")
+                | {
                     "groups": [
                         {"group": name, "labels": int(n), "reliability": plain(right, 3)}
                         for name, n, right in zip(effect.groups, effect.labels, effect.reliability, strict=True)
                     ],
-                    "effect": plain(effect.effect),
-                    "p_value": plain(effect.p_value),
-                    "significant": bool(effect.significant),
-                    "strongest": [study.items[i] for i in effect.items[:N_FIRST].tolist()],
+                    "strongest": [study.item_names[i] for i in effect.items[:N_FIRST].tolist()],
                 }
                 for effect in found.groups
             ],
             "map": [
                 {
-                    "item": study.items[i],
+                    "item": study.item_names[i],
                     "disagreement": plain(found.disagreement[i], 3),
                     "confidence": plain(found.confidence[i], 3),
                     "kind": KINDS[found.kind[i]],
@@ -206,7 +203,7 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
         "posterior": shares(study.fitted.posterior_[item], study.classes),
         "voices": [
             [
-                study.annotators[table.annotator[row]],
+                study.annotator_names[table.annotator[row]],
                 study.classes[table.label[row]],
                 plain(study.fitted.reliability_[table.annotator[row]], 3),
                 plain(found.suspect[row], 3),
@@ -215,7 +212,7 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
         ],
     }
     used = (*study.text_columns, study.picture_column, *HIDDEN_COLUMNS)
-    about = {name: values[item] for name, values in study.item_frame.items() if name not in used}
+    about = {name: values[item] for name, values in study.items.items() if name not in used}
     if about := {name: shown(value, 120) for name, value in about.items() if value not in (None, "")}:
         result["about"] = about
     if hasattr(study.fitted, "difficulty_"):

@@ -15,7 +15,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, estimate_facts, interval_text, plain
+from dissensus.report.study import Study, interval_text, plain
 
 SETTLED = 0.9  # confidence from which a label is settled
 UNSURE = 0.7  # confidence below which it is unsure
@@ -119,7 +119,7 @@ def _against_gold(study: Study) -> dict[str, Any]:
     gold, posterior = study.gold[known], study.fitted.posterior_[known]
     return {
         "items": int(known.sum()),
-        "accuracy": estimate_facts(bootstrap(hits(gold, posterior), seed=study.seed)),
+        "accuracy": plain(bootstrap(hits(gold, posterior), seed=study.seed)),
         "expected": plain(study.confidence[known].mean()),
         "log_loss": plain(log_loss(gold, np.maximum(posterior, 1e-15))),
         **calibration(gold, posterior),

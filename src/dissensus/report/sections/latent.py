@@ -55,7 +55,7 @@ class LatentSection(Section):
             "how": found.how,
             "size": found.size,
             "of": found.of,
-            "points": maps.item_rows(found, study.items, study.classes, text),
+            "points": maps.item_rows(found, study.item_names, study.classes, text),
             "neighbours": apart.neighbours,
             "same": plain(apart.mean, 4),
             "chance": plain(apart.mean_chance, 4),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.method_contest import Contest
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, estimate_facts, plain
+from dissensus.report.study import Study, facts_of, plain
 
 MAX_ITEMS = 200  # on which methods disagree, in the table
 LEVEL, WORSE = "best, or level with it", "worse"
@@ -32,30 +32,21 @@ class Methods(Section):
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
-        held = study.contest
+        held = study.method_contest
         if isinstance(held, DataError):
             return {"failed": str(held)}
         found, n_items = held.comparison, int(held.items.size)
         matrix = np.stack(list(held.labels.values()))  # (methods, items)
         return {
             "method": study.method,
-            "best": found.best,
-            "tied": found.tied,
+            **facts_of(found, "best", "tied", "majority_will_do", "hidden"),
             "verdict": found.verdict(),
-            "majority_will_do": found.majority_will_do,
             "by_gold": _by_gold(study, held),
-            "hidden": found.hidden,
             "sampled_items": n_items if held.sampled else None,
             "items": n_items,
             "methods": [
-                {
-                    "method": one.method,
-                    "log_likelihood": estimate_facts(one.log_likelihood),
-                    "behind": estimate_facts(one.behind),
-                    "tied": one.tied,
-                    "accuracy": estimate_facts(one.accuracy),
-                    "seconds": plain(one.seconds, 2),
-                }
+                facts_of(one, "method", "log_likelihood", "behind", "tied", "accuracy")
+                | {"seconds": plain(one.seconds, 2)}
                 for one in found
             ],
             "failed_methods": found.failed,
@@ -131,7 +122,7 @@ def _by_gold(study: Study, held: Contest) -> dict[str, Any] | None:
     right = {name: (labels[known] == gold[known]).astype(float) for name, labels in held.labels.items()}
     best = max(right, key=lambda name: float(right[name].mean()))
     ahead = paired_bootstrap(right[best], right[study.method], seed=study.seed).mean
-    return {"method": best, "ahead": estimate_facts(ahead)} if ahead.low > 0 else None
+    return {"method": best, "ahead": plain(ahead)} if ahead.low > 0 else None
 
 
 def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[dict[str, Any]]:
@@ -151,7 +142,7 @@ def _share(facts: Facts) -> str:
     return percent(facts["contested"] / max(facts["items"], 1))
 
 
-def _with_intervals(rows: list[dict[str, Any]], x: charts.Channel, tips: list[charts.Tip], **channels: Any) -> Any:
+def _with_intervals(rows: list[dict[str, Any]], x: charts.Channel, tips: Sequence[charts.Tip], **channels: Any) -> Any:
     """Draw each method's value as a dot, on a line from low to high."""
     y = charts.names("method", [row["method"] for row in rows], limit=200)
     bars = charts.plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)

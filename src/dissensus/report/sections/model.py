@@ -20,7 +20,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, estimate_facts, first_within, interval_text, plain, shares
+from dissensus.report.study import Study, first_within, interval_text, plain, shares
 from dissensus.table import names as naming
 
 MIN_UNSEEN_ITEMS = 20  # that the model has not seen, from which it is judged by them alone
@@ -185,9 +185,9 @@ def _judged(study: Study, learnt: Learnt) -> dict[str, Any]:
         "basis": basis,
         "reference": "gold" if by_gold else "crowd",
         "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (learnt.seen[rows] == HELD_OUT).any()),
-        "accuracy": estimate_facts(bootstrap(right, seed=study.seed)),
-        "crowd_accuracy": estimate_facts(None if crowd is None else bootstrap(crowd, seed=study.seed)),
-        "ahead": estimate_facts(None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean),
+        "accuracy": plain(bootstrap(right, seed=study.seed)),
+        "crowd_accuracy": plain(None if crowd is None else bootstrap(crowd, seed=study.seed)),
+        "ahead": plain(None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean),
         "confusion": {
             "classes": [study.classes[k] for k in most],
             "counts": counts[np.ix_(most, most)].tolist(),

@@ -12,12 +12,13 @@ from dissensus.common.types import IntArray
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, estimate_facts, interval_text, plain
+from dissensus.report.study import Study, interval_text, plain
 
 MAX_CLASSES = 15  # with a bar of their own
 MAX_BINS = 20
 AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
 GOOD, FAIR = 0.8, 0.667  # α: Krippendorff's (2004) bars for firm and for tentative conclusions
+SHOWN_AS_THEY_ARE = ("annotations", "items", "annotators", "repeated_pairs", "weighted", "probabilistic")
 SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
 
@@ -33,24 +34,18 @@ class Overview(Section):
         given = (
             np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
         )
-        agreement = study.agreement
         return {
-            "annotations": about["annotations"],
-            "items": about["items"],
-            "annotators": about["annotators"],
+            **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
                 {"class": name, "votes": plain(votes / max(given.sum(), 1e-300)), "labels": plain(labels)}
                 for name, votes, labels in zip(study.classes, given, study.fitted.posterior_.mean(axis=0), strict=True)
             ],
-            "agreement": agreement and {name: estimate_facts(one) for name, one in agreement.items()},
+            "agreement": plain(study.agreement),
             "unanimous": plain(about["unanimous_items"]),
             "labels_per_item": about["annotations_per_item"] | _histogram(study.labels_per_item),
             "labels_per_annotator": about["annotations_per_annotator"]
             | _histogram(np.diff(table.annotator_ptr), log=True),
             "unlabelled_items": about["items_without_annotation"],
-            "repeated_pairs": about["repeated_pairs"],
-            "weighted": about["weighted"],
-            "probabilistic": about["probabilistic"],
         }
 
     def findings(self, facts: Facts) -> Iterator[Finding]:

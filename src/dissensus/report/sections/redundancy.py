@@ -12,7 +12,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.method_contest import limit_passes
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, estimate_facts, plain
+from dissensus.report.study import Study, facts_of, plain
 
 MAX_ITEMS = 100  # worth another label, in the table
 MIN_CHANGED = 0.02  # share of the labels that one label each changes, below which more are hardly worth it
@@ -39,15 +39,7 @@ class RedundancySection(Section):
         return {
             "verdict": found.verdict(),
             "sampled_items": found.sampled_items,
-            "levels": [
-                {
-                    "labels": level.labels,
-                    "annotations": level.annotations,
-                    "stability": estimate_facts(level.stability),
-                    "accuracy": estimate_facts(level.accuracy),
-                }
-                for level in found.levels
-            ],
+            "levels": [facts_of(level, "labels", "annotations", "stability", "accuracy") for level in found.levels],
             "next_label": {
                 "right_now": plain(after.expected_right),
                 "right_after": plain(after.expected_right_after),
@@ -56,12 +48,7 @@ class RedundancySection(Section):
                 "items_with_most": after.holding(0.8),
                 "items": int(after.gain.size),
             },
-            "rehearsal": tried
-            and {
-                "expected": plain(tried.flips),
-                "changed": estimate_facts(tried.changed),
-                "too_sure": tried.too_sure,
-            },
+            "rehearsal": tried and facts_of(tried, "changed", "too_sure") | {"expected": plain(tried.flips)},
             "best": [
                 study.about(i)
                 | {
