@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
+
+Row = dict[str, Any]
 
 
 class Block:
@@ -91,19 +93,11 @@ class Table(Block):
     search: bool = True
 
     @classmethod
-    def of(
-        cls,
-        name: str,
-        title: str,
-        caption: str,
-        columns: Mapping[str, Column],
-        rows: Sequence[Mapping[str, Any]],
-        **options: Any,
-    ) -> Self:
+    def of(cls, name: str, title: str, caption: str, columns: dict[str, Column], rows: list[Row], **more: Any) -> Self:
         """Make a table from rows that are mappings, with a column for each key that the first row has."""
         there = {key: column for key, column in columns.items() if rows and key in rows[0]}
         cells = [[column.cell(row[key]) for key, column in there.items()] for row in rows]
-        return cls(name, title, caption, list(there.values()), cells, **options)
+        return cls(name, title, caption, list(there.values()), cells, **more)
 
 
 def list_detail(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:

@@ -46,9 +46,7 @@ def contest(
     if sampled:
         n = max(2, round(MAX_ANNOTATIONS / table.n_annotations * table.n_items))
         chosen = np.sort(np.random.default_rng(seed).permutation(table.n_items)[:n])
-        mask = np.zeros(table.n_items, np.bool_)
-        mask[chosen] = True
-        table, gold = table.select(items=mask), None if gold is None else gold[mask]
+        table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
     found = compare(
         table,
         [limit_passes(methods[name]()) for name in fitting],

@@ -152,11 +152,6 @@ class Study:
         registry = clusterings if isinstance(self.fitted, Clustering) else methods
         return registry.name_of(type(self.fitted))
 
-    @property
-    def clustering_name(self) -> str:
-        """The name of the clustering's method."""
-        return "" if self.clustering is None else clusterings.name_of(type(self.clustering))
-
     @cached_property
     def label(self) -> IntArray:
         """(I,) code of the label of each item."""
@@ -313,6 +308,6 @@ def facts_of(thing: Any, *names: str) -> dict[str, Any]:
     return {name: plain(getattr(thing, name)) for name in names}
 
 
-def interval_text(facts: Mapping[str, float], digits: int = 1) -> str:
+def interval_text(facts: Mapping[str, float]) -> str:
     """The interval of an estimate in per cent."""
-    return f"{percent(facts['low'], digits)} to {percent(facts['high'], digits)}"
+    return f"{percent(facts['low'], 1)} to {percent(facts['high'], 1)}"

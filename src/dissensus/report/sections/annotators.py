@@ -18,6 +18,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text, list_detail
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import Study, first_within, plain, shown
+from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # in the table and the chart
 MAX_CHARACTERS = 700_000  # of all annotators on the page
@@ -256,7 +257,7 @@ def _confusions(study: Study, order: IntArray) -> list[dict[str, Any]]:
 
 def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
     """Agreement of pairs among the busiest and the flagged, in an order that puts those who agree side by side."""
-    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+    from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
     table = study.table
@@ -269,11 +270,9 @@ def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
     part = table.select(annotators=chosen)
     with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count
         pairs = cohen_kappas(part, least=MIN_SHARED_ITEMS)
-    at = {name: number for number, name in enumerate(part.annotators.tolist())}
-    n = len(at)
-    share: FloatArray = np.full((n, n), np.nan)
-    count = np.zeros((n, n), np.int64)
-    rows, columns = [at[name] for name in pairs.first.tolist()], [at[name] for name in pairs.second.tolist()]
+    share: FloatArray = np.full((part.n_annotators, part.n_annotators), np.nan)
+    count = np.zeros(share.shape, np.int64)
+    rows, columns = (naming.match(one, part.annotators, "annotators") for one in (pairs.first, pairs.second))
     for matrix, values in ((share, pairs.agreement), (count, pairs.shared)):
         matrix[rows, columns] = matrix[columns, rows] = values
     met = ~np.isnan(share).all(axis=1)
@@ -283,8 +282,7 @@ def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
     codes = np.flatnonzero(chosen)[met]
     distance = 1 - np.where(np.isnan(share), np.nanmean(share), share)
     np.fill_diagonal(distance, 0)
-    close = squareform(distance, checks=False)
-    leaves = leaves_list(optimal_leaf_ordering(linkage(close, "average"), close))
+    leaves = leaves_list(linkage(squareform(distance, checks=False), "average", optimal_ordering=True))
     return {
         "annotators": [study.annotator_names[codes[leaf]] for leaf in leaves],
         "share": plain(share[leaves][:, leaves], 2),

@@ -9,6 +9,7 @@ import numpy as np
 
 from dissensus.clustering.model import of_clusters
 from dissensus.common.formatting import percent
+from dissensus.models.base import clusterings
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, list_detail
 from dissensus.report.section import Facts, Finding, Section, sections
@@ -39,7 +40,7 @@ class ClustersSection(Section):
         members = [np.flatnonzero(model.annotator_cluster_ == number) for number in range(L)]
         largest = np.argsort([-one.size for one in members], kind="stable")
         return {
-            "method": study.clustering_name,
+            "method": clusterings.name_of(type(model)),
             "item_clusters": [
                 {
                     "cluster": k,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.formatting import percent
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.report import charts
@@ -172,7 +172,11 @@ def _judged(study: Study, learnt: Learnt) -> dict[str, Any]:
         truth, known = study.gold, study.gold >= 0
     else:
         truth, known = study.label, study.labels_per_item > 0
-    rows, basis = _rows(learnt, known)
+    rows, basis = known & (learnt.seen >= 0) & (learnt.seen != TRAINED), "not seen"
+    if (learnt.seen == OUT_OF_FOLD).any():
+        basis = "out of fold"
+    elif rows.sum() < MIN_UNSEEN_ITEMS:
+        rows, basis = known & (learnt.seen == TRAINED), "trained on"
     if not rows.any():
         return {"judged": 0}
     said, truth = learnt.proba.argmax(axis=1)[rows], truth[rows]
@@ -196,16 +200,6 @@ def _judged(study: Study, learnt: Learnt) -> dict[str, Any]:
         },
         **calibration(truth if by_gold else study.fitted.posterior_[rows], learnt.proba[rows]),
     }
-
-
-def _rows(learnt: Learnt, known: BoolArray) -> tuple[BoolArray, str]:
-    """The items to judge by, and what they are."""
-    unseen = known & (learnt.seen >= 0) & (learnt.seen != TRAINED)
-    if (learnt.seen == OUT_OF_FOLD).any():
-        return unseen, "out of fold"
-    if unseen.sum() >= MIN_UNSEEN_ITEMS:
-        return unseen, "not seen"
-    return known & (learnt.seen == TRAINED), "trained on"
 
 
 def _apart(study: Study, learnt: Learnt) -> dict[str, Any]:
