@@ -111,7 +111,7 @@ class Report(Study):
         return collect(self, self.title, self.only)
 
     def html(self) -> str:
-        """The page."""
+        """Draw the page."""
         from dissensus.report.page import render
 
         facts = self.facts
@@ -119,7 +119,7 @@ class Report(Study):
         return render(facts)
 
     def save(self, path: str | Path) -> list[Path]:
-        """Write the page, the numbers beside it as .json and, with pseudonyms, their key as -key.csv; the paths."""
+        """Write the page, its numbers (.json) and, with pseudonyms, their key (-key.csv); return the paths."""
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise BadParameter(f"a report is an HTML file; call it {path.with_suffix('.html').name}, not {path.name}.")
@@ -137,7 +137,7 @@ class Report(Study):
 
 
 def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -> dict[str, Any]:
-    """The numbers of every section that has anything to say, and what was found, as a plain dict."""
+    """Collect the numbers and findings of all sections that apply, as a plain dict."""
     from dissensus import __version__
 
     found: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A search for numbers of clusters as plain values."""
+    """Return a search for numbers of clusters as plain values."""
     if not isinstance(search, Selection):
         return None if search is None else dict(search)
     points = [plain(row) for row in search.rows()]

@@ -79,7 +79,7 @@ def clusters_by(by: str | None) -> str:
 
 
 def _place(**axis: Any) -> dict[str, charts.Channel]:
-    """Return x and y of a map, whose axes say nothing."""
+    """Return x and y of a map, without labels on the axes."""
     more = {
         "type": "quantitative",
         "axis": {"labels": False, "ticks": False, "title": None, **axis},

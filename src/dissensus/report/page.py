@@ -23,7 +23,7 @@ VEGA = "window.drawChart = vegaEmbed;"
 
 
 def render(facts: dict[str, Any]) -> str:
-    """The page of what `collect` found."""
+    """Draw the page from what `collect` found."""
     drawn = []
     data: dict[str, Any] = {"charts": {}, "tables": {}}
     for name, about in facts["sections"].items():
@@ -54,7 +54,7 @@ def render(facts: dict[str, Any]) -> str:
 
 
 def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
-    """A block for the template; what scripts need of it goes into `data`."""
+    """Return a block as the template takes it; put what the scripts need into `data`."""
     result = {"kind": block.kind, "id": f"{section}-{number}", **vars(block)}
     if isinstance(block, Chart):
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
@@ -71,7 +71,7 @@ def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> di
 
 
 def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Charts beside each other, up to three; everything else by itself."""
+    """Put up to three charts into one row, and every other block into a row of its own."""
     rows: list[list[dict[str, Any]]] = []
     open_ = False
     for block in blocks:
@@ -85,13 +85,13 @@ def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _together(value: Any) -> Any:
-    """A number stays on one line with its %."""
+    """Keep a number on one line with its %."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return value.replace(" %", "\u00a0%") if plain else value
 
 
 def _in_script(value: Any) -> Any:
-    """JSON that can stand inside a <script> block: no character ends it."""
+    """Return JSON without characters that could end a <script> block."""
     text = dumps(value)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -107,7 +107,7 @@ def _policy(scripts: list[str]) -> str:
 
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     bundle: str = need("vl_convert").javascript_bundle(VEGA)
     return bundle.replace("</script", "<\\/script")
 

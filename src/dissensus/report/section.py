@@ -32,31 +32,31 @@ class Section(ABC):
     """One section of the report."""
 
     def applies(self, study: Study) -> bool:
-        """Whether there is anything to say."""
+        """Whether the study has what this section needs."""
         return True
 
     @abstractmethod
     def collect(self, study: Study) -> Facts:
-        """The numbers, as plain values that JSON can hold; nothing that is drawn comes from elsewhere."""
+        """Work out the numbers, as plain values that JSON can hold; `findings` and `draw` see nothing else."""
 
     def findings(self, facts: Facts) -> Iterable[Finding]:
-        """What belongs into the summary on top, the most important first."""
+        """Say what belongs into the summary on top, the most important first."""
         return []
 
     @abstractmethod
     def draw(self, facts: Facts) -> Iterable[Block]:
-        """The numbers as blocks, pictures before tables."""
+        """Show the numbers as blocks, pictures before tables."""
 
 
 class Sections(Registry[type[Section]]):
     """Sections by name, in their places on the page."""
 
     def enter(self, name: str, *, title: str, summary: str, place: int) -> Callable[[type[Section]], type[Section]]:
-        """A decorator: `place` says where on the page, `summary` what question it answers."""
+        """Register a section: `summary` is the question that it answers, a higher `place` is further down the page."""
         return self.register(name, summary=summary, cite="", title=title, place=place)
 
     def in_place(self) -> list[tuple[str, Entry[type[Section]]]]:
-        """Names and entries, the first of the page first."""
+        """Return names and entries in their order on the page."""
         return sorted(self.entries(), key=lambda pair: (pair[1].facts["place"], pair[0]))
 
 

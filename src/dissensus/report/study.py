@@ -1,4 +1,4 @@
-"""What a report is about: a table, a model fitted to it, and what is known beside; made ready once for all sections."""
+"""The input of all sections: a table, a model fitted to it, and what is known of the items and annotators."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class Study:
 
     @cached_property
     def classes(self) -> list[str]:
-        """(K,) as they are shown."""
+        """(K,) names of the classes as they are shown."""
         return distinct(self.table.classes.tolist(), 60)
 
     @cached_property
     def item_names(self) -> list[str]:
-        """(I,) as they are shown."""
+        """(I,) names of the items as they are shown."""
         return distinct(self.table.items.tolist(), 100)
 
     @cached_property
     def annotator_names(self) -> list[str]:
-        """(A,) pseudonyms, or the names themselves where they were asked for."""
+        """(A,) pseudonyms of the annotators, or their names where `names` asks for them."""
         if self.names:
             return distinct(self.table.annotators.tolist(), 60)
         return pseudonyms(self.table.annotators.tolist(), self.salt)
@@ -122,18 +122,18 @@ class Study:
         return value if safe else None
 
     def texts(self, item: int, max_length: int = MAX_TEXT_LENGTH) -> list[str]:
-        """What there is to read about an item, column by column; none where nothing is known."""
+        """The texts of an item, one per column; empty ones are left out."""
         values = [self.items[name][item] for name in self.text_columns]
         cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
         return [shown(html.unescape(str(value)), cut) for value in values if value]  # exports often escape texts
 
     def about(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
-        """The name of an item and, where there are any, its texts."""
+        """Name and texts of an item, as far as they are known."""
         texts = {"texts": self.texts(item, max_length)} if self.text_columns else {}
         return {"item": self.item_names[item], **texts}
 
     def about_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
-        """The same, the picture, the votes and, where there is any, gold."""
+        """Name, texts, picture, votes and gold of an item, as far as they are known."""
         result = self.about(item, max_length) | {
             "votes": shares(self.votes[item], self.classes),
             "labels": int(self.labels_per_item[item]),
@@ -183,7 +183,7 @@ class Study:
 
     @cached_property
     def method_contest(self) -> Contest | DataError:
-        """The methods compared; the error where they cannot be."""
+        """The comparison of methods, or the error that prevented it."""
         if self.contest is not None:
             return self.contest
         try:
@@ -194,7 +194,7 @@ class Study:
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """Flags of annotators, and why."""
+        """Flags of annotators with their reasons."""
         self.on_step("looking at the annotators")
         names = np.array(self.annotator_names, object)  # in its sentences too
         named = dataclasses.replace(self.table, annotators=names)
@@ -209,7 +209,7 @@ class Study:
 
 
 def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
-    """The other columns of a frame, one value per name; None where it has no row. No frame, no columns."""
+    """Return the columns of a frame with one value for each of `names`; None where the frame has no such row."""
     if frame is None:
         return {}
     if isinstance(frame, Mapping):
@@ -237,7 +237,7 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
 
 
 def _in_kind_of(column: Any, names: Names) -> Any:
-    """Text as integers where the names are integers, and the other way round."""
+    """Convert a column of names to the type of the table's names, where that is possible."""
     integers = names.dtype.kind in "iu"
     try:
         if integers and not pa.types.is_integer(column.type):
@@ -250,13 +250,13 @@ def _in_kind_of(column: Any, names: Names) -> Any:
 
 
 def shown(value: Any, longest: int) -> str:
-    """A value from the data as text without control characters, cut."""
+    """Return a value as text without control characters, cut to a length."""
     text = "".join(c if c.isprintable() or c == "\n" else " " for c in str(value)).strip()
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def distinct(names: Sequence[Any], longest: int) -> list[str]:
-    """Names as text; those that are cut to the same are told apart by their number."""
+    """Return names as text; names that are cut to the same text get a number."""
     result = [shown(name, longest) for name in names]
     if len(set(result)) == len(result):
         return result
@@ -265,7 +265,7 @@ def distinct(names: Sequence[Any], longest: int) -> list[str]:
 
 
 def first_within(rows: Iterable[Any], max_characters: int) -> list[Any]:
-    """The first rows, as many as take up so many characters of JSON."""
+    """Return as many of the first rows as fit into so many characters of JSON."""
     kept = []
     for row in rows:
         max_characters -= len(dumps(row))
@@ -276,7 +276,7 @@ def first_within(rows: Iterable[Any], max_characters: int) -> list[Any]:
 
 
 def shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
-    """[class, share, number of its colour] of the classes that have any, the largest first; small ones become one."""
+    """Return [class, share, number of its colour] of the largest classes; the others become one."""
     total = float(weights.sum())
     order: IntArray = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0.005 * max(total, 1e-300)]
@@ -289,7 +289,7 @@ def shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
 
 
 def plain(value: Any, digits: int = 5) -> Any:
-    """Values as JSON has them: floats rounded to so many significant digits, NaN and infinity as None."""
+    """Convert to values that JSON has: floats with so many significant digits, NaN and infinity as None."""
     if isinstance(value, Estimate):
         return facts_of(value, "value", "low", "high")
     if isinstance(value, np.ndarray | np.generic):
@@ -304,10 +304,10 @@ def plain(value: Any, digits: int = 5) -> Any:
 
 
 def facts_of(thing: Any, *names: str) -> dict[str, Any]:
-    """These attributes as plain values."""
+    """Return these attributes as plain values."""
     return {name: plain(getattr(thing, name)) for name in names}
 
 
 def interval_text(facts: Mapping[str, float]) -> str:
-    """The interval of an estimate in per cent."""
+    """Return the interval of an estimate in per cent."""
     return f"{percent(facts['low'], 1)} to {percent(facts['high'], 1)}"

@@ -21,7 +21,7 @@ from dissensus.report.study import Study, first_within, plain, shown
 from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # in the table and the chart
-MAX_CHARACTERS = 700_000  # of all annotators on the page
+MAX_CHARACTERS = 700_000  # of the table
 MAX_CONFUSION_CELLS = 60_000  # entries of confusion matrices on the page
 MAX_CLASSES = 10  # up to which a confusion matrix is shown whole; beyond, its largest mistakes
 MAX_MISTAKES = 10
@@ -42,9 +42,9 @@ FLAGS = {
 """What is said of annotators, the worst first, and how it is drawn."""
 WORDS = {
     "spammer": (
-        "labels without looking",
-        "label without looking",
-        "Leave their labels out, and do not pay for more of them.",
+        "gives labels that do not depend on the item",
+        "give labels that do not depend on the item",
+        "Leave their labels out, and ask them how they label.",
     ),
     "adversary": (
         "mostly gives the wrong label, and knowingly or not means another",
@@ -107,7 +107,7 @@ class Annotators(Section):
             "people": first_within(people, MAX_CHARACTERS),
             "classes": study.classes,
             "whole_confusions": study.table.n_classes <= MAX_CLASSES,
-            "agreement": _agreement(study, serious),
+            "agreement": _agreement_matrix(study, serious),
         }
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
@@ -118,11 +118,11 @@ class Annotators(Section):
             if names:
                 flagged = True
                 share = percent(facts["flags"][flag] / max(facts["active"], 1))
-                said = f"{_listed(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
+                said = f"{_name_list(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
                 yield Finding(said, advice, "bad", "annotators-flagged")
         if not flagged:
             yield Finding("No annotator looks like a spammer, an adversary or a copier.", "", "good")
-        if weak := _weak(facts):
+        if weak := _weak_people(facts):
             named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
             more = f" and {len(weak) - MAX_WEAK_NAMED:,} more" if len(weak) > MAX_WEAK_NAMED else ""
             yield Finding(
@@ -157,8 +157,8 @@ class Annotators(Section):
                 Number(f"{flags['unclear'] + flags['too few labels']:,}", "cannot be judged yet"),
             ]
         )
-        yield _scatter(facts)
-        if look := [one for one in people if set(one["flags"]) & set(WORDS)] + _weak(facts):
+        yield _reliability_chart(facts)
+        if look := [one for one in people if set(one["flags"]) & set(WORDS)] + _weak_people(facts):
             yield _table(
                 "annotators-flagged",
                 "Annotators to look at",
@@ -168,7 +168,7 @@ class Annotators(Section):
                 page=10,
             )
         if facts["agreement"] is not None:
-            yield _matrix(facts["agreement"])
+            yield _agreement_chart(facts["agreement"])
         else:
             yield Text(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
         cut = ""
@@ -203,8 +203,8 @@ def _table(name: str, title: str, caption: str, people: list[dict[str, Any]], fa
     return Table(name, title, caption, columns, rows, [_details(one, facts) for one in people], **options)
 
 
-def _weak(facts: Facts) -> list[dict[str, Any]]:
-    """Those below the average for certain without a worse flag, the least reliable first."""
+def _weak_people(facts: Facts) -> list[dict[str, Any]]:
+    """Return annotators whose interval is below the average and who have no worse flag, the least reliable first."""
     return sorted((one for one in facts["people"] if "weak" in one["flags"]), key=lambda one: one["high"])
 
 
@@ -232,7 +232,7 @@ def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
 
 
 def _confusions(study: Study, order: IntArray) -> list[dict[str, Any]]:
-    """For as many annotators as there is room for: the matrix and the items behind its rows, or the worst mistakes."""
+    """Return confusion matrices with the items behind their rows, or the worst mistakes, of the first annotators."""
     K = study.table.n_classes
     whole = K <= MAX_CLASSES
     order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_MISTAKES)].astype(np.int32)
@@ -255,8 +255,8 @@ def _confusions(study: Study, order: IntArray) -> list[dict[str, Any]]:
     return found
 
 
-def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
-    """Agreement of pairs among the busiest and the flagged, in an order that puts those who agree side by side."""
+def _agreement_matrix(study: Study, serious: Any) -> dict[str, Any] | None:
+    """Return how often pairs of flagged and busy annotators agree; those who agree stand side by side."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -291,7 +291,7 @@ def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
     }
 
 
-def _scatter(facts: Facts) -> Chart:
+def _reliability_chart(facts: Facts) -> Chart:
     rows = [
         {key: p[key] for key in ("annotator", "labels", "reliability", "low", "high")}
         | {"labels": max(p["labels"], 1), "flag": min(p["flags"], key=list(FLAGS).index, default="none")}
@@ -327,7 +327,7 @@ def _scatter(facts: Facts) -> Chart:
     )
 
 
-def _matrix(matrix: dict[str, Any]) -> Chart:
+def _agreement_chart(matrix: dict[str, Any]) -> Chart:
     names = matrix["annotators"]
     rows = [
         row
@@ -356,7 +356,7 @@ def _matrix(matrix: dict[str, Any]) -> Chart:
     )
 
 
-def _listed(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
     if (more := len(names) - MAX_NAMES) > 0:

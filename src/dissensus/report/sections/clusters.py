@@ -1,4 +1,4 @@
-"""Clusters: items that are labelled alike, annotators who label alike, and what the ones say of the others."""
+"""Clusters: items that are labelled alike, annotators who label alike, and which labels they give."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ClustersSection(Section):
         }
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How many there are."""
+        """How many clusters there are."""
         sizes = [one["annotators"] for one in facts["annotator_clusters"]]
         text = f"Items fall into {len(facts['item_clusters'])} groups by how they are labelled"
         if len(sizes) > 1:
@@ -89,12 +89,12 @@ class ClustersSection(Section):
                 numbers.append(Number(f"{likelihood:.3f}", "log-likelihood of hidden labels", "nats each"))
         yield Numbers(numbers)
         if search is not None:
-            yield _search(search)
-        yield _sizes(items, "items", "Items in each cluster")
+            yield _search_chart(search)
+        yield _size_chart(items, "items", "Items in each cluster")
         if len(people) > 1:
-            yield _sizes(people, "annotators", "Annotators in each cluster")
+            yield _size_chart(people, "annotators", "Annotators in each cluster")
         for one in facts["says"]:
-            yield _says(one, facts)
+            yield _labels_chart(one, facts)
         text = any(example.get("texts") for one in items for example in one["examples"])
         yield _table(
             "item",
@@ -125,7 +125,7 @@ def _table(
 
 
 def _examples(study: Study, cluster: int) -> list[dict[str, Any]]:
-    """The items that are most surely of a cluster."""
+    """Return the items that most surely belong to a cluster."""
     model = study.clustering
     assert model is not None
     sure = model.item_clusters_[:, cluster]
@@ -149,7 +149,7 @@ def _members(one: dict[str, Any]) -> dict[str, Any]:
     return {"type": "text", "title": "Members", "text": names or "Nobody."}
 
 
-def _search(search: dict[str, Any]) -> Chart:
+def _search_chart(search: dict[str, Any]) -> Chart:
     key, title = ("kl", "KL to the votes")
     if search["criterion"] == "likelihood":
         key, title = ("log_likelihood", "log-likelihood of hidden labels")
@@ -172,7 +172,7 @@ def _search(search: dict[str, Any]) -> Chart:
     )
 
 
-def _sizes(clusters: list[dict[str, Any]], what: str, title: str) -> Chart:
+def _size_chart(clusters: list[dict[str, Any]], what: str, title: str) -> Chart:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
     x = charts.quantity("count", what, charts.COUNT, ticks=4)
@@ -188,7 +188,7 @@ def _sizes(clusters: list[dict[str, Any]], what: str, title: str) -> Chart:
     )
 
 
-def _says(one: dict[str, Any], facts: Facts) -> Chart:
+def _labels_chart(one: dict[str, Any], facts: Facts) -> Chart:
     """What one cluster of annotators says of every cluster of items."""
     classes, people = facts["classes"], facts["annotator_clusters"]
     numbers = [str(k) for k in range(len(one["shares"]))]

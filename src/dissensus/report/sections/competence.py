@@ -1,6 +1,6 @@
 """Competence: what LIA learnt of annotators and items: who is good at what, who errs alike, what is hard.
 
-Everything is the model's word (Platanios et al. 2020), not gold's: mistakes are labels that its posterior thinks wrong.
+All numbers are the model's (Platanios et al. 2020), not gold's: mistakes are labels that its posterior thinks wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dissensus.report.study import Study, first_within, plain, shares
 from dissensus.table import names as naming
 
 MAX_ITEMS = 100  # in the table, the hardest
-MAX_CHARACTERS = 300_000  # of them
+MAX_CHARACTERS = 300_000  # of the table
 MIN_GAP = 0.1  # of competence, from which annotators are said to be better on some items than on others
 MIN_LABELS = 10  # from which an annotator is named
 
@@ -30,7 +30,7 @@ class CompetenceSection(Section):
     """A map of annotators, difficulty against disagreement, annotators by competence, the hardest items."""
 
     def applies(self, study: Study) -> bool:
-        """Where the model is a LIA, of annotators and items of this table."""
+        """Where the model is a LIA that knows annotators of this table."""
         if getattr(study.model, "difficulty_", None) is None:
             return False
         from dissensus.learning.annotator_map import known_rows
@@ -123,10 +123,10 @@ class CompetenceSection(Section):
                 f"Map of {len(people):,} annotators by {facts['how']}, coloured by {title.lower()}; {known}.",
             )
         if facts["dots"]:
-            yield _difficulty(facts)
-        yield _people(facts)
+            yield _difficulty_chart(facts)
+        yield _annotator_table(facts)
         if facts["hardest"]:
-            yield _items(facts)
+            yield _item_table(facts)
 
 
 def _correlation(difficulty: FloatArray, votes: FloatArray) -> float:
@@ -152,7 +152,7 @@ def _hardest(study: Study, difficulty: FloatArray, posterior: FloatArray, labell
 
 
 def _basis(facts: Facts) -> str:
-    """What the figures rest on, in words."""
+    """Say which items the figures rest on."""
     if facts["sample"] < facts["taught"]:
         over = f"{facts['sample']:,} of the {facts['taught']:,} items, taken evenly in their order of difficulty"
     else:
@@ -167,7 +167,7 @@ def _basis(facts: Facts) -> str:
     return text
 
 
-def _difficulty(facts: Facts) -> Chart:
+def _difficulty_chart(facts: Facts) -> Chart:
     rows, rho = facts["dots"], facts["correlation"]
     said = "Difficulty or the entropy of votes is the same for all items."
     if rho is not None:
@@ -184,7 +184,7 @@ def _difficulty(facts: Facts) -> Chart:
     )
 
 
-def _people(facts: Facts) -> Table:
+def _annotator_table(facts: Facts) -> Table:
     second = facts["classes"][-1]
     rows = sorted(facts["people"], key=lambda one: -one["competence"]["all"])
     return Table.of(
@@ -208,7 +208,7 @@ def _people(facts: Facts) -> Table:
     )
 
 
-def _items(facts: Facts) -> Table:
+def _item_table(facts: Facts) -> Table:
     rows = facts["hardest"]
     cut = f" {len(rows):,} of {facts['items']:,} are here." if len(rows) < facts["items"] else ""
     return Table.of(

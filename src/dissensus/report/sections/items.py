@@ -29,8 +29,8 @@ from dissensus.report.study import HIDDEN_COLUMNS, MAX_TEXT_LENGTH, Study, facts
 N_FIRST = 10  # items to look at first
 MAX_ITEMS = 1_500  # in the table
 MAX_OTHER_ITEMS = 300  # of them drawn from those that need no look, so that a reader sees what those are like
-MAX_CHARACTERS = 1_600_000  # of all items on the page
-MAX_TEXT_CHARACTERS = 1_000_000  # of all their texts; they are cut to fit
+MAX_CHARACTERS = 1_600_000  # of the table
+MAX_TEXT_CHARACTERS = 1_000_000  # of the texts of all items; texts are cut to fit
 MAX_DOTS = 1_500  # items in the chart
 MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # that are listed, of one item and of all
 SURPRISE_WEIGHT = 0.2  # what a standard deviation of surprise is worth, as a probability that the label is wrong
@@ -131,7 +131,7 @@ class Items(Section):
         first = [one["item"] for one in facts["first"]]
         look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
         yield Finding("; ".join(said) + ".", look, "note" if open_ones else "good", "items-first" if first else "")
-        yield from (_of_group(group) for group in facts["groups"] if group["significant"])
+        yield from (_group_finding(group) for group in facts["groups"] if group["significant"])
 
     def draw(self, facts: Facts) -> Iterator[Block]:
         """Reasons, map, groups, ten items, all items."""
@@ -143,18 +143,18 @@ class Items(Section):
                 if kinds[kind]
             ]
         )
-        yield _reasons(facts)
+        yield _reason_chart(facts)
         if facts["map"]:
-            yield _map(facts)
+            yield _map_chart(facts)
         if facts["groups"]:
-            yield _groups(facts)
+            yield _group_chart(facts)
         if first := facts["first"]:
             yield Table.of(
                 "items-first",
                 "Ten items to look at first" if len(first) == N_FIRST else "Items to look at first",
                 "The labels most likely to be wrong or to have no one answer. Open a row to see who said what.",
                 {key: COLUMNS[key] for key in COLUMNS if key not in ("disagreement", "difficulty")},
-                [one | {"why": _why(one)} for one in first],
+                [one | {"why": _reason_to_look(one)} for one in first],
                 details=[_details(one) for one in first],
                 page=N_FIRST,
                 search=False,
@@ -178,7 +178,7 @@ class Items(Section):
 
 
 def look_first(found: Explanation) -> FloatArray:
-    """(I,) how much a look at each item is worth: how probably its label is wrong, or that no one label is right.
+    """Return (I,) what a look at each item is worth: how probably its label is wrong, or that no one label is right.
 
     The posterior alone is too sure of itself where the model does not fit; how surprising the labels are says where.
     """
@@ -190,7 +190,7 @@ def look_first(found: Explanation) -> FloatArray:
 
 
 def _about(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> dict[str, Any]:
-    """One item, as plain values."""
+    """Return what is known of one item as plain values."""
     table = study.table
     rows = range(int(table.item_ptr[item]), int(table.item_ptr[item + 1]))
     result = study.about_with_votes(item, max_length) | {
@@ -222,8 +222,8 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
     return result
 
 
-def _why(one: dict[str, Any]) -> str:
-    """Why an item is worth a look."""
+def _reason_to_look(one: dict[str, Any]) -> str:
+    """Say why an item is worth a look."""
     if not one["votes"]:
         return "Nobody has labelled it."
     (top, share, _), *others = one["votes"]
@@ -264,7 +264,7 @@ def _details(one: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _of_group(group: dict[str, Any]) -> Finding:
+def _group_finding(group: dict[str, Any]) -> Finding:
     """Say in what groups differ: in what they see, or in how careful they are."""
     column = group["column"]
     text = (
@@ -282,7 +282,7 @@ def _of_group(group: dict[str, Any]) -> Finding:
     return Finding(f"{text}.", "A single label would hide that; keep the distribution, or one label per group.")
 
 
-def _reasons(facts: Facts) -> Chart:
+def _reason_chart(facts: Facts) -> Chart:
     kinds = facts["kinds"]
     rows = [{"kind": kind, "count": kinds[kind], "why": WHY[kind]} for kind in KIND_COLORS if kinds[kind]]
     x = charts.quantity("count", "items", charts.COUNT, ticks=4)
@@ -299,7 +299,7 @@ def _reasons(facts: Facts) -> Chart:
     )
 
 
-def _map(facts: Facts) -> Chart:
+def _map_chart(facts: Facts) -> Chart:
     there = [kind for kind in KIND_COLORS if any(dot["kind"] == kind for dot in facts["map"])]
     x = charts.quantity("disagreement", "disagreement", "%")
     y = charts.quantity("confidence", "confidence", "%", scale={"zero": False})
@@ -318,7 +318,7 @@ def _map(facts: Facts) -> Chart:
     )
 
 
-def _groups(facts: Facts) -> Chart:
+def _group_chart(facts: Facts) -> Chart:
     words = ("more than chance", "could be chance")
     rows = [
         {"column": one["column"], "effect": max(one["effect"] or 0.0, 0.0), "p": one["p_value"]}

@@ -107,8 +107,8 @@ class Labels(Section):
             numbers.append(Number(percent(gold["accuracy"]["value"], 1), "right, by gold", note))
             numbers.append(Number(f"{gold['calibration_error']:.3f}", "calibration error", "0 is perfect"))
         yield Numbers(numbers)
-        yield _confidence(facts)
-        yield _by_class(facts)
+        yield _confidence_chart(facts)
+        yield _state_chart(facts)
         if gold is not None:
             yield calibration_chart(gold["bins"], who="the method", right="right, by gold")
 
@@ -126,7 +126,7 @@ def _against_gold(study: Study) -> dict[str, Any]:
     }
 
 
-def _confidence(facts: Facts) -> Chart:
+def _confidence_chart(facts: Facts) -> Chart:
     edges, counts = facts["histogram"]["edges"], facts["histogram"]["counts"]
     rows = [
         {"from": low, "to": high, "count": count, "state": _state(low)}
@@ -145,7 +145,7 @@ def _confidence(facts: Facts) -> Chart:
     )
 
 
-def _by_class(facts: Facts) -> Chart:
+def _state_chart(facts: Facts) -> Chart:
     def size(one: dict[str, Any]) -> int:
         return sum(one[state] for state in STATES)
 

@@ -99,9 +99,9 @@ class LatentSection(Section):
             return
         if facts["same"] is not None:
             yield Numbers(_numbers(facts))
-        yield _map(facts)
+        yield _map_chart(facts)
         if facts["same"] is not None:
-            yield _classes(facts)
+            yield _class_table(facts)
 
 
 def _taught(study: Study) -> BoolArray:
@@ -132,7 +132,7 @@ def _numbers(facts: Facts) -> list[Number]:
     return made
 
 
-def _map(facts: Facts) -> Chart:
+def _map_chart(facts: Facts) -> Chart:
     rows, how = facts["points"], facts["how"]
     some = f" {len(rows):,} of {facts['of']:,} items are here, drawn at random." if len(rows) < facts["of"] else ""
     warning = (
@@ -151,7 +151,7 @@ def _map(facts: Facts) -> Chart:
     )
 
 
-def _classes(facts: Facts) -> Table:
+def _class_table(facts: Facts) -> Table:
     return Table.of(
         "latent-classes",
         "Classes in the latent space",

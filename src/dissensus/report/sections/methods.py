@@ -67,7 +67,7 @@ class Methods(Section):
         advice = ""
         if facts["method"] not in facts["tied"] and not facts["majority_will_do"]:
             advice = f"This report uses {facts['method']}; --method {facts['best']} may serve better."
-        yield Finding(f"{said}. The labels of {_share(facts)} of the items depend on the method.", advice)
+        yield Finding(f"{said}. The labels of {_contested_share(facts)} of the items depend on the method.", advice)
         if (gold := facts["by_gold"]) is not None:
             points, low, high = (f"{100 * gold['ahead'][key]:.1f}" for key in ("value", "low", "high"))
             yield Finding(
@@ -89,13 +89,13 @@ class Methods(Section):
         if facts["best"] != facts["method"]:
             numbers.append(Number(facts["best"], "predicts hidden labels best"))
         many = f"{facts['contested']:,} of {facts['items']:,} items"
-        yield Numbers([*numbers, Number(_share(facts), "of the labels depend on the method", many)])
+        yield Numbers([*numbers, Number(_contested_share(facts), "of the labels depend on the method", many)])
         if facts["sampled_items"]:
             yield Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels.")
-        yield _ranking(facts)
+        yield _ranking_chart(facts)
         if any(one["accuracy"] for one in facts["methods"]):
-            yield _accuracy(facts)
-        yield _differences(facts)
+            yield _accuracy_chart(facts)
+        yield _difference_chart(facts)
         if contested := facts["contested_items"]:
             names = [one["method"] for one in facts["methods"]]
             some = f"; {len(contested)} of {facts['contested']:,}" if len(contested) < facts["contested"] else ""
@@ -112,7 +112,7 @@ class Methods(Section):
 
 
 def _by_gold(study: Study, held: Contest) -> dict[str, Any] | None:
-    """The method that is right most often, where beyond doubt it is so more often than the one that is used."""
+    """Return the method that is right most often, if it is significantly better than the one that is used."""
     if study.gold is None or study.method not in held.labels:
         return None
     gold = study.gold[held.items]
@@ -126,7 +126,7 @@ def _by_gold(study: Study, held: Contest) -> dict[str, Any] | None:
 
 
 def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[dict[str, Any]]:
-    """The items to which methods give most different labels."""
+    """Return the items to which methods give the most different labels."""
     where = np.flatnonzero((matrix != matrix[0]).any(axis=0))
     kinds = np.count_nonzero(np.diff(np.sort(matrix[:, where], axis=0), axis=0), axis=0)
     minority = np.count_nonzero(matrix[:, where] != matrix[0, where], axis=0)
@@ -137,7 +137,7 @@ def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[dict[st
     ]
 
 
-def _share(facts: Facts) -> str:
+def _contested_share(facts: Facts) -> str:
     """The share of the items on which methods disagree."""
     return percent(facts["contested"] / max(facts["items"], 1))
 
@@ -149,7 +149,7 @@ def _with_intervals(rows: list[dict[str, Any]], x: charts.Channel, tips: Sequenc
     return bars + charts.dots(rows, 80, 1, [("method:N", "method"), *tips], x="value:Q", y=y, **channels)
 
 
-def _ranking(facts: Facts) -> Chart:
+def _ranking_chart(facts: Facts) -> Chart:
     rows = [
         {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
     ]
@@ -165,7 +165,7 @@ def _ranking(facts: Facts) -> Chart:
     )
 
 
-def _accuracy(facts: Facts) -> Chart:
+def _accuracy_chart(facts: Facts) -> Chart:
     rows = [{"method": one["method"], **one["accuracy"]} for one in facts["methods"] if one["accuracy"]]
     x = charts.quantity("low", "right, by gold", charts.SHARE, scale={"zero": False})
     return Chart(
@@ -177,7 +177,7 @@ def _accuracy(facts: Facts) -> Chart:
     )
 
 
-def _differences(facts: Facts) -> Chart:
+def _difference_chart(facts: Facts) -> Chart:
     names = [one["method"] for one in facts["methods"]]
     rows = charts.cells(names, names, share=facts["differ"])
     x = charts.names("across", names, limit=140, labelAngle=-40)

@@ -1,7 +1,7 @@
 """Model: what a trained model learnt, how far it can be believed, and where it and the crowd disagree.
 
-What a model says of items that it was trained on is no second opinion. So it is judged on items it has not seen where
-there are enough (out of fold, held out, or without labels), and the page always says which these are.
+What a model says of an item that it was trained on is no second opinion. So it is judged on items that it has not seen,
+where there are enough (out of fold, held out, or without labels), and the page always says which items these are.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dissensus.table import names as naming
 
 MIN_UNSEEN_ITEMS = 20  # that the model has not seen, from which it is judged by them alone
 MAX_ITEMS = 300  # in the table
-MAX_CHARACTERS = 700_000  # of them
+MAX_CHARACTERS = 700_000  # of the table
 MAX_CLASSES = 15  # in the picture of confusions, the most frequent
 OUT_OF_FOLD, HELD_OUT, WITHOUT, TRAINED = range(4)
 SEEN = ("out of fold", "held out", "without labels", "trained on")
-"""How a prediction came about; only of the last did the model see the item's labels."""
+"""How a prediction was made. The model saw the labels of an item only where it was trained on it."""
 BASIS = {
     "out of fold": "by networks that were trained without the item",
     "not seen": "on items that it was not trained on",
@@ -58,7 +58,7 @@ class ModelSection(Section):
         from dissensus.learning.objectives import objectives
 
         study.on_step("looking at the model")
-        model, learnt = study.model, _aligned(study)
+        model, found = study.model, _predictions(study)
         taught = model.teaches_ & ~model.held_out_
         return {
             "encoder": encoders.name_of(type(model.encoder_)),
@@ -66,18 +66,18 @@ class ModelSection(Section):
             "method": study.method,
             "taught": int(taught.sum()),
             "held_out": int(model.held_out_.sum()),
-            "items": int((learnt.seen >= 0).sum()),
+            "items": int((found.seen >= 0).sum()),
             "of": study.table.n_items,
             "best_epoch": model.best_epoch_,
             "monitor": model.monitor_,
             "history": plain(model.history_),
-            **_judged(study, learnt),
-            **_apart(study, learnt),
+            **_judgement(study, found),
+            **_crowd_differences(study, found),
             "columns": study.item_columns,
         }
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How good it is, by what, and where it contradicts."""
+        """How good the model is, on which items, and for how many it contradicts the crowd."""
         if facts["judged"]:
             right = percent(facts["accuracy"]["value"], 1)
             what = "right on" if facts["reference"] == "gold" else "of the crowd's opinion on"
@@ -122,24 +122,24 @@ class ModelSection(Section):
         yield Text(_basis(facts))
         for title, lines in CURVES.items():
             if there := {key: name for key, name in lines.items() if facts["history"] and key in facts["history"][0]}:
-                yield _curve(facts, title, there)
+                yield _learning_curve(facts, title, there)
         if facts["judged"]:
-            yield _confusion(facts)
+            yield _confusion_chart(facts)
             right = "right, by gold" if by_gold else "as the crowd says"
             yield calibration_chart(facts["bins"], who="the model", right=right)
         if facts["items_apart"]:
-            yield _items(facts)
+            yield _item_table(facts)
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """A model's predictions for the items of a study."""
+class Predictions:
+    """What a model predicts for the items of a study."""
 
     proba: FloatArray  # (I, K) in the order of the study's classes; zero where there is none
     seen: IntArray  # (I,) place in SEEN; −1 where the model does not know the item
 
 
-def _aligned(study: Study) -> Learnt:
+def _predictions(study: Study) -> Predictions:
     model, outside, table = study.model, study.out_of_fold, study.table
     if outside is None:
         items, classes, said = model.items_, model.classes_, model.proba_
@@ -159,27 +159,27 @@ def _aligned(study: Study) -> Learnt:
     there = np.flatnonzero(at >= 0)
     proba[there[:, None], columns[None, :]] = said[at[there]]
     if outside is not None:
-        return Learnt(proba, np.where(at >= 0, OUT_OF_FOLD, -1))
+        return Predictions(proba, np.where(at >= 0, OUT_OF_FOLD, -1))
     seen = np.where(model.held_out_, HELD_OUT, np.where(model.teaches_, TRAINED, WITHOUT))
-    return Learnt(proba, np.where(at >= 0, seen[at], -1))
+    return Predictions(proba, np.where(at >= 0, seen[at], -1))
 
 
-def _judged(study: Study, learnt: Learnt) -> dict[str, Any]:
+def _judgement(study: Study, found: Predictions) -> dict[str, Any]:
     """Accuracy, confusion and calibration, on items that the model has not seen where there are enough."""
-    by_gold = study.gold is not None and bool(((study.gold >= 0) & (learnt.seen >= 0)).any())
+    by_gold = study.gold is not None and bool(((study.gold >= 0) & (found.seen >= 0)).any())
     if by_gold:
         assert study.gold is not None
         truth, known = study.gold, study.gold >= 0
     else:
         truth, known = study.label, study.labels_per_item > 0
-    rows, basis = known & (learnt.seen >= 0) & (learnt.seen != TRAINED), "not seen"
-    if (learnt.seen == OUT_OF_FOLD).any():
+    rows, basis = known & (found.seen >= 0) & (found.seen != TRAINED), "not seen"
+    if (found.seen == OUT_OF_FOLD).any():
         basis = "out of fold"
     elif rows.sum() < MIN_UNSEEN_ITEMS:
-        rows, basis = known & (learnt.seen == TRAINED), "trained on"
+        rows, basis = known & (found.seen == TRAINED), "trained on"
     if not rows.any():
         return {"judged": 0}
-    said, truth = learnt.proba.argmax(axis=1)[rows], truth[rows]
+    said, truth = found.proba.argmax(axis=1)[rows], truth[rows]
     right = (said == truth).astype(float)
     crowd = (study.label[rows] == truth).astype(float) if by_gold and (study.labels_per_item[rows] > 0).all() else None
     counts = confusion_matrix(truth, said, study.table.n_classes)
@@ -188,7 +188,7 @@ def _judged(study: Study, learnt: Learnt) -> dict[str, Any]:
         "judged": int(rows.sum()),
         "basis": basis,
         "reference": "gold" if by_gold else "crowd",
-        "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (learnt.seen[rows] == HELD_OUT).any()),
+        "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (found.seen[rows] == HELD_OUT).any()),
         "accuracy": plain(bootstrap(right, seed=study.seed)),
         "crowd_accuracy": plain(None if crowd is None else bootstrap(crowd, seed=study.seed)),
         "ahead": plain(None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean),
@@ -198,34 +198,34 @@ def _judged(study: Study, learnt: Learnt) -> dict[str, Any]:
             "items": counts.sum(axis=1)[most].tolist(),
             "of": study.table.n_classes,
         },
-        **calibration(truth if by_gold else study.fitted.posterior_[rows], learnt.proba[rows]),
+        **calibration(truth if by_gold else study.fitted.posterior_[rows], found.proba[rows]),
     }
 
 
-def _apart(study: Study, learnt: Learnt) -> dict[str, Any]:
-    """The items with labels on which model and crowd are furthest apart, by Jensen-Shannon divergence."""
-    both = np.flatnonzero((learnt.seen >= 0) & (study.labels_per_item > 0))
-    distance = jensen_shannon(study.fitted.posterior_[both], learnt.proba[both]) / np.log(2)
+def _crowd_differences(study: Study, found: Predictions) -> dict[str, Any]:
+    """Return the items on which model and crowd differ most, by Jensen-Shannon divergence."""
+    both = np.flatnonzero((found.seen >= 0) & (study.labels_per_item > 0))
+    distance = jensen_shannon(study.fitted.posterior_[both], found.proba[both]) / np.log(2)
     order = np.argsort(-distance, kind="stable")[:MAX_ITEMS]
 
     def about(number: int) -> dict[str, Any]:
         i = int(both[number])
         return study.about_with_votes(i) | {
-            "model": shares(learnt.proba[i], study.classes),
+            "model": shares(found.proba[i], study.classes),
             "crowd": shares(study.fitted.posterior_[i], study.classes),
             "distance": plain(distance[number], 3),
-            "seen": SEEN[learnt.seen[i]],
+            "seen": SEEN[found.seen[i]],
         }
 
     return {
         "compared": int(both.size),
-        "apart": int((learnt.proba[both].argmax(axis=1) != study.label[both]).sum()),
+        "apart": int((found.proba[both].argmax(axis=1) != study.label[both]).sum()),
         "items_apart": first_within(map(about, order.tolist()), MAX_CHARACTERS),
     }
 
 
 def _basis(facts: Facts) -> str:
-    """What the figures rest on, in words."""
+    """Say which items the figures rest on."""
     if not facts["judged"]:
         return "The model cannot be judged here: none of its items has gold or labels."
     against = "gold" if facts["reference"] == "gold" else f"the labels by {facts['method']}, as there is no gold"
@@ -242,7 +242,7 @@ def _basis(facts: Facts) -> str:
     return text
 
 
-def _curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
+def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
     history, best = facts["history"], facts["best_epoch"]
     rows = [
         {"epoch": int(entry["epoch"]), "what": name, "value": entry[key]}
@@ -269,7 +269,7 @@ def _curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
     return Chart(charts.spec(drawn), title, caption, f"{title}: after {len(history)} epochs {ends}{kept}.")
 
 
-def _confusion(facts: Facts) -> Chart:
+def _confusion_chart(facts: Facts) -> Chart:
     classes, counts, items, of = (facts["confusion"][key] for key in ("classes", "counts", "items", "of"))
     shares_ = [[n / max(total, 1) for n in line] for line, total in zip(counts, items, strict=True)]
     rows = charts.cells(classes, classes, items=counts, share=shares_)
@@ -292,7 +292,7 @@ def _confusion(facts: Facts) -> Chart:
     )
 
 
-def _items(facts: Facts) -> Table:
+def _item_table(facts: Facts) -> Table:
     rows = facts["items_apart"]
     cut = f" {len(rows):,} of {facts['compared']:,} are here." if len(rows) < facts["compared"] else ""
     return Table.of(

@@ -100,7 +100,7 @@ class Overview(Section):
                 between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect"
                 numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
         yield Numbers(numbers)
-        yield _balance(facts["classes"])
+        yield _class_chart(facts["classes"])
         yield Chart(
             charts.histogram(per_item["counts"], per_item["edges"], x_title="labels per item", y_title="items"),
             "Labels per item",
@@ -118,7 +118,7 @@ class Overview(Section):
         )
 
 
-def _balance(classes: list[dict[str, Any]]) -> Chart:
+def _class_chart(classes: list[dict[str, Any]]) -> Chart:
     ordered = sorted(classes, key=lambda one: -one["votes"])
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
     if rest:

@@ -107,9 +107,9 @@ class RedundancySection(Section):
         if facts["sampled_items"]:
             yield Text(f"The curve is that of a random {facts['sampled_items']:,} items, with all their labels.")
         if len(facts["levels"]) > 1:
-            yield _curve(facts)
+            yield _stability_chart(facts)
         if any(after["curve"]):
-            yield _gain(after)
+            yield _gain_chart(after)
         if facts["best"]:
             yield Table.of(
                 "next-labels",
@@ -129,7 +129,7 @@ class RedundancySection(Section):
             )
 
 
-def _curve(facts: Facts) -> Chart:
+def _stability_chart(facts: Facts) -> Chart:
     rows = [
         {"labels": level["labels"], "what": CURVES[key], **level[key]}
         for level in facts["levels"]
@@ -153,7 +153,7 @@ def _curve(facts: Facts) -> Chart:
     )
 
 
-def _gain(after: dict[str, Any]) -> Chart:
+def _gain_chart(after: dict[str, Any]) -> Chart:
     rows = [{"items": share / 100, "gain": gain} for share, gain in enumerate(after["curve"])]
     x = charts.quantity("items", "items given another label, best first", "%")
     y = charts.quantity("gain", "share of the gain", "%")
