@@ -77,7 +77,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
         )
         for title, note, chart in maps.annotator_charts(rows, study.classes)
     ]
-    title = f"{len(rows):,} annotators by their embeddings ({found.how}), {maps.clusters_by(found.mistakes.by)}"
+    title = f"{len(rows):,} annotators by their embeddings ({found.how}), {maps.CLUSTERS_BY[found.mistakes.by]}"
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
 

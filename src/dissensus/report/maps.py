@@ -19,6 +19,11 @@ MAX_DOTS = 2000  # items in the chart of difficulty
 MAX_MARKS = 24  # classes told apart: eight colours and six shapes, each turned by one, meet again after so many
 TOO_FEW, NONE, NO_LABELS = "(too few labels)", "(none)", "(no labels)"  # in brackets: no names of classes
 RIGHT, WRONG, UNKNOWN = "right", "wrong", "without gold"
+CLUSTERS_BY = {  # what clusters of mistakes rest on
+    None: "nobody with labels enough to compare mistakes",
+    "items": "clusters by the items that they err on",
+    "confusions": "clusters by what they take for what, as not all share enough items",
+}
 
 Row = dict[str, Any]
 
@@ -67,15 +72,6 @@ def annotator_charts(rows: Sequence[Row], classes: Sequence[str]) -> list[tuple[
         ("Error rate", "Share of the labels that are wrong.", _by_rate(rows, "error")),
         ("Class that is over-used", "What an annotator says more often than it is true, by most labels.", overused),
     ]
-
-
-def clusters_by(by: str | None) -> str:
-    """Say what the clusters of mistakes rest on."""
-    if by is None:
-        return "nobody with labels enough to compare mistakes"
-    if by == "items":
-        return "clusters by the items that they err on"
-    return "clusters by what they take for what, as not all share enough items"
 
 
 def _place(**axis: Any) -> dict[str, charts.Channel]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dissensus.common.registry import Entry, Registry
 from dissensus.report.blocks import Block
@@ -29,11 +29,13 @@ class Finding:
 
 
 class Section(ABC):
-    """One section of the report."""
+    """One section of the report; `needs` names what the study must have."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def applies(self, study: Study) -> bool:
         """Whether the study has what this section needs."""
-        return True
+        return all(getattr(study, name) is not None for name in self.needs)
 
     @abstractmethod
     def collect(self, study: Study) -> Facts:

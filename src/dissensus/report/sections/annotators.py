@@ -75,8 +75,7 @@ class Annotators(Section):
             [*one, *(["weak"] if below and not set(one) - set(UNKNOWN) else [])]
             for one, below in zip(found.flags, weak.tolist(), strict=True)
         ]
-        rank = np.array([min((list(FLAGS).index(flag) for flag in one), default=len(FLAGS)) for one in flags])
-        serious = rank < list(FLAGS).index("weak")
+        serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
         order = np.lexsort((interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
         confusions = _confusions(study, order)
         people = []

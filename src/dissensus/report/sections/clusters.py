@@ -25,9 +25,7 @@ MAX_CLASSES = 15  # in a picture, the most frequent
 class ClustersSection(Section):
     """The search, the sizes, what each group of annotators says of each group of items."""
 
-    def applies(self, study: Study) -> bool:
-        """Where a clustering was given."""
-        return study.clustering is not None
+    needs = ("clustering",)
 
     def collect(self, study: Study) -> Facts:
         """See the class."""

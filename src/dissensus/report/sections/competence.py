@@ -113,7 +113,7 @@ class CompetenceSection(Section):
             ]
         )
         yield Text(_basis(facts))
-        known = maps.clusters_by(facts["clusters_by"])
+        known = maps.CLUSTERS_BY[facts["clusters_by"]]
         for title, note, chart in maps.annotator_charts(people, facts["classes"]):
             yield Chart(
                 charts.spec(chart, 260, opens=("competence-annotators", "annotator")),
@@ -160,7 +160,7 @@ def _basis(facts: Facts) -> str:
     text = (
         "Competence is the probability that an annotator is right, difficulty that an average annotator is wrong, both "
         f"as the model sees them; means are over {over}. Mistakes are labels that the model thinks wrong: "
-        f"{maps.clusters_by(facts['clusters_by'])}."
+        f"{maps.CLUSTERS_BY[facts['clusters_by']]}."
     )
     if len(facts["people"]) < facts["of"]:
         text += f" {len(facts['people']):,} of {facts['of']:,} annotators are here, those with the most labels."

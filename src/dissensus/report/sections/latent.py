@@ -34,9 +34,7 @@ WITHOUT_INPUTS = (
 class LatentSection(Section):
     """A map of items by what the network makes of them, and how far classes are apart there."""
 
-    def applies(self, study: Study) -> bool:
-        """Where there is a model; without inputs it says that they are missing."""
-        return study.model is not None
+    needs = ("model",)
 
     def collect(self, study: Study) -> Facts:
         """See the class."""

@@ -48,9 +48,7 @@ CURVES = {  # picture → lines
 class ModelSection(Section):
     """Learning curves, confusion, calibration, the items on which model and crowd are furthest apart."""
 
-    def applies(self, study: Study) -> bool:
-        """Where a trained model was given."""
-        return study.model is not None
+    needs = ("model",)
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
