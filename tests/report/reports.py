@@ -15,7 +15,7 @@ from dissensus.report.section import Finding, sections
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.simulate import Simulation, simulate
 
-FEW = ("majority-vote", "dawid-skene")  # methods to compare, where the comparison is not the point
+FEW_METHODS = ("majority-vote", "dawid-skene")  # methods to compare, where the comparison is not the point
 
 
 @cache
@@ -26,7 +26,7 @@ def crowd() -> Simulation:
 
 def report(table: Annotations | None = None, method: str = "dawid-skene", **options: Any) -> Report:
     table = crowd().annotations if table is None else table
-    return Report(table, methods[method]().fit(table), **{"methods": FEW} | options)
+    return Report(table, methods[method]().fit(table), **{"methods": FEW_METHODS} | options)
 
 
 def people(table: Annotations) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dissensus.report.section import sections
 from dissensus.report.sections.items import look_first
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
-from report.reports import FEW, Page, blocks, check_section, crowd, people, report, things
+from report.reports import FEW_METHODS, Page, blocks, check_section, crowd, people, report, things
 from tables import KINDS, random_table
 
 SMALL = {
@@ -56,7 +56,7 @@ def test_every_method_can_be_reported_on(method):
         table = random_table(3, n_classes=2)
     facts = report(table, method).facts
     assert facts["method"] == method
-    assert {one["method"] for one in facts["sections"]["methods"]["methods"]} == {*FEW, method}
+    assert {one["method"] for one in facts["sections"]["methods"]["methods"]} == {*FEW_METHODS, method}
 
 
 def test_overview_has_the_counts_and_the_agreement():
@@ -95,7 +95,7 @@ def test_labels_count_what_is_settled_and_what_is_right():
 def test_methods_are_ranked_as_compare_ranks_them():
     table = crowd().annotations
     facts = report().facts["sections"]["methods"]
-    found = compare(table, [methods[name](max_iter=50) if name != "majority-vote" else name for name in FEW])
+    found = compare(table, [methods[name](max_iter=50) if name != "majority-vote" else name for name in FEW_METHODS])
     assert [one["method"] for one in facts["methods"]] == [one.method for one in found]
     assert facts["verdict"] == found.verdict()
     one, other = (methods[name]().fit(table).predict() for name in [m.method for m in found])
@@ -106,7 +106,7 @@ def test_methods_are_ranked_as_compare_ranks_them():
 
 def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
     monkeypatch.setattr(method_contest, "MAX_ANNOTATIONS", 350)
-    held = contest(crowd().annotations, FEW, gold=crowd().truth)
+    held = contest(crowd().annotations, FEW_METHODS, gold=crowd().truth)
     assert held.sampled
     assert held.items.size == 50
     assert {labels.size for labels in held.labels.values()} == {50}
