@@ -13,6 +13,7 @@ import numpy as np
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import entropy
 from dissensus.report import charts
+from dissensus.report.blocks import Row
 from dissensus.report.study import N_COLORS, Study, plain
 
 MAX_DOTS = 2000  # items in the chart of difficulty
@@ -24,8 +25,6 @@ CLUSTERS_BY = {  # what clusters of mistakes rest on
     "items": "clusters by the items that they err on",
     "confusions": "clusters by what they take for what, as not all share enough items",
 }
-
-Row = dict[str, Any]
 
 # Annotators -----------------------------------------------------------------------------------------------------------
 

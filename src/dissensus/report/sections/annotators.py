@@ -80,7 +80,7 @@ class Annotators(Section):
         confusions = _confusions(study, order)
         people = []
         for number, code in enumerate(order.tolist()):
-            person: dict[str, Any] = {
+            person: Facts = {
                 "annotator": study.annotator_names[code],
                 "labels": int(fitted.n_annotations_[code]),
                 "reliability": plain(fitted.reliability_[code], 3),
@@ -183,7 +183,7 @@ class Annotators(Section):
         )
 
 
-def _table(name: str, title: str, caption: str, people: list[dict[str, Any]], facts: Facts, **options: Any) -> Table:
+def _table(name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any) -> Table:
     columns = [
         Column("annotator"),
         Column("labels", "number"),
@@ -202,12 +202,12 @@ def _table(name: str, title: str, caption: str, people: list[dict[str, Any]], fa
     return Table(name, title, caption, columns, rows, [_details(one, facts) for one in people], **options)
 
 
-def _weak_people(facts: Facts) -> list[dict[str, Any]]:
+def _weak_people(facts: Facts) -> list[Facts]:
     """Return annotators whose interval is below the average and who have no worse flag, the least reliable first."""
     return sorted((one for one in facts["people"] if "weak" in one["flags"]), key=lambda one: one["high"])
 
 
-def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
+def _details(person: Facts, facts: Facts) -> list[Facts]:
     about = [list_detail("About", ["", ""], list(person["about"].items()))] if "about" in person else []
     confusion = person.get("confusion")
     if confusion is None:
@@ -230,7 +230,7 @@ def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
     return [*about, matrix]
 
 
-def _confusions(study: Study, order: IntArray) -> list[dict[str, Any]]:
+def _confusions(study: Study, order: IntArray) -> list[Facts]:
     """Return confusion matrices with the items behind their rows, or the worst mistakes, of the first annotators."""
     K = study.table.n_classes
     whole = K <= MAX_CLASSES
@@ -254,7 +254,7 @@ def _confusions(study: Study, order: IntArray) -> list[dict[str, Any]]:
     return found
 
 
-def _agreement_matrix(study: Study, serious: Any) -> dict[str, Any] | None:
+def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
     """Return how often pairs of flagged and busy annotators agree; those who agree stand side by side."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
@@ -326,7 +326,7 @@ def _reliability_chart(facts: Facts) -> Chart:
     )
 
 
-def _agreement_chart(matrix: dict[str, Any]) -> Chart:
+def _agreement_chart(matrix: Facts) -> Chart:
     names = matrix["annotators"]
     rows = [
         row

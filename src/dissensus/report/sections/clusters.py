@@ -114,15 +114,13 @@ class ClustersSection(Section):
             )
 
 
-def _table(
-    of: str, caption: str, columns: dict[str, Column], clusters: list[dict[str, Any]], details: list[Any]
-) -> Table:
+def _table(of: str, caption: str, columns: dict[str, Column], clusters: list[Facts], details: list[Any]) -> Table:
     rows = [one | {"cluster": str(one["cluster"])} for one in clusters]
     columns = {"cluster": Column("cluster"), **columns}
     return Table.of(f"{of}-clusters", f"Clusters of {of}s", caption, columns, rows, details=details)
 
 
-def _examples(study: Study, cluster: int) -> list[dict[str, Any]]:
+def _examples(study: Study, cluster: int) -> list[Facts]:
     """Return the items that most surely belong to a cluster."""
     model = study.clustering
     assert model is not None
@@ -132,7 +130,7 @@ def _examples(study: Study, cluster: int) -> list[dict[str, Any]]:
     return [study.about(i) | {"probability": plain(sure[i], 3)} for i in own.tolist()]
 
 
-def _typical(examples: list[dict[str, Any]], text: bool) -> dict[str, Any]:
+def _typical(examples: list[Facts], text: bool) -> Facts:
     columns = ["item", "of this cluster", *(["text"] if text else [])]
     rows = [
         [one["item"], percent(one["probability"]), *([" / ".join(one.get("texts", []))] if text else [])]
@@ -141,19 +139,19 @@ def _typical(examples: list[dict[str, Any]], text: bool) -> dict[str, Any]:
     return list_detail("Typical items", columns, rows)
 
 
-def _members(one: dict[str, Any]) -> dict[str, Any]:
+def _members(one: Facts) -> Facts:
     more = one["annotators"] - len(one["members"])
     names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
     return {"type": "text", "title": "Members", "text": names or "Nobody."}
 
 
-def _search_chart(search: dict[str, Any]) -> Chart:
+def _search_chart(search: Facts) -> Chart:
     key, title = ("kl", "KL to the votes")
     if search["criterion"] == "likelihood":
         key, title = ("log_likelihood", "log-likelihood of hidden labels")
     rows = [{"K": p["K"], "L": p["L"], "value": p[key], "kl": p["kl"]} for p in search["points"] if p[key] is not None]
     best = search["best"]
-    place: dict[str, Any] = {
+    place: Facts = {
         "x": {"field": "L", "type": "ordinal", "title": "clusters of annotators", "axis": {"labelAngle": 0}},
         "y": {"field": "K", "type": "ordinal", "title": "clusters of items", "sort": "descending"},
     }
@@ -170,7 +168,7 @@ def _search_chart(search: dict[str, Any]) -> Chart:
     )
 
 
-def _size_chart(clusters: list[dict[str, Any]], what: str, title: str) -> Chart:
+def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
     x = charts.quantity("count", what, charts.COUNT, ticks=4)
@@ -186,7 +184,7 @@ def _size_chart(clusters: list[dict[str, Any]], what: str, title: str) -> Chart:
     )
 
 
-def _labels_chart(one: dict[str, Any], facts: Facts) -> Chart:
+def _labels_chart(one: Facts, facts: Facts) -> Chart:
     """What one cluster of annotators says of every cluster of items."""
     classes, people = facts["classes"], facts["annotator_clusters"]
     numbers = [str(k) for k in range(len(one["shares"]))]

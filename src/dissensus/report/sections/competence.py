@@ -6,7 +6,6 @@ All numbers are the model's (Platanios et al. 2020), not gold's: mistakes are la
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -141,7 +140,7 @@ def _correlation(difficulty: FloatArray, votes: FloatArray) -> float:
     return float(spearmanr(difficulty, spread).statistic)
 
 
-def _hardest(study: Study, difficulty: FloatArray, posterior: FloatArray, labelled: IntArray) -> list[dict[str, Any]]:
+def _hardest(study: Study, difficulty: FloatArray, posterior: FloatArray, labelled: IntArray) -> list[Facts]:
     order = labelled[np.argsort(-difficulty[labelled], kind="stable")[:MAX_ITEMS]]
     rows = (
         study.about_with_votes(i)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ class Items(Section):
         max_length = min(MAX_TEXT_LENGTH, MAX_TEXT_CHARACTERS // most)
         max_labels = min(MAX_LABELS_OF_ITEM, max(5, MAX_LABELS // most))
 
-        def about(chosen: IntArray, max_characters: int) -> list[dict[str, Any]]:
+        def about(chosen: IntArray, max_characters: int) -> list[Facts]:
             rows = (_about(study, found, i, max_length, max_labels) for i in chosen.tolist())
             return first_within(rows, max_characters)
 
@@ -189,7 +188,7 @@ def look_first(found: Explanation) -> FloatArray:
     return np.asarray(worth)
 
 
-def _about(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> dict[str, Any]:
+def _about(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
     """Return what is known of one item as plain values."""
     table = study.table
     rows = range(int(table.item_ptr[item]), int(table.item_ptr[item + 1]))
@@ -222,7 +221,7 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
     return result
 
 
-def _reason_to_look(one: dict[str, Any]) -> str:
+def _reason_to_look(one: Facts) -> str:
     """Say why an item is worth a look."""
     if not one["votes"]:
         return "Nobody has labelled it."
@@ -246,7 +245,7 @@ def _reason_to_look(one: dict[str, Any]) -> str:
     return f"{said} Somebody probably erred."
 
 
-def _details(one: dict[str, Any]) -> list[dict[str, Any]]:
+def _details(one: Facts) -> list[Facts]:
     about = [list_detail("About", ["", ""], list(one["about"].items()))] if "about" in one else []
     voices = [
         [name, label, *("" if share is None else percent(share) for share in (right, wrong))]
@@ -264,7 +263,7 @@ def _details(one: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _group_finding(group: dict[str, Any]) -> Finding:
+def _group_finding(group: Facts) -> Finding:
     """Say in what groups differ: in what they see, or in how careful they are."""
     column = group["column"]
     text = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +112,7 @@ class Labels(Section):
             yield calibration_chart(gold["bins"], who="the method", right="right, by gold")
 
 
-def _against_gold(study: Study) -> dict[str, Any]:
+def _against_gold(study: Study) -> Facts:
     assert study.gold is not None
     known = study.gold >= 0
     gold, posterior = study.gold[known], study.fitted.posterior_[known]
@@ -146,7 +145,7 @@ def _confidence_chart(facts: Facts) -> Chart:
 
 
 def _state_chart(facts: Facts) -> Chart:
-    def size(one: dict[str, Any]) -> int:
+    def size(one: Facts) -> int:
         return sum(one[state] for state in STATES)
 
     classes = sorted(facts["by_class"], key=lambda one: -size(one))[:MAX_CLASSES]

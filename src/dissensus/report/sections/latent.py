@@ -112,7 +112,7 @@ def _taught(study: Study) -> BoolArray:
     return np.asarray((at >= 0) & (model.teaches_ & ~model.held_out_)[at])
 
 
-def _mean(same: Any, which: BoolArray) -> dict[str, Any]:
+def _mean(same: Any, which: BoolArray) -> Facts:
     known = same[which & ~np.isnan(same)]
     return {"items": int(known.size), "same": plain(known.mean(), 4) if known.size >= MIN_ITEMS else None}
 

@@ -111,7 +111,7 @@ class Methods(Section):
             yield Text(f"{name} is left out: {why}")
 
 
-def _by_gold(study: Study, held: Contest) -> dict[str, Any] | None:
+def _by_gold(study: Study, held: Contest) -> Facts | None:
     """Return the method that is right most often, if it is significantly better than the one that is used."""
     if study.gold is None or study.method not in held.labels:
         return None
@@ -125,7 +125,7 @@ def _by_gold(study: Study, held: Contest) -> dict[str, Any] | None:
     return {"method": best, "ahead": plain(ahead)} if ahead.low > 0 else None
 
 
-def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[dict[str, Any]]:
+def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
     """Return the items to which methods give the most different labels."""
     where = np.flatnonzero((matrix != matrix[0]).any(axis=0))
     kinds = np.count_nonzero(np.diff(np.sort(matrix[:, where], axis=0), axis=0), axis=0)
@@ -142,7 +142,7 @@ def _contested_share(facts: Facts) -> str:
     return percent(facts["contested"] / max(facts["items"], 1))
 
 
-def _with_intervals(rows: list[dict[str, Any]], x: charts.Channel, tips: Sequence[charts.Tip], **channels: Any) -> Any:
+def _with_intervals(rows: list[Facts], x: charts.Channel, tips: Sequence[charts.Tip], **channels: Any) -> Any:
     """Draw each method's value as a dot, on a line from low to high."""
     y = charts.names("method", [row["method"] for row in rows], limit=200)
     bars = charts.plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)

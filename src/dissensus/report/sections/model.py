@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -162,7 +161,7 @@ def _predictions(study: Study) -> Predictions:
     return Predictions(proba, np.where(at >= 0, seen[at], -1))
 
 
-def _judgement(study: Study, found: Predictions) -> dict[str, Any]:
+def _judgement(study: Study, found: Predictions) -> Facts:
     """Accuracy, confusion and calibration, on items that the model has not seen where there are enough."""
     by_gold = study.gold is not None and bool(((study.gold >= 0) & (found.seen >= 0)).any())
     if by_gold:
@@ -200,13 +199,13 @@ def _judgement(study: Study, found: Predictions) -> dict[str, Any]:
     }
 
 
-def _crowd_differences(study: Study, found: Predictions) -> dict[str, Any]:
+def _crowd_differences(study: Study, found: Predictions) -> Facts:
     """Return the items on which model and crowd differ most, by Jensen-Shannon divergence."""
     both = np.flatnonzero((found.seen >= 0) & (study.labels_per_item > 0))
     distance = jensen_shannon(study.fitted.posterior_[both], found.proba[both]) / np.log(2)
     order = np.argsort(-distance, kind="stable")[:MAX_ITEMS]
 
-    def about(number: int) -> dict[str, Any]:
+    def about(number: int) -> Facts:
         i = int(both[number])
         return study.about_with_votes(i) | {
             "model": shares(found.proba[i], study.classes),

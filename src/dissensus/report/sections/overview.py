@@ -118,7 +118,7 @@ class Overview(Section):
         )
 
 
-def _class_chart(classes: list[dict[str, Any]]) -> Chart:
+def _class_chart(classes: list[Facts]) -> Chart:
     ordered = sorted(classes, key=lambda one: -one["votes"])
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
     if rest:
@@ -141,7 +141,7 @@ def _class_chart(classes: list[dict[str, Any]]) -> Chart:
     return Chart(charts.spec(chart, height), "Classes", caption, f"Bars of the share of each class: {said}.")
 
 
-def _histogram(values: IntArray, log: bool = False) -> dict[str, Any]:
+def _histogram(values: IntArray, log: bool = False) -> Facts:
     """Counts between edges; whole numbers each have a bin of their own where they are few."""
     if values.size == 0:
         return {"counts": [], "edges": []}
@@ -158,13 +158,13 @@ def _histogram(values: IntArray, log: bool = False) -> dict[str, Any]:
     return {"counts": plain(np.histogram(values, edges)[0]), "edges": plain(edges)}
 
 
-def _how_many(per_item: dict[str, Any]) -> str:
+def _how_many(per_item: Facts) -> str:
     low, median, high = (per_item[key] for key in ("min", "median", "max"))
     if low == high:
         return f"Every item has {low} label{'s' * (low != 1)}."
     return f"A typical item has {median:g} labels; the fewest {low}, the most {high}."
 
 
-def _range(about: dict[str, Any]) -> str:
+def _range(about: Facts) -> str:
     low, high = about["min"], about["max"]
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dissensus.common.formatting import percent
 from dissensus.questions.compare import fresh
@@ -153,7 +152,7 @@ def _stability_chart(facts: Facts) -> Chart:
     )
 
 
-def _gain_chart(after: dict[str, Any]) -> Chart:
+def _gain_chart(after: Facts) -> Chart:
     rows = [{"items": share / 100, "gain": gain} for share, gain in enumerate(after["curve"])]
     x = charts.quantity("items", "items given another label, best first", "%")
     y = charts.quantity("gain", "share of the gain", "%")
