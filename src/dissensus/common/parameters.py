@@ -18,7 +18,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, Union, dataclass_transform, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from dissensus.exceptions import BadParameter
 
@@ -119,11 +119,25 @@ def param(
     return Param(default, text, low, high, above, below, check, must)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(param,))
+class _Signature:
+    """The signature of a class, its types evaluated when it is asked for; without declarations, that of `__init__`."""
+
+    def __get__(self, instance: object, owner: type[Parameters]) -> inspect.Signature:
+        if not owner._declared:
+            raise AttributeError("__signature__")  # `inspect.signature` then looks at `__init__`
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature(
+            [
+                inspect.Parameter(name, kind, default=value.default, annotation=owner.parameter_hint(name))
+                for name, value in owner._declared.items()
+            ]
+        )
+
+
 class Parameters:
     """A base for classes whose keywords are declared with `param`."""
 
-    __signature__: ClassVar[inspect.Signature] = inspect.Signature()
+    __signature__ = _Signature()
     _declared: ClassVar[dict[str, Param]] = {}
     _hints: ClassVar[dict[str, Any]] = {}  # evaluated when first needed
 
@@ -139,11 +153,6 @@ class Parameters:
         cls._hints = {}
         for name, value in own.items():
             setattr(cls, name, value.default)  # so that a class without an instance shows defaults, not declarations
-        keywords = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=value.default, annotation=_hint(cls, name))
-            for name, value in cls._declared.items()
-        ]
-        cls.__signature__ = inspect.Signature(keywords)
 
     def __init__(self, **keywords: Any):
         for name in keywords:
