@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from dissensus.cli import show
-from dissensus.cli.source import Source, takes_table
-
-MOST = 20  # classes that are shown
+from dissensus.cli.options import Json, Source, answer_each, one_or_each, with_groups
 
 
-@takes_table("--format")
-def describe(
-    source: Source,
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-) -> None:
-    """Say what is in a table: counts, classes, agreement, and what looks doubtful.
+@with_groups
+def describe(*, json: Json = False, source: Source) -> None:
+    """Columns are found by their usual names; the options below name others.
 
     Example: dissensus describe labels.csv --item task --abstain "can't say"
     """
-    from dissensus.table.questions import Questions
-
-    tables = source.read()
-    if isinstance(tables, Questions):
-        facts = {question: table.describe() for question, table in tables.items()}
-        if json:
-            show.json({"file": show.path(source.file), "questions": facts})
-            return
-        for question, about in facts.items():
-            _show(f"{source.file}, question {show.name(question)}", about)
-    elif json:
-        show.json({"file": show.path(source.file)} | tables.describe())
-    else:
-        _show(str(source.file), tables.describe())
+    facts = answer_each(source.read(), lambda table, _: table.describe())
+    if json:
+        show.json({"file": show.path(source.file)} | one_or_each(facts))
+        return
+    for question, about in facts.items():
+        _show(source.title(question), about)
 
 
 def _show(title: str, about: dict[str, Any]) -> None:
@@ -54,11 +38,11 @@ def _show(title: str, about: dict[str, Any]) -> None:
 
     shares = sorted(about["class_shares"].items(), key=lambda pair: -pair[1])
     classes = show.grid(None, "class", "share", "", numbers=("share",))
-    for label, share in shares[:MOST]:
+    for label, share in shares[: show.MAX_CLASSES_SHOWN]:
         classes.add_row(show.name(label), show.percent(share), show.bar(share))
-    if len(shares) > MOST:
-        rest = sum(share for _, share in shares[MOST:])
-        classes.add_row(f"… {len(shares) - MOST:,} more", show.percent(rest), show.bar(rest))
+    if others := shares[show.MAX_CLASSES_SHOWN :]:
+        rest = sum(share for _, share in others)
+        classes.add_row(f"… {len(others):,} more", show.percent(rest), show.bar(rest))
     out.print(classes)
 
     if about["pairwise_agreement"] is not None:
@@ -106,7 +90,7 @@ def _doubtful_names(classes: Iterable[str]) -> Iterator[str]:
     for label in classes:
         alike.setdefault(" ".join(label.casefold().split()), []).append(label)
     if several := [labels for labels in alike.values() if len(labels) > 1]:
-        named = "; ".join(", ".join(map(show.name, labels)) for labels in several[:MOST])
+        named = "; ".join(", ".join(map(show.name, labels)) for labels in several[: show.MAX_CLASSES_SHOWN])
         yield f"Classes differ by capitals or spaces only, and count as different: {named}."
     if missing := [label for key, labels in alike.items() if key in NO_ANSWER for label in labels]:
         named = ", ".join(map(show.name, missing))

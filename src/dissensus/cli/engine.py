@@ -6,7 +6,6 @@ with `--engine disk`, the same command goes on after the last pass that was fini
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -19,12 +18,9 @@ from dissensus.cli import folder, keywords, results, show
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.cli.source import Source
+    from dissensus.cli.options import Source
     from dissensus.compute.engines import Disk, Spark, Torch
     from dissensus.models.base import Aggregator
-    from dissensus.table.annotations import Annotations
-
-ITEMS = "items.parquet"
 
 
 class Engine(StrEnum):
@@ -36,7 +32,7 @@ class Engine(StrEnum):
     spark = "spark"
 
 
-Option = Annotated[
+EngineName = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
@@ -94,7 +90,7 @@ def bring(source: Source, options: Disk | Spark) -> Any:
         return scatter(source.named, **columns, options=options)
 
 
-def answer(
+def fit_and_write(
     model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, head: dict[str, Any]
 ) -> results.Result:
     """Fit to a table that is elsewhere; `gold` holds columns of items and labels, `head` what a summary begins with.
@@ -103,27 +99,22 @@ def answer(
     """
     from dissensus.table.io import write_json
 
-    parameters = model.get_params(deep=False)
-    passes = parameters.get("max_iter")
-    total, began = None if passes is None else passes * parameters.get("restarts", 1), time.perf_counter()
-    with show.waiting(text, total) as on_step, _spark_in_a_sentence():
-        model.fit(table, on_step=on_step)
-    seconds = time.perf_counter() - began
-    if output is None:
-        with show.waiting("counting the items"), _spark_in_a_sentence():
-            items = count(model, model.item_frames(), gold)
-        return results.Result(model, True, results.summarise(model, items, seconds))
-    earlier = results.earlier(output)
-    with show.waiting(f"writing {output}"), _spark_in_a_sentence(), folder.whole(output, earlier) as part:
-        items = count(model, _through(model.item_frames(), part / ITEMS), gold)
-        result = results.Result(model, True, results.summarise(model, items, seconds))
-        results.write_annotators(result, part, "parquet")
-        results.write_model(model, part, "parquet", items=False)
-        write_json(head | result.summary, part / folder.SUMMARY)
+    with _spark_in_a_sentence():
+        seconds = results.fit_with_bar(model, table, text)
+        if output is None:
+            with show.waiting("counting the items"):
+                items = count_items(model, model.item_frames(), gold)
+            return results.Result(model, True, results.summarise(model, items, seconds))
+        with show.waiting(f"writing {output}"), folder.whole(output, results.stale_files(output)) as part:
+            items = count_items(model, _write_through(model.item_frames(), part / "items.parquet"), gold)
+            result = results.Result(model, True, results.summarise(model, items, seconds))
+            results.write_annotators(result, part, "parquet")
+            results.write_model(model, part, "parquet", items=False)
+            write_json(head | result.summary, part / folder.SUMMARY)
     return result
 
 
-def count(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.Counted:
+def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.ItemCounts:
     """What a summary says of the items, from their frame part by part."""
     import numpy as np
 
@@ -138,25 +129,17 @@ def count(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None
         labels += np.bincount(found, minlength=K)
         unsure += int((frame["confidence"].to_numpy() < results.UNSURE).sum())
         if gold is not None:
-            codes = gold_codes(_names_only(model, naming.to_names(frame["item"].combine_chunks())), *gold)
+            items = naming.to_names(frame["item"].combine_chunks())
+            codes = gold_codes(results.table_of_items(items, model), *gold)
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
             known.append((codes[at], found[at] == codes[at], posterior))
-    return results.Counted(labels, unsure, *(() if gold is None else map(np.concatenate, zip(*known, strict=True))))
+    if gold is None:
+        return results.ItemCounts(labels, unsure)
+    return results.ItemCounts(labels, unsure, *map(np.concatenate, zip(*known, strict=True)))
 
 
-def _names_only(model: Aggregator, items: Any) -> Annotations:
-    """A table without rows that names some items; golds are read by it."""
-    import numpy as np
-
-    from dissensus.table.annotations import Annotations
-    from dissensus.table.names import smallest_int
-
-    nothing = np.empty(0, np.int32), np.empty(0, smallest_int(model.classes_.size)), np.zeros(items.size + 1, np.int64)
-    return Annotations(*nothing, items, model.annotators_, model.classes_)
-
-
-def _through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
+def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
     """The same frames, written to one Parquet file as they pass."""
     import pyarrow.parquet as pq
 

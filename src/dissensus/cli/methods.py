@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from dissensus.cli import show
+from dissensus.cli.options import Json
 
 
-def methods(json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False) -> None:
-    """List the aggregation methods, where they come from and their keywords.
+def methods(json: Json = False) -> None:
+    """Every keyword of a method can be given to the other commands: --set KEY=VALUE.
 
     Example: dissensus methods
     """
-    import dissensus.models.methods  # noqa: F401 - registers the methods
     from dissensus.models.base import methods as registry
 
-    entries = [registry.entry(name) for name in registry]
+    entries = [entry for _, entry in registry.entries()]
     if json:
         described = [
             {
