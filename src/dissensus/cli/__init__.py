@@ -78,7 +78,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def common_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,
@@ -92,6 +92,9 @@ def options(
 
 def main() -> NoReturn:
     """The console script `dissensus`."""
+    from dissensus.cli import options
+
+    options.own_process = True
     stopped: list[int] = []
 
     def stop(number: int, _: object) -> NoReturn:

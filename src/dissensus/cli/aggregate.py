@@ -6,28 +6,11 @@ import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import engine as engines
-from dissensus.cli import folder, results, show
-from dissensus.cli.options import (
-    DEFAULT_METHOD,
-    Gold,
-    Json,
-    Known,
-    MethodName,
-    OutputFolder,
-    Seed,
-    Settings,
-    Source,
-    TableFormat,
-    answer_each,
-    new_model,
-    one_or_each,
-    with_groups,
-)
+from dissensus.cli import folder, options, results, show
+from dissensus.cli.options import Gold, Source, option, with_groups
 from dissensus.exceptions import BadParameter, UnknownClass
 
 if TYPE_CHECKING:
@@ -40,44 +23,30 @@ MAX_ANNOTATIONS_FLAGGED = 2_000_000  # beyond, looking for copiers takes longer 
 @with_groups
 def aggregate(
     *,
-    output: OutputFolder = None,
-    format_: Annotated[
-        TableFormat | None,
-        typer.Option("--format", show_default="csv; parquet with --engine disk or spark", help="Of the result tables."),
-    ] = None,
-    method: MethodName = None,
-    setting: Settings = None,
-    max_iter: Annotated[int | None, typer.Option("--max-iter", help="Passes over the data at most.")] = None,
-    seed: Seed = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Where the method uses several; all cores where left out.")
-    ] = None,
-    engine: engines.EngineName = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model",
-            metavar="FOLDER",
-            help="Score FILE with the model of an earlier run's folder instead of fitting one.",
-        ),
-    ] = None,
-    update: Annotated[
-        bool,
-        typer.Option(
-            "--update", help="Add FILE's annotations to the --model, and write it and the results of all its items."
-        ),
-    ] = False,
-    flags: Annotated[
-        bool | None,
-        typer.Option(
-            "--flags/--no-flags",
-            help="Look for spammers, adversaries and copiers; left out, with up to "
-            f"{MAX_ANNOTATIONS_FLAGGED:,} annotations.",
-        ),
-    ] = None,
-    known: Known = None,
+    output: Path | None = options.OUTPUT_FOLDER,
+    format_: options.TableFormat | None = option(
+        None, "Of the result tables.", "--format", show_default="csv; parquet with --engine disk or spark"
+    ),
+    method: str | None = options.METHOD,
+    setting: list[str] | None = options.SETTINGS,
+    max_iter: int | None = option(None, "Passes over the data at most."),
+    seed: int | None = options.SEED,
+    threads: int | None = option(None, "Where the method uses several; all cores where left out.", min=1),
+    engine: engines.Engine | None = engines.ENGINE,
+    model: Path | None = option(
+        None, "Score FILE with the model of an earlier run's folder instead of fitting one.", metavar="FOLDER"
+    ),
+    update: bool = option(
+        False, "Add FILE's annotations to the --model, and write it and the results of all its items.", "--update"
+    ),
+    flags: bool | None = option(
+        None,
+        f"Look for spammers, adversaries and copiers; left out, with up to {MAX_ANNOTATIONS_FLAGGED:,} annotations.",
+        "--flags/--no-flags",
+    ),
+    known: Path | None = options.KNOWN,
     gold: Gold,
-    json: Json = False,
+    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """FOLDER gets items.csv (item, label, confidence, p_CLASS …), annotators.csv (annotator, annotations, reliability,
@@ -93,8 +62,6 @@ def aggregate(
 
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
-    from dissensus.compute.engines import Disk, Spark
-
     if output is not None:
         folder.check(output)
         folder.check_files(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
@@ -102,10 +69,10 @@ def aggregate(
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if update and model is None:
         raise BadParameter("--update needs the model to update: --model FOLDER.")
-    options = None
+    engine_options = None
     if model is None:
-        options, settings = engines.choose(engine, settings, method or DEFAULT_METHOD)
-        make = partial(new_model, method or DEFAULT_METHOD, settings)
+        engine_options, settings = engines.choose(engine, settings, method or options.DEFAULT_METHOD)
+        make = partial(options.new_model, method or options.DEFAULT_METHOD, settings)
         make()  # a wrong name or keyword should not wait for the file
     else:
         fitting = [("--engine", engine), ("--method", method), ("--set, --max-iter and --seed", settings)]
@@ -117,8 +84,8 @@ def aggregate(
 
     def model_for(question: str | None = None) -> Aggregator:
         one = make(question)
-        if options is not None:
-            one.set_params(engine=options)
+        if engine_options is not None:
+            one.set_params(engine=engine_options)
         if threads is not None and "threads" in one.get_params():
             one.set_params(threads=threads)
         return one
@@ -141,11 +108,11 @@ def aggregate(
         return results.update(one, table, gold.read(_all_items(one, table)), f"updating with {source.file}")
 
     began = time.perf_counter()
-    if isinstance(options, Disk | Spark):  # the table is never in memory here
+    if engine in engines.ELSEWHERE:  # the table is never in memory here
         in_memory = [("--known", known), ("--flags", flags), ("--format", (format_ or "parquet") != "parquet")]
         for name in _given(in_memory):
             raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
-        table = engines.bring(source, options)
+        table = engines.bring(source, engine_options)
         summary = _head(source, time.perf_counter() - began, model, gold)
         result = engines.fit_and_write(model_for(), table, f"fitting {source.file}", gold.columns(), output, summary)
         answers: dict[str | None, results.Result] = {None: result}
@@ -158,11 +125,11 @@ def aggregate(
             if gold.gold is not None or known is not None:
                 raise BadParameter("--gold and --known are for a file of one question; take each question by itself.")
             folders = {None: "", **results.safe_names(tables)}
-        answers = answer_each(tables, answer)
+        answers = options.answer_each(tables, answer)
         facts = {question: result.summary for question, result in answers.items()}
         if None not in facts:
             facts = {question: {"folder": folders[question]} | one for question, one in facts.items()}
-        summary |= one_or_each(facts)
+        summary |= options.one_or_each(facts)
         if output is not None:
             from dissensus.table.io import write_json
 
@@ -178,9 +145,9 @@ def aggregate(
     show.written(output, "Results are", "FOLDER to keep the results")
 
 
-def _given(options: Iterable[tuple[str, Any]]) -> list[str]:
+def _given(values: Iterable[tuple[str, Any]]) -> list[str]:
     """The names of the options that were given."""
-    return [name for name, value in options if value]
+    return [name for name, value in values if value]
 
 
 def _all_items(model: Aggregator, table: Annotations) -> Annotations:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import show
-from dissensus.cli.options import Json, Seed, Source, answer_each, one_or_each, with_groups
+from dissensus.cli import options, show
+from dissensus.cli.options import Source, option, with_groups
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Pairs
@@ -37,16 +35,12 @@ class Scale(StrEnum):
 @with_groups
 def agreement(
     *,
-    scale: Annotated[
-        Scale, typer.Option("--scale", help="What the classes are: names, steps in an order, or numbers.")
-    ] = Scale.nominal,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also which pairs of annotators agree most and least; all with --json.")
-    ] = False,
-    least: Annotated[int, typer.Option("--least", min=1, help="Items that a pair must share.")] = 20,
-    resamples: Annotated[int, typer.Option("--resamples", min=0, help="Of the items, for the intervals.")] = 1000,
-    seed: Seed = None,
-    json: Json = False,
+    scale: Scale = option(Scale.nominal, "What the classes are: names, steps in an order, or numbers."),
+    pairs: bool = option(False, "Also which pairs of annotators agree most and least; all with --json.", "--pairs"),
+    least: int = option(20, "Items that a pair must share.", min=1),
+    resamples: int = option(1000, "Of the items, for the intervals.", min=0),
+    seed: int | None = options.SEED,
+    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """Any number of annotators, each having labelled any of the items. The intervals are by bootstrap over items.
@@ -60,9 +54,9 @@ def agreement(
         values = None if scale == "nominal" else _values(table, scale, source.classes is not None)
         return _facts(table, values, settings, least if pairs else None, what)
 
-    found = answer_each(source.read(), answer)
+    found = options.answer_each(source.read(), answer)
     if json:
-        show.json({"file": show.path(source.file)} | settings | one_or_each(found))
+        show.json({"file": show.path(source.file)} | settings | options.one_or_each(found))
         return
     for question, facts in found.items():
         _show(source.title(question), facts, scale)

@@ -6,13 +6,11 @@ import dataclasses
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import folder, keywords, show
+from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Json, OutputFolder, Seed, Settings, Source, with_groups
+from dissensus.cli.options import Source, option, with_groups
 from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
@@ -39,28 +37,20 @@ class Criterion(StrEnum):
 @with_groups
 def cluster(
     *,
-    output: OutputFolder = None,
-    method: Annotated[
-        str, typer.Option("--method", "-m", metavar="NAME", help="pgm-bp, pgm-annealing, or fmm for items only.")
-    ] = "pgm-bp",
-    item_clusters: Annotated[
-        str,
-        typer.Option("--item-clusters", "--items-clusters", metavar="K", help="A number, or a range to search: 3:20."),
-    ] = "3:20",
-    annotator_clusters: Annotated[
-        str, typer.Option("--annotator-clusters", "--annotators-clusters", metavar="L", help="The same of annotators.")
-    ] = "3:20",
-    dev: Annotated[
-        str,
-        typer.Option("--dev", metavar="SHARE|FILE", help="Items to choose by: a share of FILE's, or a file like it."),
-    ] = "0.25",
-    criterion: Annotated[
-        Criterion, typer.Option("--criterion", help="KL to the items' votes, or the likelihood of hidden labels.")
-    ] = Criterion.likelihood,
-    restarts: Annotated[int, typer.Option("--restarts", min=1, help="Starts of the final fit.")] = 5,
-    setting: Settings = None,
-    seed: Seed = None,
-    json: Json = False,
+    output: Path | None = options.OUTPUT_FOLDER,
+    method: str = option("pgm-bp", "pgm-bp, pgm-annealing, or fmm for items only.", "--method", "-m", metavar="NAME"),
+    item_clusters: str = option(
+        "3:20", "A number, or a range to search: 3:20.", "--item-clusters", "--items-clusters", metavar="K"
+    ),
+    annotator_clusters: str = option(
+        "3:20", "The same of annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
+    ),
+    dev: str = option("0.25", "Items to choose by: a share of FILE's, or a file like it.", metavar="SHARE|FILE"),
+    criterion: Criterion = option(Criterion.likelihood, "KL to the items' votes, or the likelihood of hidden labels."),
+    restarts: int = option(5, "Starts of the final fit.", min=1),
+    setting: list[str] | None = options.SETTINGS,
+    seed: int | None = options.SEED,
+    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """Ranges of numbers are searched: every pair is fitted to the items that are not in --dev and judged on those.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import show
+from dissensus.cli import options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, Json, Seed, Source, answer_each, one_or_each, with_groups
+from dissensus.cli.options import Gold, Source, option, with_groups
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
@@ -24,21 +22,19 @@ if TYPE_CHECKING:
 @with_groups
 def compare(
     *,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--methods",
-            "-m",
-            metavar="A,B,…",
-            help="Only these; left out, every method that can take the table. Repeatable.",
-        ),
-    ] = None,
+    methods: list[str] | None = option(
+        None,
+        "Only these; left out, every method that can take the table. Repeatable.",
+        "--methods",
+        "-m",
+        metavar="A,B,…",
+    ),
     gold: Gold,
-    share: Annotated[float, typer.Option("--share", help="Of the annotations, hidden in each split.")] = 0.2,
-    splits: Annotated[int, typer.Option("--splits", min=1, help="Random splits.")] = 3,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the items, for intervals and tests.")] = 1000,
-    seed: Seed = None,
-    json: Json = False,
+    share: float = option(0.2, "Of the annotations, hidden in each split."),
+    splits: int = option(3, "Random splits.", min=1),
+    resamples: int = option(1000, "Of the items, for intervals and tests.", min=1),
+    seed: int | None = options.SEED,
+    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """Part of the annotations is hidden, every method is fitted to the rest and says what it expects of the hidden
@@ -67,10 +63,10 @@ def compare(
             say(f"warning: {name} is left out: {why}")
         return result
 
-    results = answer_each(tables, contest)
+    results = options.answer_each(tables, contest)
     if json:
         head = {"file": show.path(source.file), "share": share, "splits": splits, "seed": seed or 0}
-        show.json(head | one_or_each({question: _facts(result) for question, result in results.items()}))
+        show.json(head | options.one_or_each({question: _facts(result) for question, result in results.items()}))
         return
     for question, result in results.items():
         _show(source.title(question), result)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli import folder, show
-from dissensus.cli.options import Json, OutputFolder
+from dissensus.cli import folder, options, show
+from dissensus.cli.options import option
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
@@ -16,13 +17,12 @@ if TYPE_CHECKING:
 
 
 def datasets(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", show_default=False, help="Describe this set instead of listing all."),
-    ] = None,
-    output: OutputFolder = None,
-    features: Annotated[bool, typer.Option("--features", help="With -o: its features and images too.")] = False,
-    json: Json = False,
+    name: str | None = typer.Argument(
+        None, metavar="[NAME]", show_default=False, help="Describe this set instead of listing all."
+    ),
+    output: Path | None = options.OUTPUT_FOLDER,
+    features: bool = option(False, "With -o: its features and images too.", "--features"),
+    json: bool = options.JSON,
 ) -> None:
     """With -o, the set called NAME is written as files: annotations.csv, gold.csv, ….
 

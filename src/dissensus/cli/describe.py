@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dissensus.cli import show
-from dissensus.cli.options import Json, Source, answer_each, one_or_each, with_groups
+from dissensus.cli import options, show
+from dissensus.cli.options import Source, with_groups
 
 
 @with_groups
-def describe(*, json: Json = False, source: Source) -> None:
+def describe(*, json: bool = options.JSON, source: Source) -> None:
     """Columns are found by their usual names; the options below name others.
 
     Example: dissensus describe labels.csv --item task --abstain "can't say"
     """
-    facts = answer_each(source.read(), lambda table, _: table.describe())
+    facts = options.answer_each(source.read(), lambda table, _: table.describe())
     if json:
-        show.json({"file": show.path(source.file)} | one_or_each(facts))
+        show.json({"file": show.path(source.file)} | options.one_or_each(facts))
         return
     for question, about in facts.items():
         _show(source.title(question), about)

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, keywords, results, show
+from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.cli.options import Source
     from dissensus.compute.engines import Disk, Spark, Torch
     from dissensus.models.base import Aggregator
 
@@ -32,19 +30,17 @@ class Engine(StrEnum):
     spark = "spark"
 
 
-EngineName = Annotated[
-    Engine | None,
-    typer.Option(
-        "--engine",
-        show_default="local",
-        help="Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
-    ),
-]
+ELSEWHERE = (Engine.disk, Engine.spark)
+"""Engines whose table is never in memory here."""
+ENGINE = option(
+    None,
+    "Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
+    show_default="local",
+)
 
 
 def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk | Torch | Spark | None, list[str]]:
     """The engine with its options (None: local), and the settings that are not its own."""
-    from dissensus.compute.engines import Disk, Spark, Torch
     from dissensus.models.base import methods
 
     own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
@@ -58,6 +54,8 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
         if own:
             raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
         return None, others
+    from dissensus.compute.engines import Disk, Spark, Torch
+
     kind = {Engine.disk: Disk, Engine.torch: Torch, Engine.spark: Spark}[name]
     found = keywords.parse(own, kind, f"--engine {name.value}", part="engine")
     try:
@@ -66,15 +64,15 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
         raise BadParameter(f"--set engine.{error}") from error
 
 
-def bring(source: Source, options: Disk | Spark) -> Any:
+def bring(source: Source, options: Any) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
     from dissensus.compute.engines import Disk, code, scatter
     from dissensus.compute.engines import beside as folder_beside
     from dissensus.compute.engines.coding import check_parquet
 
-    for option, given in (("--abstain", source.abstain), ("--question", source.question)):
+    for name, given in (("--abstain", source.abstain), ("--question", source.question)):
         if given:
-            raise BadParameter(f"{option} is for a table in memory; take those rows out of {source.file} first.")
+            raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")
     if source.input_format not in (None, "parquet"):
         raise BadParameter(f"--input-format {source.input_format}: --engine disk and spark read Parquet; convert it.")
     columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dissensus.cli import show
-from dissensus.cli.options import Json
+from dissensus.cli import options, show
 
 
-def methods(json: Json = False) -> None:
+def methods(json: bool = options.JSON) -> None:
     """Every keyword of a method can be given to the other commands: --set KEY=VALUE.
 
     Example: dissensus methods

@@ -3,7 +3,7 @@
 A parameter whose type is a group of options, such as `Source` or `Gold`, stands for all fields of the group:
 
     @with_groups
-    def compare(*, gold: Gold, json: Json = False, source: Source) -> None: ...
+    def compare(*, gold: Gold, share: float = option(0.2, "…"), json: bool = JSON, source: Source) -> None: ...
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from dissensus.table.questions import Questions
 
 T = TypeVar("T")
+own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 DEFAULT_METHOD = "dawid-skene"
+READING = "Reading FILE"  # panel of the help
 
 
 class TableFormat(StrEnum):
@@ -42,46 +45,33 @@ class TableFormat(StrEnum):
     jsonl = "jsonl"
 
 
-def _file(option: str, metavar: str, text: str) -> Any:
-    return typer.Option(option, metavar=metavar, help=text)
+def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of a command; its name is that of the parameter where no other is given, `...` is no default."""
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
 
 
-def _output(metavar: str, text: str) -> Any:
-    return typer.Option("--output", "-o", metavar=metavar, help=text)
-
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Of everything random; 0 where left out.")]
-OutputFolder = Annotated[Path | None, _output("FOLDER", "Write the results here; left out, they are only shown.")]
-OutputFile = Annotated[
-    Path | None, _output("OUT", "Write a .csv, .parquet or .jsonl file; left out, the first rows are shown.")
-]
-MethodName = Annotated[
-    str | None,
-    typer.Option("--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD, help="`dissensus methods` lists them."),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any keyword of the method, such as smoothing=0.5; repeatable."),
-]
-Known = Annotated[Path | None, _file("--known", "GOLD", "Known labels of some items, to learn from.")]
-ItemsFile = Annotated[Path | None, _file("--items", "ITEMS", "A table about the items: column item, texts, others.")]
-Device = Annotated[str | None, typer.Option("--device", show_default="auto", help="auto, cpu, cuda, cuda:1, mps.")]
+JSON = option(False, "Print one JSON object instead.", "--json")
+SEED = option(None, "Of everything random; 0 where left out.", min=0)
+DEVICE = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto")
+OUTPUT_FOLDER = option(
+    None, "Write the results here; left out, they are only shown.", "--output", "-o", metavar="FOLDER"
+)
+OUTPUT_FILE = option(
+    None, "Write a .csv, .parquet or .jsonl file; left out, the first rows are shown.", "--output", "-o", metavar="OUT"
+)
+METHOD = option(None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD)
+SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
+KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")
+ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
 
 
 @dataclass(frozen=True)
 class Gold:
     """A file of known labels, and how to read it."""
 
-    gold: Annotated[
-        Path | None, _file("--gold", "GOLD", "Known labels, to measure accuracy; the method never sees them.")
-    ] = None
-    gold_item: Annotated[str | None, typer.Option("--gold-item", metavar="COLUMN", help="GOLD's column of items.")] = (
-        None
-    )
-    gold_label: Annotated[
-        str | None, typer.Option("--gold-label", metavar="COLUMN", help="GOLD's column of labels.")
-    ] = None
+    gold: Path | None = option(None, "Known labels, to measure accuracy; the method never sees them.", metavar="GOLD")
+    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN")
+    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
 
     def read(self, table: Annotations) -> IntArray | None:
         """(I,) class codes, −1 where unknown; None where no file is named."""
@@ -91,7 +81,7 @@ class Gold:
         """(I,) class codes from another file with the same columns."""
         from dissensus.table.io import read_gold
 
-        with self._reading(path):
+        with self._explained(path):
             return read_gold(path, table, self.gold_item, self.gold_label)
 
     def columns(self) -> tuple[Any, Any] | None:
@@ -100,11 +90,11 @@ class Gold:
 
         if self.gold is None:
             return None
-        with self._reading(self.gold):
+        with self._explained(self.gold):
             return gold_columns(self.gold, self.gold_item, self.gold_label)
 
     @contextmanager
-    def _reading(self, path: Path) -> Iterator[None]:
+    def _explained(self, path: Path) -> Iterator[None]:
         try:
             with show.waiting(f"reading {path}"):
                 yield
@@ -113,50 +103,42 @@ class Gold:
             raise type(error)(advice.replace("label=<column>", "--gold-label COLUMN")) from error.__cause__
 
 
-def _reading_file(*names: str, metavar: str, text: str) -> Any:
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel="Reading FILE")
-
-
-def _column(option: str, text: str) -> Any:
-    return _reading_file(option, metavar="COLUMN", text=f"Column of the {text}.")
+def _column(text: str) -> Any:
+    return option(None, f"Column of the {text}.", metavar="COLUMN", panel=READING)
 
 
 @dataclass(frozen=True)
 class Source:
     """FILE and how to read it."""
 
-    named: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            show_default=False,
-            help="One row per annotation: CSV, TSV (also .gz), Parquet, Arrow, JSON lines, an export of Label Studio, "
-            "doccano or Prodigy.",
-        ),
-    ]
-    item: Annotated[str | None, _column("--item", "items (found where called item, task, id, …)")] = None
-    annotator: Annotated[str | None, _column("--annotator", "annotators (annotator, worker, rater, …)")] = None
-    label: Annotated[str | None, _column("--label", "labels (label, answer, annotation)")] = None
-    question: Annotated[str | None, _column("--question", "questions, each a table of its own")] = None
-    weight: Annotated[str | None, _column("--weight", "weights of the rows")] = None
-    classes: Annotated[
-        str | None,
-        _reading_file("--classes", metavar="A,B,…", text="All classes, in this order; a label outside is an error."),
-    ] = None
-    abstain: Annotated[
-        list[str] | None,
-        _reading_file(
-            "--abstain", metavar="LABEL", text='An answer that is no class ("" for an empty one); repeatable.'
-        ),
-    ] = None
-    input_format: Annotated[
-        str | None, _reading_file("--input-format", metavar="FORMAT", text="FILE's format, where it is not seen.")
-    ] = None
+    named: str = typer.Argument(
+        ...,
+        metavar="FILE",
+        show_default=False,
+        help="One row per annotation: CSV, TSV (also .gz), Parquet, Arrow, JSON lines, an export of Label Studio, "
+        "doccano or Prodigy.",
+    )
+    item: str | None = _column("items (found where called item, task, id, …)")
+    annotator: str | None = _column("annotators (annotator, worker, rater, …)")
+    label: str | None = _column("labels (label, answer, annotation)")
+    question: str | None = _column("questions, each a table of its own")
+    weight: str | None = _column("weights of the rows")
+    classes: str | None = option(
+        None, "All classes, in this order; a label outside is an error.", metavar="A,B,…", panel=READING
+    )
+    abstain: list[str] | None = option(
+        None, 'An answer that is no class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
+    )
+    input_format: str | None = option(
+        None, "FILE's format, where it is not seen.", "--input-format", metavar="FORMAT", panel=READING
+    )
 
     def read(self) -> Annotations | Questions:
         """The table, or one per question."""
         from dissensus.table.io import read
 
+        if own_process:
+            hide_pandas()
         columns = {role: getattr(self, role) for role in ("item", "annotator", "label", "question", "weight")}
         with show.waiting(f"reading {self.file}"):
             return read(
@@ -188,6 +170,24 @@ class Source:
         return str(self.file) if question is None else f"{self.file}, question {show.name(question)}"
 
 
+def hide_pandas() -> None:
+    """Let pyarrow find no pandas: else it imports it at the first array, for 0.3 s, and no command has such a frame."""
+
+    class Hidden:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+            if name == "pandas":
+                raise ModuleNotFoundError(name=name)
+
+    sys.meta_path.insert(0, Hidden)
+    try:
+        import pyarrow
+
+        pyarrow.array([0]).to_numpy()  # both look for it once
+    finally:
+        sys.meta_path.remove(Hidden)
+
+
 def answer_each(tables: Annotations | Questions, answer: Callable[[Annotations, str | None], T]) -> dict[str | None, T]:
     """Question → answer, or None → answer where there is one table; errors and warnings name the question."""
     if not isinstance(tables, Mapping):
@@ -216,10 +216,20 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Put the fields of a group of options in place of a parameter whose type is that group."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {one.name: one.annotation for one in own if dataclasses.is_dataclass(one.annotation)}
-    has_format = any(one.name == "format_" for one in own)
     expanded: list[inspect.Parameter] = []
     for one in own:
-        expanded += _options_of(one.annotation, has_format) if one.name in groups else [one]
+        expanded += _options_of(groups[one.name]) if one.name in groups else [one]
+    if not any(one.name == "format_" for one in own):  # no tables are written: --format can only mean the input's
+        expanded = [
+            one.replace(
+                default=option(
+                    None, one.default.help, "--format", *one.default.param_decls, metavar="FORMAT", panel=READING
+                )
+            )
+            if one.name == "input_format"
+            else one
+            for one in expanded
+        ]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -234,14 +244,8 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _options_of(group: Any, has_format: bool) -> Iterator[inspect.Parameter]:
-    """The fields as parameters; --format means --input-format where a command writes no tables."""
-    hints = get_type_hints(group, include_extras=True)
+def _options_of(group: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group)
     for field in dataclasses.fields(group):
-        hint = hints[field.name]
-        if field.name == "input_format" and not has_format:
-            option = hint.__metadata__[0]
-            names = ("--format", *option.param_decls)
-            hint = Annotated[str | None, _reading_file(*names, metavar=option.metavar, text=option.help)]
-        default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
-        yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli import show
+from dissensus.cli import options, show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import check_file
 from dissensus.cli.inputs import Inputs, split_names
-from dissensus.cli.options import Device, Json, OutputFile
+from dissensus.cli.options import option
 
 if TYPE_CHECKING:
     from dissensus.common.types import FloatArray, Names
@@ -22,19 +22,16 @@ ITEMS_SHOWN = 5
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="FOLDER", show_default=False, help="What `dissensus train` wrote.")],
-    items: Annotated[
-        Path, typer.Argument(metavar="ITEMS", show_default=False, help="A file like the one that it was trained with.")
-    ],
+    model: Path = typer.Argument(..., metavar="FOLDER", show_default=False, help="What `dissensus train` wrote."),
+    items: Path = typer.Argument(
+        ..., metavar="ITEMS", show_default=False, help="A file like the one that it was trained with."
+    ),
     *,
-    output: OutputFile = None,
-    item: Annotated[str | None, typer.Option("--item", metavar="COLUMN", help="ITEMS' column of items.")] = None,
-    annotators: Annotated[
-        str | None,
-        typer.Option("--annotators", metavar="A,B,…", help="Say what each of these would answer, one row each."),
-    ] = None,
-    device: Device = None,
-    json: Json = False,
+    output: Path | None = options.OUTPUT_FILE,
+    item: str | None = option(None, "ITEMS' column of items.", metavar="COLUMN"),
+    annotators: str | None = option(None, "Say what each of these would answer, one row each.", metavar="A,B,…"),
+    device: str | None = options.DEVICE,
+    json: bool = options.JSON,
 ) -> None:
     """OUT gets item, label, confidence and p_CLASS …; with --annotators item, annotator, label, confidence and p_CLASS
     …: the answer that is expected of each annotator. One whom the model has not met is taken for an average one.

@@ -5,23 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import folder, results, show
+from dissensus.cli import folder, options, results, show
 from dissensus.cli.errors import about
 from dissensus.cli.inputs import in_kind_of, split_names
-from dissensus.cli.options import (
-    DEFAULT_METHOD,
-    Json,
-    MethodName,
-    OutputFile,
-    Settings,
-    Source,
-    new_model,
-    with_groups,
-)
+from dissensus.cli.options import Source, option, with_groups
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
@@ -37,27 +26,20 @@ MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safet
 @with_groups
 def recommend(
     *,
-    budget: Annotated[float, typer.Option("--budget", help="What may be spent; a label costs 1 without --cost.")],
-    output: OutputFile = None,
-    method: MethodName = None,
-    setting: Settings = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model",
-            metavar="FOLDER",
-            help="Ask the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
-        ),
-    ] = None,
-    annotators: Annotated[
-        str | None, typer.Option("--annotators", metavar="A,B,…", help="Ask only these; left out, all of FILE.")
-    ] = None,
-    cost: Annotated[
-        str, typer.Option("--cost", metavar="NUMBER|FILE", help="Of a label; FILE has columns annotator and cost.")
-    ] = "1",
-    capacity: Annotated[int | None, typer.Option("--capacity", min=0, help="Labels of one annotator at most.")] = None,
-    per_item: Annotated[int | None, typer.Option("--per-item", min=1, help="Labels of one item at most.")] = None,
-    json: Json = False,
+    budget: float = option(..., "What may be spent; a label costs 1 without --cost."),
+    output: Path | None = options.OUTPUT_FILE,
+    method: str | None = options.METHOD,
+    setting: list[str] | None = options.SETTINGS,
+    model: Path | None = option(
+        None,
+        "Ask the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
+        metavar="FOLDER",
+    ),
+    annotators: str | None = option(None, "Ask only these; left out, all of FILE.", metavar="A,B,…"),
+    cost: str = option("1", "Of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
+    capacity: int | None = option(None, "Labels of one annotator at most.", min=0),
+    per_item: int | None = option(None, "Labels of one item at most.", min=1),
+    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """A method is fitted to FILE, and every pair of an item and an annotator that is not in it is looked at: how much
@@ -77,7 +59,7 @@ def recommend(
         folder.check_file(output, "recommendations", [source.file, price_file])
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
-    fitted: Any = new_model(method or DEFAULT_METHOD, setting) if model is None else None
+    fitted: Any = options.new_model(method or options.DEFAULT_METHOD, setting) if model is None else None
     table = source.read_one(f"{source.file} has {{n}} questions; take each by itself, in a file of its own.")
     began = time.perf_counter()
     if model is None:

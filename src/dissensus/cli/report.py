@@ -6,26 +6,12 @@ import json as json_module
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import show
+from dissensus.cli import options, show
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
-from dissensus.cli.options import (
-    DEFAULT_METHOD,
-    Gold,
-    ItemsFile,
-    Json,
-    Seed,
-    Settings,
-    Source,
-    answer_each,
-    new_model,
-    one_or_each,
-    with_groups,
-)
+from dissensus.cli.options import Gold, Source, option, with_groups
 from dissensus.cli.results import safe_names
 from dissensus.exceptions import BadParameter, DataError
 
@@ -37,51 +23,32 @@ if TYPE_CHECKING:
 @with_groups
 def report(
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="PAGE", help="The page; report.json and the key go beside it.")
-    ] = Path("report.html"),
+    output: Path = option(
+        Path("report.html"), "The page; report.json and the key go beside it.", "--output", "-o", metavar="PAGE"
+    ),
     gold: Gold,
-    items: ItemsFile = None,
-    annotators: Annotated[
-        Path | None,
-        typer.Option(
-            "--annotators",
-            metavar="PEOPLE",
-            help="A table about the annotators: column annotator, groups they belong to.",
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option("--method", "-m", metavar="NAME", help="Left out, the one that predicts hidden labels best."),
-    ] = None,
-    setting: Settings = None,
-    clusters: Annotated[
-        Path | None,
-        typer.Option(
-            "--clusters", metavar="FOLDER", help="What `dissensus cluster FILE -o FOLDER` wrote; a section more."
-        ),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option("--model", metavar="FOLDER", help="What `dissensus train FILE -o FOLDER` wrote; a section more."),
-    ] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(
-            "--inputs",
-            metavar="FILE",
-            help="What the model takes, as for train (--items, --features or --images): a map of the items.",
-        ),
-    ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Left out, the file's name.")] = None,
-    pseudonyms: Annotated[
-        bool, typer.Option("--pseudonyms/--names", help="How annotators are called; the key is a file of its own.")
-    ] = True,
-    salt: Annotated[
-        str, typer.Option("--salt", help="A secret for the pseudonyms: else who guesses a name can check the guess.")
-    ] = "",
-    seed: Seed = None,
-    json: Json = False,
+    items: Path | None = options.ITEMS,
+    annotators: Path | None = option(
+        None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE"
+    ),
+    method: str | None = option(
+        None, "Left out, the one that predicts hidden labels best.", "--method", "-m", metavar="NAME"
+    ),
+    setting: list[str] | None = options.SETTINGS,
+    clusters: Path | None = option(
+        None, "What `dissensus cluster FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"
+    ),
+    model: Path | None = option(None, "What `dissensus train FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"),
+    inputs: Path | None = option(
+        None,
+        "What the model takes, as for train (--items, --features or --images): a map of the items.",
+        metavar="FILE",
+    ),
+    title: str | None = option(None, "Left out, the file's name."),
+    pseudonyms: bool = option(True, "How annotators are called; the key is a file of its own.", "--pseudonyms/--names"),
+    salt: str = option("", "A secret for the pseudonyms: else who guesses a name can check the guess."),
+    seed: int | None = options.SEED,
+    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """The page is one file that needs no network. Beside it go the same numbers as JSON and, as annotators are people,
@@ -100,7 +67,7 @@ def report(
     if method is None and setting:
         raise BadParameter("--set is for a method; name it with --method.")
     if method is not None:
-        new_model(method, setting)  # a wrong name or keyword should not wait for the file
+        options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     _check_extras()
     tables = source.read()
     several = isinstance(tables, Mapping)
@@ -132,11 +99,12 @@ def report(
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
             held = _contest(table, known, seed or 0, bar.tell) if method is None else None
-            chosen = method or (held.comparison.best if held is not None else DEFAULT_METHOD)
+            chosen = method or (held.comparison.best if held is not None else options.DEFAULT_METHOD)
             bar.tell(f"fitting {chosen}")
+            fitted = options.new_model(chosen, setting).fit(table)
             made = Report(
-                table, new_model(chosen, setting).fit(table), gold=known, title=name, names=not pseudonyms, salt=salt,
-                contest=held, seed=seed or 0, on_step=bar.tell, **parts,
+                table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, contest=held, seed=seed or 0,
+                on_step=bar.tell, **parts,
             )  # fmt: skip
             files = made.save(path)
         return {
@@ -146,9 +114,9 @@ def report(
             "findings": made.facts["findings"],
         }
 
-    written = answer_each(tables, write)
+    written = options.answer_each(tables, write)
     if json:
-        show.json({"file": show.path(source.file)} | one_or_each(written))
+        show.json({"file": show.path(source.file)} | options.one_or_each(written))
         return
     for question, facts in written.items():
         _show(called if question is None else f"{called}, question {show.name(question)}", facts)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import show
+from dissensus.cli import options, show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.options import TableFormat
 from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
@@ -30,7 +29,9 @@ MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_FLAGGED_SHOWN = 20  # annotators
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
-FILES = tuple(Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in TableFormat)
+FILES = tuple(
+    Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in options.TableFormat
+)
 """The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
 
 
@@ -137,9 +138,9 @@ def stale_files(folder: Path) -> list[Path]:
     return [*FILES, *(sub / file for sub in inside for file in FILES)]
 
 
-def safe_names(questions: Iterable[str]) -> dict[str, str]:
+def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
     """Question → name of its folder: letters, digits, `-`, `_` and dots, all different in any case."""
-    names: dict[str, str] = {}
+    names: dict[str | None, str] = {}
     for question in questions:
         plain = re.sub(r"[^\w.-]+", "_", question).strip("._")[:60] or "question"
         taken, name, number = {other.casefold() for other in names.values()}, plain, 2

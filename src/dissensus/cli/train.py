@@ -7,15 +7,14 @@ import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from typer.core import TyperCommand
 
-from dissensus.cli import folder, keywords, results, show
+from dissensus.cli import folder, keywords, options, results, show
 from dissensus.cli.errors import say
 from dissensus.cli.inputs import Inputs, aligned
-from dissensus.cli.options import Device, Gold, ItemsFile, Json, Known, Seed, Source, TableFormat, with_groups
+from dissensus.cli.options import Gold, Source, option, with_groups
 from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
@@ -30,9 +29,12 @@ ENCODERS = {
     "images": "wide-resnet",
 }
 """What encodes each kind of input where nobody names an encoder."""
+LEARNING = "Learning"  # panel of the help
 MODEL = "model.safetensors"
 FILES = tuple(
-    Path(f"{stem}.{suffix}") for stem in ("items", "annotators", "history", "out_of_fold") for suffix in TableFormat
+    Path(f"{stem}.{suffix}")
+    for stem in ("items", "annotators", "history", "out_of_fold")
+    for suffix in options.TableFormat
 )
 """The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
 
@@ -45,92 +47,65 @@ class Monitor(StrEnum):
     macro_f1 = "macro-f1"
 
 
-def _learning(*names: str, help_: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help_, rich_help_panel="Learning", show_default=False, **more)
-
-
-def _column(option: str, text: str) -> Any:
-    return typer.Option(option, metavar="COLUMN", help=f"ITEMS' column of {text}.")
-
-
 @dataclass(frozen=True)
 class Shortcuts:
     """Keywords of `CrowdClassifier` that have an option of their own; None leaves its default."""
 
-    epochs: Annotated[int | None, _learning("--epochs", help_="Passes over the items; 50 where left out.")] = None
-    batch_size: Annotated[int | None, _learning("--batch-size", help_="Items per step; 64 where left out.")] = None
-    learning_rate: Annotated[float | None, _learning("--learning-rate", help_="Left out, what suits the encoder.")] = (
-        None
+    epochs: int | None = option(None, "Passes over the items; 50 where left out.", panel=LEARNING)
+    batch_size: int | None = option(None, "Items per step; 64 where left out.", panel=LEARNING)
+    learning_rate: float | None = option(None, "Left out, what suits the encoder.", panel=LEARNING)
+    patience: int | None = option(None, "Stop after so many without a better one.", metavar="EPOCHS", panel=LEARNING)
+    monitor: Monitor | None = option(
+        None, "What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy.", panel=LEARNING
     )
-    patience: Annotated[
-        int | None, _learning("--patience", metavar="EPOCHS", help_="Stop after so many without a better one.")
-    ] = None
-    monitor: Annotated[
-        Monitor | None,
-        _learning("--monitor", help_="What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy."),
-    ] = None
-    sam: Annotated[float | None, _learning("--sam", metavar="RHO", help_="Sharpness-aware training, often 0.05.")] = (
-        None
+    sam: float | None = option(None, "Sharpness-aware training, often 0.05.", metavar="RHO", panel=LEARNING)
+    mixup: float | None = option(
+        None, "Train on mixtures of two items, often 0.2 to 1.", metavar="ALPHA", panel=LEARNING
     )
-    mixup: Annotated[
-        float | None, _learning("--mixup", metavar="ALPHA", help_="Train on mixtures of two items, often 0.2 to 1.")
-    ] = None
-    precision: Annotated[str | None, _learning("--precision", help_="auto, 32-true, bf16-mixed, ….")] = None
-    device: Device = None
-    seed: Seed = None
+    precision: str | None = option(None, "auto, 32-true, bf16-mixed, ….", panel=LEARNING)
+    device: str | None = options.DEVICE
+    seed: int | None = options.SEED
 
 
 @with_groups
 def train(
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Write model and results here.")],
-    items: ItemsFile = None,
-    text: Annotated[str | None, _column("--text", "texts (text, sentence, …)")] = None,
-    pair: Annotated[str | None, _column("--pair", "a second text, such as a target")] = None,
-    position: Annotated[str | None, _column("--position", "a token's place in its text")] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option("--features", metavar="FILE", help=".npz with arrays item and x, or a table: item and numbers."),
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option("--images", metavar="FILE", help=".npz with arrays item and x (n, H, W[, C]).")
-    ] = None,
-    format_: Annotated[TableFormat, typer.Option("--format", help="Of the result tables.")] = TableFormat.csv,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder",
-            "-e",
-            metavar="NAME",
-            help="Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
-            "tagger, images wide-resnet.",
-        ),
-    ] = None,
-    objective: Annotated[
-        str, typer.Option("--objective", metavar="NAME", help="How labels teach; see above.")
-    ] = "crowd-layer",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
-        ),
-    ] = None,
+    output: Path = option(..., "Write model and results here.", "--output", "-o", metavar="FOLDER"),
+    items: Path | None = options.ITEMS,
+    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN"),
+    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN"),
+    position: str | None = option(None, "ITEMS' column of a token's place in its text.", metavar="COLUMN"),
+    features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE"),
+    images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE"),
+    format_: options.TableFormat = option(options.TableFormat.csv, "Of the result tables.", "--format"),
+    encoder: str | None = option(
+        None,
+        "Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
+        "tagger, images wide-resnet.",
+        "--encoder",
+        "-e",
+        metavar="NAME",
+    ),
+    objective: str = option("crowd-layer", "How labels teach; see above.", metavar="NAME"),
+    setting: list[str] | None = option(
+        None,
+        "Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
+        "--set",
+        metavar="KEY=VALUE",
+    ),
     shortcuts: Shortcuts,
-    validation: Annotated[
-        float | None, _learning("--validation", metavar="SHARE", help_="Of the labelled items, to choose the epoch by.")
-    ] = None,
-    folds: Annotated[
-        int | None,
-        _learning("--folds", min=2, help_="Also predict each item by one of so many networks that did not see it."),
-    ] = None,
-    fresh: Annotated[
-        bool, _learning("--fresh", help_="Start anew where a run that was stopped left a checkpoint.")
-    ] = False,
-    known: Known = None,
+    validation: float | None = option(
+        None, "Of the labelled items, to choose the epoch by.", metavar="SHARE", panel=LEARNING
+    ),
+    folds: int | None = option(
+        None, "Also predict each item by one of so many networks that did not see it.", min=2, panel=LEARNING
+    ),
+    fresh: bool = option(
+        False, "Start anew where a run that was stopped left a checkpoint.", "--fresh", panel=LEARNING
+    ),
+    known: Path | None = options.KNOWN,
     gold: Gold,
-    json: Json = False,
+    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and

@@ -236,19 +236,14 @@ def _evaluated(hint: Any, home: type) -> Any:
     return eval(hint, vars(sys.modules[home.__module__]), dict(vars(home)))  # as typing.get_type_hints does
 
 
-def alternatives(hint: Any) -> Iterator[Any]:
+def _kinds(hint: Any) -> Iterator[Any]:
     """The types, and the words of a Literal, that a hint allows."""
     if get_origin(hint) in (Union, types.UnionType):
         for part in get_args(hint):
-            yield from alternatives(part)
+            yield from _kinds(part)
     elif get_origin(hint) is Literal:
         yield from (type(None) if word is None else word for word in get_args(hint))
+    elif get_origin(hint) is not None:
+        yield get_origin(hint) if get_origin(hint) is not Sequence else tuple
     else:
         yield hint
-
-
-def _kinds(hint: Any) -> Iterator[Any]:
-    """The same, with `Sequence[int]` as tuple and other generic types without what is inside."""
-    for kind in alternatives(hint):
-        origin = get_origin(kind)
-        yield kind if origin is None else tuple if origin is Sequence else origin
