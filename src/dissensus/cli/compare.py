@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
@@ -12,8 +11,6 @@ from dissensus.cli.options import Gold, Source, option, with_groups
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from dissensus.evaluation import Estimate
     from dissensus.questions.compare import Comparison, Contestant
     from dissensus.table.annotations import Annotations
@@ -54,10 +51,16 @@ def compare(
         from dissensus.questions.compare import compare
 
         known = gold.read(table)
-        with _live(f"question {show.name(question)}" if question else str(source.file)) as screen:
+        scores: dict[str, float] = {}
+        with show.waiting(f"comparing the methods on {source.title(question)}") as bar:
+
+            def on_fit(method: str, done: int, total: int) -> None:
+                best = f"; best so far: {max(scores, key=scores.__getitem__)}" if scores else ""
+                bar.tell(f"fitting {method}: {done} of {total} fits done{best}", done, total)
+
             result = compare(
                 table, names, gold=known, share=share, splits=splits, resamples=resamples, seed=seed or 0,
-                on_fit=screen.begin, on_result=screen.done,
+                on_fit=on_fit, on_result=scores.__setitem__,
             )  # fmt: skip
         for name, why in result.failed.items():
             say(f"warning: {name} is left out: {why}")
@@ -133,42 +136,3 @@ def _mark(one: Contestant, worst: float) -> str:
 
 def _half_width(estimate: Estimate) -> float:
     return (estimate.high - estimate.low) / 2
-
-
-class _Screen:
-    """The table while it is being made; on a terminal only."""
-
-    def __init__(self, title: str, live: Live | None):
-        self.title, self.live = title, live
-        self.scores: dict[str, float] = {}
-        self.state = ""
-
-    def begin(self, method: str, done: int, total: int) -> None:
-        self.state = f"fitting {method}: {done} of {total} fits done"
-        self._draw()
-
-    def done(self, method: str, score: float) -> None:
-        self.scores[method] = score
-        self._draw()
-
-    def _draw(self) -> None:
-        if self.live is None:
-            return
-        from rich.console import Group
-
-        table = show.grid(show.clean(self.title), "method", "log-likelihood", numbers=("log-likelihood",))
-        for method, score in sorted(self.scores.items(), key=lambda pair: -pair[1]):
-            table.add_row(method, f"{score:.4f}")
-        self.live.update(Group(table, self.state))
-
-
-@contextmanager
-def _live(title: str) -> Iterator[_Screen]:
-    screen = show.console(stderr=True)
-    if not screen.is_interactive:
-        yield _Screen(title, None)
-        return
-    from rich.live import Live
-
-    with Live(console=screen, transient=True, refresh_per_second=8) as live:
-        yield _Screen(title, live)
