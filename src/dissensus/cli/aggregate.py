@@ -63,8 +63,7 @@ def aggregate(
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
     if output is not None:
-        folder.check(output)
-        folder.check_files(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
+        folder.check(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if update and model is None:

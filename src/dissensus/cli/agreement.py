@@ -113,20 +113,19 @@ def _rows(pairs: Pairs) -> list[dict[str, Any]]:
 
 
 def _show(title: str, facts: dict[str, Any], scale: str) -> None:
-    out = show.console()
-    table = show.grid(show.clean(title), "", "value", "95 % interval", "", numbers=("value", "95 % interval"))
+    rows = []
     for name, found in facts["coefficients"].items():
         written = show.percent if name == "percent" else _number
         value = written(found["value"]) if found["value"] == found["value"] else "–"
         interval = f"{written(found['low'])} to {written(found['high'])}" if found["low"] == found["low"] else "–"
         note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
-        table.add_row(COEFFICIENTS[name], value, interval, note)
-    out.print(table)
+        rows.append((COEFFICIENTS[name], value, interval, note))
+    show.table(show.clean(title), ("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
     for sentence in _sentences(facts, scale):
-        out.print(sentence)
+        show.text(sentence)
     if "pairs" in facts:
         _show_pairs(facts)
-    out.print()
+    show.text()
 
 
 def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
@@ -161,25 +160,22 @@ def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
 
 
 def _show_pairs(facts: dict[str, Any]) -> None:
-    out = show.console()
     known = [pair for pair in facts["pairs"] if pair["kappa"] == pair["kappa"]]
     if not known:
-        out.print(f"No two annotators share {facts['least']:,} items on which κ is defined; lower --least.")
+        show.text(f"No two annotators share {facts['least']:,} items on which κ is defined; lower --least.")
         return
+    rows = []
+    for pair in known:
+        names = show.name(pair["first"]), show.name(pair["second"])
+        interval = f"{_number(pair['low'])} to {_number(pair['high'])}"
+        agree = show.percent(pair["agreement"])
+        rows.append((*names, f"{pair['shared']:,}", agree, _number(pair["kappa"]), interval))
+    between = len(rows) - 2 * PAIRS_SHOWN
+    if between > 0:
+        rows[PAIRS_SHOWN:-PAIRS_SHOWN] = [(f"… {between:,} more", "", "", "", "", "")]
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
-    head = ("annotator", "and", "items", "agree", "κ", "95 % interval")
-    table = show.grid(f"Who agrees with whom: Cohen's κ{weights}", *head, numbers=head[2:])
-    lowest = len(known) - PAIRS_SHOWN  # where the lowest begin
-    for number, pair in enumerate(known):
-        if number < PAIRS_SHOWN or number >= lowest:
-            table.add_row(
-                show.name(pair["first"]), show.name(pair["second"]), f"{pair['shared']:,}",
-                show.percent(pair["agreement"]), _number(pair["kappa"]),
-                f"{_number(pair['low'])} to {_number(pair['high'])}",
-            )  # fmt: skip
-        elif number == PAIRS_SHOWN:
-            table.add_row(f"… {lowest - PAIRS_SHOWN:,} more", "", "", "", "", "")
-    out.print(table)
+    columns = ("annotator", "and", "items", "agree", "κ", "95 % interval")
+    show.table(f"Who agrees with whom: Cohen's κ{weights}", columns, rows, numbers=columns[2:])
 
 
 def _number(value: float) -> str:

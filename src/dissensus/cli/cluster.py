@@ -65,8 +65,7 @@ def cluster(
     """
     K, L = _numbers(item_clusters, "--item-clusters"), _numbers(annotator_clusters, "--annotator-clusters")
     if output is not None:
-        folder.check(output)
-        folder.check_files(output, FILES, [source.file])
+        folder.check(output, FILES, [source.file])
     settings = {"seed": seed or 0} | _settings(method, setting or [])
     began = time.perf_counter()
     table = source.read_one("a file of several questions cannot be clustered at once; take each question by itself.")
@@ -224,31 +223,31 @@ def _draw(model: Any, table: Annotations, search: Selection | None, file: Path, 
 def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:
     from dissensus.clustering.model import of_clusters
 
-    out = show.console()
     show.line(
         f"{show.clean(summary['input'])}: {summary['item_clusters']} clusters of items and "
         f"{summary['annotator_clusters']} of annotators by {summary['method']}, in {summary['seconds']:.1f} s"
     )
     if search is not None:
-        best = search.best
-        likelihood = (
-            "" if best.log_likelihood is None else f", log-likelihood of hidden labels {best.log_likelihood:.3f}"
-        )
-        show.line(f"Chosen among {len(search.points)} by {search.criterion}: KL {best.kl:.3f}{likelihood}.")
-    labels = of_clusters(model.params_)
-    table = show.grid("Clusters of items", "cluster", "items", "", "labels", numbers=("cluster", "items"))
-    sizes, total = summary["items"], max(sum(summary["items"]), 1)
-    order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
-    for k in order[:MAX_CLUSTERS_SHOWN]:
-        top = (-labels[k]).argsort()[:CLASSES_SHOWN]
-        said = ", ".join(f"{show.name(model.classes_[p])} {show.percent(labels[k, p])}" for p in top)
-        table.add_row(str(k), f"{sizes[k]:,}", show.bar(sizes[k] / total), said)
-    if others := order[MAX_CLUSTERS_SHOWN:]:
-        table.add_row("…", f"{sum(sizes[k] for k in others):,}")
-    out.print(table)
+        value = search.best.log_likelihood
+        likelihood = "" if value is None else f", log-likelihood of hidden labels {value:.3f}"
+        show.line(f"Chosen among {len(search.points)} by {search.criterion}: KL {search.best.kl:.3f}{likelihood}.")
+    said = []
+    for shares in of_clusters(model.params_):
+        top = (-shares).argsort()[:CLASSES_SHOWN]
+        said.append(", ".join(f"{show.name(model.classes_[p])} {show.percent(shares[p])}" for p in top))
+    _show_sizes("items", summary["items"], said)
     if summary["annotator_clusters"] > 1:
-        people = show.grid("Clusters of annotators", "cluster", "annotators", "", numbers=("cluster", "annotators"))
-        sizes, total = summary["annotators"], max(sum(summary["annotators"]), 1)
-        for k in sorted(range(len(sizes)), key=lambda one: -sizes[one])[:MAX_CLUSTERS_SHOWN]:
-            people.add_row(str(k), f"{sizes[k]:,}", show.bar(sizes[k] / total))
-        out.print(people)
+        _show_sizes("annotators", summary["annotators"])
+
+
+def _show_sizes(what: str, sizes: list[int], said: list[str] | None = None) -> None:
+    """The clusters, the largest first, with how many are in each and what is said of it."""
+    order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
+    shares = [size / max(sum(sizes), 1) for size in sizes]
+    rows = [
+        (str(k), f"{sizes[k]:,}", show.bar(shares[k]), *([said[k]] if said else [])) for k in order[:MAX_CLUSTERS_SHOWN]
+    ]
+    if others := order[MAX_CLUSTERS_SHOWN:]:
+        rows.append(("…", f"{sum(sizes[k] for k in others):,}"))
+    columns = ("cluster", what, "", *(["labels"] if said else []))
+    show.table(f"Clusters of {what}", columns, rows, numbers=("cluster", what))

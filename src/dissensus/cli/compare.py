@@ -12,7 +12,7 @@ from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
-    from dissensus.questions.compare import Comparison, Contestant
+    from dissensus.questions.compare import Comparison
     from dissensus.table.annotations import Annotations
 
 
@@ -103,19 +103,19 @@ def _facts(result: Comparison) -> dict[str, Any]:
 
 
 def _show(title: str, result: Comparison) -> None:
-    out = show.console()
-    gold = result.contestants[0].accuracy is not None
-    columns = ["method", "log-likelihood", "behind the best", "", *(["accuracy"] if gold else []), "seconds"]
-    table = show.grid(show.clean(title), *columns, numbers=("log-likelihood", "behind the best", "accuracy", "seconds"))
-    table.columns[0].no_wrap = True
-    worst = result.contestants[-1].behind.value
+    worst = max(result.contestants[-1].behind.value, 1e-12)
+    rows = []
     for one in result:
-        cells = [one.method, f"{one.log_likelihood.value:.4f}", _behind(one), _mark(one, worst)]
-        if one.accuracy is not None:
-            cells.append(f"{100 * one.accuracy.value:.1f} ± {100 * _half_width(one.accuracy):.1f} %")
-        table.add_row(*cells, f"{one.seconds:.2f}")
-    out.print(table)
-    out.print(
+        behind = one.behind.value
+        mark = "≈ best" if one.tied and behind else show.bar(behind / worst, 10)
+        cells = [one.method, f"{one.log_likelihood.value:.4f}", _with_half_width(one.behind, 4) if behind else "best"]
+        accuracy = [] if one.accuracy is None else [f"{_with_half_width(one.accuracy, 1, 100)} %"]
+        rows.append((*cells, mark, *accuracy, f"{one.seconds:.2f}"))
+    gold = ["accuracy"] if result.contestants[0].accuracy is not None else []
+    columns = ["method", "log-likelihood", "behind the best", "", *gold, "seconds"]
+    numbers = ("log-likelihood", "behind the best", "accuracy", "seconds")
+    show.table(show.clean(title), columns, rows, numbers=numbers, unbroken=("method",))
+    show.text(
         f"Mean log probability of {result.hidden:,} hidden annotations ({result.splits} splits, "
         f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items. ≈: cannot be told apart from "
         "the best. It judges how well labels are predicted, not how often the truth is found."
@@ -123,16 +123,6 @@ def _show(title: str, result: Comparison) -> None:
     show.line(result.verdict())
 
 
-def _behind(one: Contestant) -> str:
-    if one.behind.value == 0:
-        return "best"
-    return f"{one.behind.value:.4f} ± {_half_width(one.behind):.4f}"
-
-
-def _mark(one: Contestant, worst: float) -> str:
-    """A bar as long as the method is behind; words where it cannot be told apart from the best."""
-    return "≈ best" if one.tied and one.behind.value else show.bar(one.behind.value / max(worst, 1e-12), 10)
-
-
-def _half_width(estimate: Estimate) -> float:
-    return (estimate.high - estimate.low) / 2
+def _with_half_width(estimate: Estimate, digits: int, unit: float = 1) -> str:
+    half_width = (estimate.high - estimate.low) / 2
+    return f"{unit * estimate.value:.{digits}f} ± {unit * half_width:.{digits}f}"

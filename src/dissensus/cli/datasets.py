@@ -65,16 +65,15 @@ def _list(json: bool) -> None:
     if json:
         show.json({"datasets": [vars(info) for info in found]})
         return
-    table = show.grid(None, "set", "what it is", "where")
+    rows = []
     for info in found:
         where = info.source if info.source == "bundled" else "data folder"
-        table.add_row(show.clean(info.name), show.clean(info.title), where if info.labelled else f"{where}, no labels")
-    table.columns[0].no_wrap = True
-    out = show.console()
-    out.print(table)
+        where = where if info.labelled else f"{where}, no labels"
+        rows.append((show.clean(info.name), show.clean(info.title), where))
+    show.table(None, ("set", "what it is", "where"), rows, unbroken=("set",))
     if data_folder() is None:
-        out.print(f"{VARIABLE} is not set; export {VARIABLE}=FOLDER to list the sets of a data folder too.")
-    out.print("Describe one: dissensus datasets NAME")
+        show.text(f"{VARIABLE} is not set; export {VARIABLE}=FOLDER to list the sets of a data folder too.")
+    show.text("Describe one: dissensus datasets NAME")
 
 
 def _facts(data: Dataset) -> dict[str, Any]:

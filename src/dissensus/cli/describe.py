@@ -24,36 +24,30 @@ def describe(*, json: bool = options.JSON, source: Source) -> None:
 
 
 def _show(title: str, about: dict[str, Any]) -> None:
-    out = show.console()
-    counts = show.grid(show.clean(title))
     kind = "probabilistic" if about["probabilistic"] else "weighted" if about["weighted"] else ""
-    counts.add_row("annotations", f"{about['annotations']:,}", kind)
-    counts.add_row("items", f"{about['items']:,}", f"{_spread(about['annotations_per_item'])} annotations each")
-    counts.add_row(
-        "annotators", f"{about['annotators']:,}", f"{_spread(about['annotations_per_annotator'])} labels each"
-    )
-    counts.add_row("classes", f"{about['classes']:,}")
-    counts.columns[1].justify = "right"
-    out.print(counts)
-
-    shares = sorted(about["class_shares"].items(), key=lambda pair: -pair[1])
-    classes = show.grid(None, "class", "share", "", numbers=("share",))
-    for label, share in shares[: show.MAX_CLASSES_SHOWN]:
-        classes.add_row(show.name(label), show.percent(share), show.bar(share))
-    if others := shares[show.MAX_CLASSES_SHOWN :]:
-        rest = sum(share for _, share in others)
-        classes.add_row(f"… {len(others):,} more", show.percent(rest), show.bar(rest))
-    out.print(classes)
+    counts = [
+        ("annotations", f"{about['annotations']:,}", kind),
+        ("items", f"{about['items']:,}", f"{_spread(about['annotations_per_item'])} annotations each"),
+        ("annotators", f"{about['annotators']:,}", f"{_spread(about['annotations_per_annotator'])} labels each"),
+        ("classes", f"{about['classes']:,}", ""),
+    ]
+    show.table(show.clean(title), ("what", "count", "each"), counts, numbers=("count",), header=False)
+    first, others = show.most_frequent(about["class_shares"])
+    shares = [(show.name(label), share) for label, share in first]
+    if others:
+        shares.append((f"… {len(others):,} more", sum(share for _, share in others)))
+    rows = [(label, show.percent(share), show.bar(share)) for label, share in shares]
+    show.table(None, ("class", "share", ""), rows, numbers=("share",))
 
     if about["pairwise_agreement"] is not None:
-        out.print(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
+        show.text(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
     if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
-        out.print(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
+        show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
     doubts = list(_doubts(about))
-    out.print("Doubtful:" if doubts else "Nothing looks doubtful.")
+    show.text("Doubtful:" if doubts else "Nothing looks doubtful.")
     for doubt in doubts:
-        out.print(f"  • {doubt}")
-    out.print()
+        show.text(f"  • {doubt}")
+    show.text()
 
 
 AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt

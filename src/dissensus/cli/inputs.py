@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,8 @@ class Inputs:
         return names, x
 
     def _read_table(self, path: Path, item: str | None) -> tuple[Names, Any]:
+        import numpy as np
+
         from dissensus.table import names as naming
         from dissensus.table.frames import guess_column
         from dissensus.table.io import read_frame
@@ -135,14 +138,13 @@ class Inputs:
         names = naming.to_names(frame[key].combine_chunks())
         columns = {name: frame[name].to_pylist() for name in self.columns}
         if self.kind == "features":
-            return names, _to_numbers(path, columns)
-        texts, *seconds = (["" if value is None else str(value) for value in cells] for cells in columns.values())
-        if self.kind == "texts":
-            return names, texts
-        if self.kind == "pairs":
-            return names, list(zip(texts, seconds[0], strict=True))
-        column = self.columns[1]
-        return names, list(zip(texts, _to_whole_numbers(path, column, columns[column]), strict=True))
+            found = [_converted(path, name, cells, _number, "a number") for name, cells in columns.items()]
+            return names, np.array(found, np.float32).T.copy()
+        texts, *second = (["" if value is None else str(value) for value in cells] for cells in columns.values())
+        if self.kind == "positions":
+            name = self.columns[1]
+            second = [_converted(path, name, columns[name], _whole_number, "a whole number")]
+        return names, list(zip(texts, *second, strict=True)) if second else texts
 
 
 def aligned(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
@@ -225,26 +227,25 @@ def _feature_columns(path: Path) -> tuple[str, ...]:
     return found
 
 
-def _to_numbers(path: Path, columns: dict[str, list[Any]]) -> Any:
-    """(rows, columns) numbers; empty cells are NaN."""
-    import numpy as np
-
+def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], what: str) -> list[Any]:
+    """The cells of a column as numbers; DataError names the first that is none."""
     result = []
-    for name, values in columns.items():
-        for row, value in enumerate(values):
-            try:
-                values[row] = float("nan") if value in (None, "") else float(value)
-            except ValueError:
-                raise DataError(f"{path}: column {name!r}, row {row} (from 0) is {value!r}, not a number.") from None
-        result.append(np.array(values, np.float32))
-    return np.column_stack(result)
-
-
-def _to_whole_numbers(path: Path, name: str, values: list[Any]) -> list[int]:
     for row, value in enumerate(values):
-        if not (isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal())):
-            raise DataError(f"{path}: column {name!r}, row {row} (from 0) is {value!r}, not a whole number.")
-    return [int(value) for value in values]
+        try:
+            result.append(convert(value))
+        except ValueError:
+            raise DataError(f"{path}: column {name!r}, row {row} (from 0) is {value!r}, not {what}.") from None
+    return result
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value in (None, "") else float(value)
+
+
+def _whole_number(value: Any) -> int:
+    if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()):
+        return int(value)
+    raise ValueError
 
 
 def _listed(columns: list[str]) -> str:

@@ -26,14 +26,13 @@ def methods(json: bool = options.JSON) -> None:
         ]
         show.json({"methods": described})
         return
-    table = show.grid(None, "method", "what it does", "source", "keywords (--set)")
+    rows = []
     for entry in entries:
         facts = "; ".join(
             key.replace("_", " ") + ("" if fact is True else f": {fact}") for key, fact in entry.facts.items() if fact
         )
         what = f"{entry.summary} ({facts})" if facts else entry.summary
-        table.add_row(entry.name, what, entry.cite, ", ".join(entry.value().get_params()))
-    table.columns[0].no_wrap = True
-    out = show.console()
-    out.print(table)
-    out.print("Use one: dissensus aggregate FILE --method NAME -o FOLDER")
+        rows.append((entry.name, what, entry.cite, ", ".join(entry.value().get_params())))
+    columns = ("method", "what it does", "source", "keywords (--set)")
+    show.table(None, columns, rows, unbroken=("method",))
+    show.text("Use one: dissensus aggregate FILE --method NAME -o FOLDER")

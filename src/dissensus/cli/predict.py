@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli import options, show
+from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.folder import check_file
 from dissensus.cli.inputs import Inputs, split_names
 from dissensus.cli.options import option
 
@@ -41,7 +40,7 @@ def predict(
     Example: dissensus predict model items.csv --annotators ann,bob
     """
     if output is not None:
-        check_file(output, "predictions", [items])
+        folder.check_file(output, "predictions", [items])
     inputs = Inputs.of(model)
     from dissensus.learning import CrowdClassifier
 
@@ -54,10 +53,7 @@ def predict(
         proba = fitted.predict_proba(X) if people is None else fitted.predict_annotator_proba(X, people)
     columns = _columns(names, people, proba, fitted)
     if output is not None:
-        from dissensus.table.io import write_frame
-
-        with show.waiting(f"writing {output}"):
-            write_frame(columns, output)
+        folder.write_file(columns, output)
     labels = columns["label"].tolist()
     summary: dict[str, Any] = {
         "model": show.path(model),
@@ -71,7 +67,7 @@ def predict(
         show.json(summary | ({} if output is None else {"file": show.path(output)}))
         return
     show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
-    show.console().print(show.label_counts(summary["labels"], len(labels), "predicted"))
+    show.label_counts(summary["labels"], len(labels), "predicted")
     if output is None:
         _show_first(columns)
     show.written(output, "Predictions are", "FILE to keep the predictions")
@@ -103,7 +99,6 @@ def _columns(names: Names, people: Names | None, proba: FloatArray, model: Crowd
 
 def _show_first(columns: dict[str, Any]) -> None:
     keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]
-    first = show.grid("First predictions", *keys, numbers=("confidence",))
-    for row in zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True):
-        first.add_row(*(show.name(cell) for cell in row[:-1]), f"{row[-1]:.3f}")
-    show.console().print(first)
+    first = zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True)
+    rows = [(*map(show.name, names), f"{confidence:.3f}") for *names, confidence in first]
+    show.table("First predictions", keys, rows, numbers=("confidence",))

@@ -77,10 +77,7 @@ def recommend(
     with show.waiting("looking at every pair"):
         found = find(fitted, table, budget=budget, annotators=people, capacity=capacity, per_item=per_item, cost=prices)
     if output is not None:
-        from dissensus.table.io import write_frame
-
-        with show.waiting(f"writing {output}"):
-            write_frame(found.to_arrow(), output)
+        folder.write_file(found.to_arrow(), output)
     facts = _facts(found)
     if json:
         head = {"file": show.path(source.file), "budget": budget, "seconds": time.perf_counter() - began}
@@ -161,11 +158,12 @@ def _facts(found: Recommendation) -> dict[str, Any]:
 def _show(found: Recommendation, *, preview: bool) -> None:
     if preview:
         columns = ("item", "annotator", "gain", "about item", "cost")
-        rows = show.grid("Ask first", *columns, numbers=columns[2:])
-        for at in range(min(LABELS_SHOWN, len(found))):
-            names = show.name(found.items[at]), show.name(found.annotators[at])
-            rows.add_row(*names, f"{found.gain[at]:.3f}", f"{found.about_item[at]:.3f}", f"{found.cost[at]:g}")
-        show.console().print(rows)
+        values = (found.items, found.annotators, found.gain, found.about_item, found.cost)
+        rows = [
+            (show.name(item), show.name(annotator), f"{gain:.3f}", f"{about_item:.3f}", f"{cost:g}")
+            for item, annotator, gain, about_item, cost in zip(*(one[:LABELS_SHOWN] for one in values), strict=True)
+        ]
+        show.table("Ask first", columns, rows, numbers=columns[2:])
     busy = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
     who = ", ".join(f"{show.name(name)} ({count:,})" for name, count in busy)
     show.line(f"Asked most: {who}.")

@@ -190,7 +190,7 @@ def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest
 
 
 def _show(title: str, facts: dict[str, Any]) -> None:
-    show.console().print(f"{show.clean(title)}: labels by {facts['method']}, report in {facts['seconds']:.1f} s")
+    show.text(f"{show.clean(title)}: labels by {facts['method']}, report in {facts['seconds']:.1f} s")
     marks = {"bad": "!", "note": "•", "good": "✓"}
     for finding in facts["findings"]:
         advice = f" {finding['advice']}" if finding["advice"] else ""

@@ -192,23 +192,23 @@ def write_model(model: Aggregator, folder: Path, suffix: str, *, items: bool = T
 
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items."""
-    out, about = show.console(), result.summary
+    about = result.summary
     show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
     show.line(_how(result))
-    out.print(show.label_counts(about["labels"], about["items"]))
+    show.label_counts(about["labels"], about["items"])
     unsure = about["items_below_0.7"]
-    out.print(f"{unsure:,} items ({show.percent(unsure / max(about['items'], 1))}) are below {UNSURE} confidence.")
+    show.text(f"{unsure:,} items ({show.percent(unsure / max(about['items'], 1))}) are below {UNSURE} confidence.")
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
-        out.print(
+        show.text(
             f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
             f"{gold['items']:,} items with a known label; calibration error {gold['calibration_error']:.3f}, log loss "
             f"{gold['log_loss']:.3f}."
         )
-    out.print(_annotators(result.model))
+    _print_annotators(result.model)
     if result.diagnosis is not None:
         _print_flags(result.diagnosis)
     if preview:
-        out.print(_first_items(result.model))
+        _print_first_items(result.model)
 
 
 def _how(result: Result) -> str:
@@ -222,27 +222,23 @@ def _how(result: Result) -> str:
     return f"{about['method']} {end} after {passes} in {about['seconds']:.1f} s."
 
 
-def _annotators(model: Aggregator) -> Any:
+def _print_annotators(model: Aggregator) -> None:
     """The best and the worst."""
     import numpy as np
 
-    table = show.grid(
-        "Most and least reliable", "annotator", "labels", "reliability", "95 % interval",
-        numbers=("labels", "reliability", "95 % interval"),
-    )  # fmt: skip
     interval = model.reliability_interval()
     known = np.flatnonzero(~np.isnan(model.reliability_))
     enough = known[model.n_annotations_[known] >= MIN_LABELS]
     among = enough if enough.size else known
-    order = among[np.argsort(-model.reliability_[among], kind="stable")]
-    cut = order.size > 2 * ANNOTATORS_SHOWN
-    for place, code in enumerate([*order[:ANNOTATORS_SHOWN], *order[-ANNOTATORS_SHOWN:]] if cut else order):
-        if cut and place == ANNOTATORS_SHOWN:
-            table.add_row("…")
-        labels, reliability = model.n_annotations_[code], model.reliability_[code]
+    rows: list[tuple[str, ...]] = []
+    for code in among[np.argsort(-model.reliability_[among], kind="stable")]:
+        numbers = f"{model.n_annotations_[code]:,}", f"{model.reliability_[code]:.3f}"
         bounds = f"{interval[code, 0]:.3f} to {interval[code, 1]:.3f}"
-        table.add_row(show.name(model.annotators_[code]), f"{labels:,}", f"{reliability:.3f}", bounds)
-    return table
+        rows.append((show.name(model.annotators_[code]), *numbers, bounds))
+    if len(rows) > 2 * ANNOTATORS_SHOWN:
+        rows[ANNOTATORS_SHOWN:-ANNOTATORS_SHOWN] = [("…",)]
+    columns = ("annotator", "labels", "reliability", "95 % interval")
+    show.table("Most and least reliable", columns, rows, numbers=columns[1:])
 
 
 def _flagged(found: Diagnosis) -> dict[str, Any]:
@@ -264,33 +260,31 @@ def _flagged(found: Diagnosis) -> dict[str, Any]:
 
 
 def _print_flags(found: Diagnosis) -> None:
-    out, about = show.console(), _flagged(found)
-    if about["annotators"]:
-        table = show.grid("Annotators to look at", "annotator", "", "why")
-        flagged = list(about["annotators"].items())
-        for name, one in flagged[:MAX_FLAGGED_SHOWN]:
-            table.add_row(show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
-        if len(flagged) > MAX_FLAGGED_SHOWN:
-            table.add_row(f"… {len(flagged) - MAX_FLAGGED_SHOWN:,} more", "", "in annotators.csv and --json")
-        out.print(table)
+    about, active = _flagged(found), found.active_annotators
+    rows = [
+        (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
+        for name, one in about["annotators"].items()
+    ]
+    if (others := len(rows) - MAX_FLAGGED_SHOWN) > 0:
+        rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "in annotators.csv and --json")]
+    if rows:
+        show.table("Annotators to look at", ("annotator", "", "why"), rows)
     if found.groups:
-        out.print(
-            f"Because some copy, the {found.active_annotators:,} annotators are worth about "
-            f"{found.effective_annotators:.1f} independent ones."
+        show.text(
+            f"Because some copy, the {active:,} annotators are worth about {found.effective_annotators:.1f} "
+            "independent ones."
         )
-    active = found.active_annotators
     if few := about["too_few_labels"]:
-        out.print(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to tell.")
+        show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to tell.")
     if unclear := about["unclear"]:
-        out.print(f"{unclear:,} of {active:,} annotators cannot be told from somebody who labels without looking.")
+        show.text(f"{unclear:,} of {active:,} annotators cannot be told from somebody who labels without looking.")
 
 
-def _first_items(model: Aggregator) -> Any:
-    frame = next(model.item_frames()).slice(0, ITEMS_SHOWN)
-    table = show.grid("First items", "item", "label", "confidence", numbers=("confidence",))
-    for row in frame.select(["item", "label", "confidence"]).to_pylist():
-        table.add_row(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}")
-    return table
+def _print_first_items(model: Aggregator) -> None:
+    columns = ("item", "label", "confidence")
+    first = next(model.item_frames()).slice(0, ITEMS_SHOWN).select(columns).to_pylist()
+    rows = [(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}") for row in first]
+    show.table("First items", columns, rows, numbers=("confidence",))
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,7 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
-    folder.check(output)
-    folder.check_files(output, (*FILES, Path(MODEL)), [source.file, items, features, images, gold.gold, known])
+    folder.check(output, (*FILES, Path(MODEL)), [source.file, items, features, images, gold.gold, known])
     file, inputs = Inputs.choose(items, text, pair, position, features, images)
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
@@ -291,7 +290,6 @@ def _write(model: CrowdClassifier, apart: OutOfFold | None, summary: dict[str, A
 
 
 def _show(about: dict[str, Any]) -> None:
-    out = show.console()
     show.line(
         f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
         f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s"
@@ -299,16 +297,15 @@ def _show(about: dict[str, Any]) -> None:
     if about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
         show.line(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.")
-    out.print(show.label_counts(about["labels"], about["items"]))
+    show.label_counts(about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return
-    scores = show.grid(
-        "By gold", "what", "items", "accuracy", "95 % interval", "log loss", numbers=("items", "accuracy")
-    )
-    rows = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
-    rows |= {f"model, {basis}": one for basis, one in gold["model"].items()}
-    for what, one in rows.items():
+    scores = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
+    scores |= {f"model, {basis}": one for basis, one in gold["model"].items()}
+    rows = []
+    for what, one in scores.items():
         if one is not None and one["items"]:
             bounds = f"{one['accuracy_low']:.4f} to {one['accuracy_high']:.4f}"
-            scores.add_row(what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}")
-    out.print(scores)
+            rows.append((what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}"))
+    columns = ("what", "items", "accuracy", "95 % interval", "log loss")
+    show.table("By gold", columns, rows, numbers=columns[1:3])
