@@ -73,7 +73,7 @@ def cluster(
     items_only = method == "fmm"
     search: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and not items_only):
-        search = _search(table, method, K, L, held_out, criterion, output, settings)
+        search = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion.value, **settings)
         model = search.estimator()
     else:
         from dissensus.models.base import clusterings
@@ -129,16 +129,8 @@ def _held_out(text: str, source: Source) -> Annotations | float:
         return dataclasses.replace(source, named=text).read_one(f"--dev {text} holds several questions; give one.")
 
 
-def _search(
-    table: Annotations,
-    method: str,
-    K: list[int],
-    L: list[int],
-    dev: Annotations | float,
-    criterion: Criterion,
-    output: Path | None,
-    settings: dict[str, Any],
-) -> Selection:
+def _search(table: Annotations, method: str, output: Path | None, **keywords: Any) -> Selection:
+    """Fit every pair of numbers; finished points are kept in the output folder as they come."""
     from dissensus.clustering import select_clusters
 
     store = None
@@ -150,9 +142,7 @@ def _search(
         def on_point(point: Any, done: int, total: int) -> None:
             bar.tell(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)
 
-        return select_clusters(
-            table, method, K=K, L=L, dev=dev, criterion=criterion.value, store=store, on_point=on_point, **settings
-        )
+        return select_clusters(table, method, store=store, on_point=on_point, **keywords)
 
 
 def _summary(file: Path, method: str, model: Any, search: Selection | None, seconds: float) -> dict[str, Any]:

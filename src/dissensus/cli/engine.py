@@ -66,9 +66,9 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
 
 def bring(source: Source, options: Any) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
-    from dissensus.compute.engines import Disk, code, scatter
-    from dissensus.compute.engines import beside as folder_beside
-    from dissensus.compute.engines.coding import check_parquet
+    from dissensus.compute.engines import Disk, beside
+    from dissensus.compute.engines.coding import check_parquet, code
+    from dissensus.compute.engines.scatter import scatter
 
     for name, given in (("--abstain", source.abstain), ("--question", source.question)):
         if given:
@@ -82,7 +82,7 @@ def bring(source: Source, options: Any) -> Any:
             raise UnreadableFile(f"{source.file} is a folder; name its files: '{source.file}/*.parquet'.")
         check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
-            place = options.folder or folder_beside(source.file)
+            place = options.folder or beside(source.file)
             return code(source.file, place, **columns, memory_gb=options.memory_gb)
     with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
         return scatter(source.named, **columns, options=options)

@@ -20,6 +20,7 @@ from dissensus.exceptions import BadParameter, MissingExtra
 if TYPE_CHECKING:
     from dissensus.common.types import BoolArray, FloatArray, IntArray
     from dissensus.learning import CrowdClassifier, OutOfFold
+    from dissensus.table.annotations import Annotations
 
 ENCODERS = {
     "texts": "transformer",
@@ -152,8 +153,7 @@ def train(
             )
     files = {"input": source.file, "inputs_file": file, "gold_file": gold.gold, "known_file": known}
     summary: dict[str, Any] = {key: show.path(path) for key, path in files.items() if path is not None}
-    taught = int((model.teaches_ & ~model.held_out_)[table.item].sum())
-    summary |= _summary(model, inputs, table.n_annotations, taught, apart, time.perf_counter() - began)
+    summary |= _summary(model, inputs, table, apart, time.perf_counter() - began)
     if truth is not None:
         import numpy as np
 
@@ -214,12 +214,7 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
 
 
 def _summary(
-    model: CrowdClassifier,
-    inputs: Inputs,
-    annotations: int,
-    annotations_taught: int,
-    apart: OutOfFold | None,
-    seconds: float,
+    model: CrowdClassifier, inputs: Inputs, table: Annotations, apart: OutOfFold | None, seconds: float
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -232,6 +227,7 @@ def _summary(
     counts = np.bincount(label, minlength=model.classes_.size)
     kept = {} if model.best_epoch_ is None else dict(model.history_[model.best_epoch_ - 1])
     parameters = model.get_params(deep=False)
+    taught = model.teaches_ & ~model.held_out_
     return {
         "version": __version__,
         "inputs": inputs.as_facts(),
@@ -239,12 +235,12 @@ def _summary(
         "objective": objectives.name_of(type(model.objective_)),
         "parameters": {key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint")}
         | {"encoder": model.encoder_.get_params(), "objective": model.objective_.get_params()},
-        "annotations": annotations,
-        "annotations_taught": annotations_taught,
+        "annotations": table.n_annotations,
+        "annotations_taught": int(taught[table.item].sum()),
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         "items": int(model.items_.size),
-        "taught": int((model.teaches_ & ~model.held_out_).sum()),
+        "taught": int(taught.sum()),
         "held_out": int(model.held_out_.sum()),
         "without_labels": int((~model.teaches_).sum()),
         "epochs": model.n_iter_,
