@@ -78,11 +78,14 @@ class Registry(Mapping[str, T]):
         self._load()
         return sorted(self._entries.items())
 
+    def entry_of(self, value: T) -> Entry[T] | None:
+        """The entry of what was registered; None where it was not."""
+        return next((entry for entry in self._entries.values() if entry.value is value), None)
+
     def name_of(self, value: T) -> str:
         """The name that `value` was registered under."""
-        for name, entry in self._entries.items():
-            if entry.value is value:
-                return name
+        if (entry := self.entry_of(value)) is not None:
+            return entry.name
         raise UnknownName(f"{getattr(value, '__name__', value)} is no registered {self.what}; register it first.")
 
     def __getitem__(self, name: str) -> T:

@@ -26,6 +26,20 @@ class Rows:
     weight: FloatArray | None
 
 
+def join_rows(parts: list[Rows]) -> Rows:
+    """Rows of several ranges of items, one after the other; the offsets of each begin at 0."""
+    starts = np.cumsum([0, *(part.annotator.size for part in parts)])
+    ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
+    arrays = [np.concatenate([*ptr, starts[-1:]])]
+    for name in ("annotator", "label", "weight"):
+        pieces = [getattr(part, name) for part in parts]
+        arrays.append(None if pieces[0] is None else np.concatenate(pieces))
+    for array in arrays:
+        if array is not None:
+            array.flags.writeable = False  # as the arrays of a table are, so that the same code is compiled
+    return Rows(*arrays)
+
+
 def hard_rows(table: Annotations) -> Rows:
     """The rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
     if table.proba is None:
@@ -71,6 +85,21 @@ class Sums:
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class TableElsewhere:
+    """A table whose rows are not in memory here: the names and sizes of an `Annotations`."""
+
+    where: ClassVar[str]  # as in "… on a disk takes no …"
+    engine: ClassVar[str]  # that can walk it
+    n_items: Any
+    n_annotations: Any
+    n_annotators: Any
+    n_classes: Any
+    items: Any
+    annotators: Any
+    classes: Any
+    per_annotator: IntArray
 
 
 P = TypeVar("P", contravariant=True)
@@ -146,7 +175,7 @@ class Engine(ABC):
 
     def __init__(self) -> None:
         self.checkpoint = NoCheckpoint()
-        self._known: dict[Any, Sums] = {}
+        self._once: dict[Any, Sums] = {}
 
     @abstractmethod
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
@@ -156,11 +185,26 @@ class Engine(ABC):
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
 
-    def once(self, walk: Pass[None, S, Any]) -> S:
+    def once(self, key: Any, walk: Pass[Any, S, Any]) -> S:
         """The sums of a pass without parameters, made when first asked for. Not to be written into."""
-        if walk not in self._known:
-            self._known[walk] = self.sweep(walk, None)
-        return self._known[walk]  # type: ignore[return-value]  # what this very pass gave
+        if key not in self._once:
+            self._once[key] = self.sweep(walk, None)
+        return self._once[key]  # type: ignore[return-value]  # what this very pass gave
+
+    @abstractmethod
+    def rows_of(self, items: list[tuple[int, int]]) -> Rows:
+        """The rows of these ranges of items, in memory."""
+
+    def sample(self, n_rows: int, n_runs: int) -> Engine:
+        """About `n_rows` rows in memory: runs of items, evenly spaced, the same ones on every engine."""
+        from dissensus.compute.engines.local import Local, Threads
+
+        share = n_rows / max(int(self.per_annotator.sum()), 1)
+        length = max(1, int(self.size.n_items * share / n_runs))
+        starts = np.linspace(0, self.size.n_items - length, n_runs).astype(int)
+        runs = [(int(start), int(start) + length) for start in np.unique(starts)]
+        gold = None if self.gold is None else np.concatenate([self.gold[first:stop] for first, stop in runs])
+        return Local(self.rows_of(runs), self.size.n_annotators, self.size.n_classes, Threads(self.pool.threads), gold)
 
     def per_item(self, name: str, *shape: int) -> Any:
         """A result with one entry of this shape per item, to be written by a pass."""

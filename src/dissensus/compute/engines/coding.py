@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import IntArray, Names
+from dissensus.compute.engines.base import TableElsewhere
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -81,8 +82,10 @@ class TextNames:
         return np.asarray(self[:], dtype)
 
 
-class Coded:
+class Coded(TableElsewhere):
     """A table on a disk, as `code` left it: the names and sizes of an `Annotations`, and its rows as files."""
+
+    where, engine = "on a disk", "disk"
 
     def __init__(self, folder: Path):
         self.folder = folder
