@@ -62,10 +62,15 @@ def provenance(*, device: str | None = None, busy: bool = False) -> Made:
 
 
 def command_line() -> str:
-    """`python -m MODULE ARGUMENTS`, as this process was started."""
+    """`python -m MODULE ARGUMENTS`, as this process was started, without paths: they are of one machine."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    module = "" if spec is None else spec.name.removesuffix(".__main__")
-    return " ".join(["python", *(["-m", module] if module else sys.argv[:1]), *sys.argv[1:]])
+    words = ["python", "-m", "unknown" if spec is None else spec.name.removesuffix(".__main__")]
+    for word in sys.argv[1:]:
+        if os.sep not in word:
+            words.append(word)
+        elif words[-1].startswith("-"):
+            words.pop()  # the option that the path belongs to
+    return " ".join(words)
 
 
 def commit() -> str | None:

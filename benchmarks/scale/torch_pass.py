@@ -1,7 +1,7 @@
 """One pass of Dawid-Skene on a GPU: 1 billion annotations, generated on the device.
 
     python -m benchmarks.scale.torch_pass                           # 100M items, 100k annotators, 5 classes
-    python -m benchmarks.scale.torch_pass --kernel triton           # the candidate of `triton_pass`, in its place
+    python -m benchmarks.scale.torch_pass --kernel torch            # torch's operations in place of the fused kernel
     python -m benchmarks.scale.torch_pass --million 1 --device cpu  # does it run at all; writes nothing
 
 - **s per pass** is the least of several `engine.sweep`s: parameters from the host to the device, E step and counts
@@ -11,8 +11,8 @@
   The ratio is the pass to these bytes over the bandwidth of the copy. **With cells** also counts, for every row, K
   doubles fetched from Θ and K added to counts: 40 MB of tables at this size, which the device's cache may hold.
 
-`kernels.on_torch` makes arrays of K numbers per row on the way, about 300 bytes per row in all: the ratio to the
-streamed bytes cannot be near 1 without a kernel that does all of it at once.
+The fused kernel (`kernels.on_triton`) writes nothing per row. Torch's operations (`kernels.on_torch`) make arrays of K
+numbers per row on the way, about 300 bytes per row in all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
 from dissensus.compute.kernels.on_torch import Data
-from dissensus.models.methods.dawid_skene import ConfusionPass, DawidSkene
+from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, Likelihood
+from dissensus.models.methods import DawidSkene
 from reproductions import record
 
 HERE = Path(__file__).parent
@@ -90,18 +91,14 @@ def measure(million: int, redundancy: int, n_annotators: int, n_classes: int, de
     n_items = million * 1_000_000 // redundancy
     bandwidth = copy_bandwidth(device)
     data = generate(n_items, redundancy, n_annotators, n_classes, device)
-    engine, model, walk = TorchEngine(data, Threads(1)), DawidSkene(), ConfusionPass()
+    engine, model, walk = TorchEngine(data, Threads(1)), DawidSkene(), ConfusionPass(LIKELIHOOD, FULL)
     begun = time.perf_counter()
+    model._begin(engine)
     params = model.start(engine, None)
     start = time.perf_counter() - begun
-    each, passes = least(lambda: engine.sweep(walk, params), device)
-
-    def iteration() -> None:
-        sums = engine.sweep(walk, params)
-        model.log_penalty(params)
-        model._maximise(sums.counts, sums.prior_counts, engine.pool)
-
-    whole, _ = least(iteration, device, repeats=3)
+    likelihood = Likelihood.of(params.prior, model.cells(params))
+    each, passes = least(lambda: engine.sweep(walk, likelihood), device)
+    whole, _ = least(lambda: model.em_pass(engine, params), device, repeats=3)
     streamed = data.annotator.nbytes + data.label.nbytes + data.item_ptr.nbytes
     cells = data.annotator.numel() * n_classes * 8 * 2
     return {
@@ -144,13 +141,11 @@ def main() -> None:
     options.add_argument("--annotators", type=int, default=100_000)
     options.add_argument("--classes", type=int, default=5)
     options.add_argument("--device", default="cuda")
-    options.add_argument("--kernel", choices=["torch", "triton"], default="torch")
+    options.add_argument("--kernel", choices=["torch", "triton"], default="triton")
     given = options.parse_args()
     made = record.provenance(device=given.device, busy=True)
-    if given.kernel == "triton":  # a candidate: in its place, so that the same engine runs it
-        from benchmarks.scale import triton_pass
-
-        on_torch.confusion = triton_pass.confusion
+    if given.kernel == "torch":
+        on_torch._fused = lambda data: None
     result = measure(given.million, given.redundancy, given.annotators, given.classes, torch.device(given.device))
     result["kernel"] = given.kernel
     text = table(result)

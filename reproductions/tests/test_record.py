@@ -54,3 +54,8 @@ def test_where_a_result_was_made():
     assert made["by"].startswith("python ")
     assert "others" not in made
     assert made["versions"]["numpy"]
+
+
+def test_the_command_of_a_record_has_no_path_of_this_machine(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["x.py", "rte", "--out", "/home/me/out", "--seeds", "3", "/data", "-o", "here"])
+    assert record.command_line().split()[3:] == ["rte", "--seeds", "3", "-o", "here"]
