@@ -56,7 +56,7 @@ def datasets(
         out.print(f"\nAs files: dissensus datasets {show.clean(name)} -o FOLDER")
     else:
         out.print(f"\nWritten into {show.clean(output)}: {', '.join(files)}", soft_wrap=True)
-        if not features and (data.features is not None or data.stored_images is not None):
+        if not features and data.stored:
             out.print("Features and images go along with --features: what `dissensus train` learns from.")
 
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from dissensus.exceptions import BadParameter, UnknownName
 from dissensus.table.datasets import digits
-from dissensus.table.datasets.dataset import Dataset, Images
+from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.datasets.folder import VARIABLE, data_folder, describe, is_labelled, read_folder, set_folders
 from dissensus.table.questions import Questions
 
-__all__ = ["Dataset", "DatasetInfo", "Images", "list_datasets", "load_dataset"]
+__all__ = ["Dataset", "DatasetInfo", "list_datasets", "load_dataset"]
 
 
 @dataclass(frozen=True)
