@@ -80,7 +80,7 @@ class Dataset:
         return self.split_by("split") if there else MappingProxyType({})
 
     def split_by(self, column: str) -> Mapping[str, Dataset]:
-        """The parts by the values of another column of the items, such as `fold10`; blank values are in no part."""
+        """Split by the values of another column of the items, such as `fold10`; blank values are in no part."""
         frame = self.whole.items
         columns = [] if frame is None else frame.column_names
         if column not in columns:
@@ -149,7 +149,7 @@ class Dataset:
 
     @property
     def missing(self) -> str:
-        """One sentence: what this set does not have."""
+        """Say in one sentence what this set does not have."""
         absent = {
             "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS],
             "gold": self.gold is None,
@@ -185,7 +185,7 @@ class Dataset:
 
 
 def class_order(names: Iterable[str]) -> list[str]:
-    """Sorted names; by value where all are whole numbers, so that "10" comes after "9"."""
+    """Sort names; by value where all are whole numbers, so that "10" comes after "9"."""
     names = list(names)
     if all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names):
         return sorted(names, key=int)

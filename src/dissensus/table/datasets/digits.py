@@ -32,8 +32,8 @@ KINDS = {
     "adversary": 1,
     "clique": 5,
 }
-N_CASUAL = 6  # of the ordinary ones: too few labels to tell how good they are
-N_LABELS_CASUAL = 6.5  # on average
+N_CASUAL = 6  # ordinary annotators with too few labels to tell how good they are
+N_LABELS_CASUAL = 6.5  # the mean number of labels of each of them
 N_TEST = 360  # the last images
 
 
@@ -110,6 +110,6 @@ def _difficulty() -> tuple[FloatArray, IntArray]:
 
 
 def _frozen(array: Any) -> Any:
-    """Read-only, because it is kept for the next call."""
+    """Make an array read-only, because it is kept for the next call."""
     array.flags.writeable = False
     return array

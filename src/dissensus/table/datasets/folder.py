@@ -38,11 +38,11 @@ COLUMNS = {
     "annotators": ("annotator",),
     "responses": (),
 }
-"""What each table must have."""
+"""File → the columns that it must have."""
 
 
 def data_folder(folder: str | Path | None = None) -> Path | None:
-    """The data folder: the one given, or that of the environment; None where neither names one."""
+    """Find the data folder: the one given, or that of the environment; None where neither names one."""
     given = folder if folder is not None else os.environ.get(VARIABLE) or None
     if given is None:
         return None
@@ -53,18 +53,18 @@ def data_folder(folder: str | Path | None = None) -> Path | None:
 
 
 def set_folders(folder: Path) -> dict[str, Path]:
-    """The sub-folders with a set or a README, by name."""
+    """Find the sub-folders with a set or a README, by name."""
     found = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
     return {path.name: path for path in found}
 
 
 def is_labelled(path: Path) -> bool:
-    """Whether a folder holds annotations or counts."""
+    """True where a folder holds annotations or counts."""
     return _find(path, "annotations") is not None or _find(path, "counts") is not None
 
 
 def describe(path: Path) -> str:
-    """The title and the first lines of a folder's README, up to its first list."""
+    """Read the title and the first lines of a folder's README, up to its first list."""
     readme = path / "README.md"
     lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
     end = next((at for at, line in enumerate(lines) if line.startswith("- ")), len(lines))
@@ -72,7 +72,7 @@ def describe(path: Path) -> str:
 
 
 def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
-    """The set in one folder, all its items; see `load_dataset`."""
+    """Read the set in one folder, with all its items; see `load_dataset`."""
     if not is_labelled(path):
         raise DataError(
             f"'{path.name}' is no labelled set: it has neither annotations.csv nor counts.csv (nor .csv.gz)."
@@ -139,7 +139,7 @@ def _find(path: Path, stem: str) -> Path | None:
 
 
 def _read(path: Path, stem: str) -> Any:
-    """A table with all columns as text, or None where there is no such file."""
+    """Read a table with all columns as text; None where there is no such file."""
     file = _find(path, stem)
     if file is None:
         return None
@@ -151,7 +151,7 @@ def _read(path: Path, stem: str) -> Any:
 
 
 def read_array(file: Path, name: str) -> Any:
-    """One array of an archive; names as text objects."""
+    """Read one array of an archive; names as text objects."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
@@ -172,7 +172,7 @@ def _once(names: Names, where: str) -> Names:
 
 
 def _align_frame(frame: Any, key: str, names: Names) -> Any:
-    """One row per name, in their order; empty cells where the frame has no such row."""
+    """Put the rows in the order of `names`, one each; cells are empty where the frame has no such row."""
     if frame is None:
         return None
     at = naming.match(names, _once(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
@@ -181,7 +181,7 @@ def _align_frame(frame: Any, key: str, names: Names) -> Any:
 
 
 def write_folder(data: Dataset, folder: str | Path, *, features: bool = False) -> list[Path]:
-    """Write the files of a set, each whole or not at all; returns their paths."""
+    """Write the files of a set, each whole or not at all; return their paths."""
     folder, data = Path(folder), data.whole
     folder.mkdir(parents=True, exist_ok=True)
     frames = {folder / f"{stem}.csv": frame for stem, frame in _frames(data).items() if frame is not None}
