@@ -53,7 +53,7 @@ def datasets(
         show.line(f"\nAs files: dissensus datasets {show.clean(name)} -o FOLDER")
     else:
         show.line(f"\nWritten into {show.clean(output)}: {', '.join(files)}")
-        if not features and (data.features is not None or data.stored_images is not None):
+        if not features and data.stored:
             show.line("Features and images go along with --features: what `dissensus train` learns from.")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share as per cent; what is not quite none or all does not read so.
+    """Write a share as per cent; 0 % and 100 % stand only for none and all.
 
     >>> percent(0.1234), percent(0.9966), percent(0.99999, 1), percent(0.0002), percent(0.0)
     ('12 %', '99.7 %', 'more than 99.9 %', 'less than 0.1 %', '0 %')
@@ -20,7 +20,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def word_list(words: Sequence[str], last: str = "and") -> str:
-    """Words as a sentence lists them.
+    """List words as a sentence does.
 
     >>> word_list(["a", "b", "c"]), word_list(["a", "b"], "or"), word_list(["a"])
     ('a, b and c', 'a or b', 'a')

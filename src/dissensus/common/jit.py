@@ -10,12 +10,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """`function`, compiled when first called; numba, which takes 0.3 s to import, is imported no sooner."""
+    """Compile `function` when it is first called; numba, which takes 0.3 s to import, is imported no sooner."""
     return cast(F, Kernel(function))
 
 
 class Kernel:
-    """A function to compile; called, or used inside another kernel, it is numba's dispatcher."""
+    """A function that numba compiles when it is called, or used inside another kernel."""
 
     def __init__(self, function: Callable[..., Any]):
         update_wrapper(self, function)

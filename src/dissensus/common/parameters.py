@@ -134,7 +134,7 @@ class _Signature:
     """The signature of a class, its types evaluated when it is asked for; without declarations, that of `__init__`."""
 
     def __get__(self, instance: object, owner: type[Parameters]) -> inspect.Signature:
-        if not owner._declared:
+        if owner.__init__ is not Parameters.__init__:
             raise AttributeError("__signature__")  # `inspect.signature` then looks at `__init__`
         kind = inspect.Parameter.KEYWORD_ONLY
         hints = {name: owner.parameter_hint(name) for name in owner._declared}
@@ -196,7 +196,7 @@ class Parameters:
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
         """Keyword → default; those of `__init__` where nothing is declared."""
-        if cls._declared:
+        if cls.__init__ is Parameters.__init__:
             return {name: declared.default for name, declared in cls._declared.items()}
         written = list(inspect.signature(cls.__init__).parameters.values())[1:]
         return {p.name: p.default for p in written if p.kind is not p.VAR_KEYWORD}

@@ -190,7 +190,7 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
 class Focused:
     """Passes over some items, `rest`; the others keep their posterior, and with it their sums.
 
-    Σ q log joint plus the entropy of q bounds their log evidence at other parameters; `settled.evidence` is the entropy.
+    Σ q log joint and the entropy of q bound their log evidence at other parameters; `settled.evidence` is the entropy.
     """
 
     rest: Engine

@@ -76,7 +76,7 @@ class Annotations:
         items: Any = None,
         annotators: Any = None,
     ) -> Annotations:
-        """A table from three columns of names or codes, one entry per annotation.
+        """Make a table from three columns of names or codes, one entry per annotation.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Annotations:
         weight: FloatArray | None = None,
         proba: FloatArray | None = None,
     ) -> Annotations:
-        """A table from codes that are known to be valid, in any row order; names sorted already."""
+        """Make a table from codes that are known to be valid, in any row order; names are sorted already."""
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
         label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
         ptr = kernels.offsets(item, len(items))
@@ -171,7 +171,7 @@ class Annotations:
         classes: Iterable[Any] | int | None = None,
         abstain: Any = (),
     ) -> Annotations:
-        """A table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
+        """Make a table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
 
         Columns are found by name, or by the usual other names (task, worker, answer, …); name them where they are
         called something else. `proba` names the columns that hold each class's probability (class → column, or a list
@@ -194,7 +194,7 @@ class Annotations:
         annotators: Any = None,
         classes: Iterable[Any] | int | None = None,
     ) -> Annotations:
-        """A table from a dense items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
+        """Make a table from an items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
         matrix = np.asarray(matrix)
         if matrix.ndim != 2:
             raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
@@ -213,7 +213,7 @@ class Annotations:
     def from_counts(
         cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
     ) -> Annotations:
-        """A table from vote counts without annotator ids: `count` rows each, by one annotator called "anonymous"."""
+        """Make a table from vote counts without annotator ids: `count` rows each, by one annotator, "anonymous"."""
         counts = floats(count, "count")
         if not len(counts) == len(item) == len(label):
             raise DataError(
@@ -241,17 +241,17 @@ class Annotations:
 
     @property
     def n_items(self) -> int:
-        """I."""
+        """I, the number of items."""
         return int(self.items.size)
 
     @property
     def n_annotators(self) -> int:
-        """A."""
+        """A, the number of annotators."""
         return int(self.annotators.size)
 
     @property
     def n_classes(self) -> int:
-        """K."""
+        """K, the number of classes."""
         return int(self.classes.size)
 
     def __len__(self) -> int:
@@ -316,7 +316,7 @@ class Annotations:
         return np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / max(self.n_classes, 1))
 
     def describe(self) -> dict[str, Any]:
-        """Counts, balance, redundancy and raw agreement, as plain values for a table or JSON."""
+        """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
         per_item, per_annotator = np.diff(self.item_ptr), np.diff(self.annotator_ptr)
         votes = self.votes()
         total = votes.sum(axis=1)
@@ -345,7 +345,7 @@ class Annotations:
         }
 
     def to_arrow(self) -> Any:
-        """An Arrow table with the columns item, annotator, label (and weight, p_<class>), names instead of codes."""
+        """Make an Arrow table with columns item, annotator, label (and weight, p_<class>), names instead of codes."""
         columns = {
             "item": self.items[self.item],
             "annotator": self.annotators[self.annotator],
@@ -391,7 +391,7 @@ class Annotations:
     # Making another from it -------------------------------------------------------------------------------------------
 
     def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
-        """The part with these items and annotators (names, or a mask over all) and these rows (a mask or row numbers).
+        """Take these items and annotators (names, or a mask over all) and these rows (a mask or row numbers).
 
         Items and annotators that are asked for stay, with or without rows; the classes always stay.
         """
@@ -421,7 +421,7 @@ class Annotations:
         )
 
     def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
-        """At most `redundancy` annotations of each item, drawn at random."""
+        """Draw at most `redundancy` annotations of each item at random."""
         check_argument("redundancy", redundancy, int, low=1)
         draw = np.random.default_rng(seed).random(self.n_annotations)
         order = np.lexsort((draw, self.item))
@@ -432,7 +432,7 @@ class Annotations:
     def split(
         self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
     ) -> tuple[Annotations, Annotations]:
-        """Two tables: a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
+        """Split into a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
         check_argument("share", share, float, above=0, below=1)
         check_argument("by", by, Literal["item", "annotation"])
         n = self.n_items if by == "item" else self.n_annotations
@@ -443,7 +443,7 @@ class Annotations:
 
     @staticmethod
     def concat(tables: Iterable[Annotations]) -> Annotations:
-        """All rows of several tables; names are united, classes keep their order where all tables declare the same."""
+        """Join the rows of several tables; unite names, keep the order of classes where all tables declare the same."""
         tables = list(tables)
         if not tables:
             raise DataError("concat needs at least one table.")
@@ -465,7 +465,7 @@ class Annotations:
         )  # fmt: skip
 
     def to_classes(self, classes: Names) -> Annotations:
-        """The same rows with their labels as codes into `classes`; a label outside them is an error."""
+        """Code the labels into other `classes`; a label outside them raises."""
         if classes is self.classes or classes.tolist() == self.classes.tolist():
             return self
         at = naming.match(self.classes, classes, "classes")

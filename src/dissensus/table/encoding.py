@@ -1,4 +1,4 @@
-"""The columns of a table, checked and turned into names and codes, or into numbers."""
+"""Check the columns of a table, and turn them into names and codes, or into numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dissensus.table import names as naming
 
 
 def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
-    """Sorted names and the rows' codes; where `all_names` is given, those are the names."""
+    """Return the sorted names, or `all_names` where given, and the code of every row."""
     found, codes = naming.encode(column, what)
     if all_names is None:
         return found, codes
@@ -29,7 +29,7 @@ def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArra
 
 
 def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntArray, BoolArray | None]:
-    """Class names, label codes of the rows that stay, and which rows stay (None: all)."""
+    """Return the classes, the label codes of the rows that stay, and which rows stay (None: all)."""
     keep: BoolArray | None = None
     if answers := as_list(abstain):
         column = joined(column)
@@ -54,12 +54,12 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
 
 
 def as_list(answers: Any) -> list[Any]:
-    """One answer, or several, as a list."""
+    """Put one answer, or several, into a list."""
     return [answers] if answers is None or isinstance(answers, str | bytes | int | float) else list(answers)
 
 
 def _abstained(column: Any, answers: list[Any]) -> BoolArray:
-    """(N,) True where a label is one of the answers that stand for no class; None and NaN stand for a missing one."""
+    """(N,) True where a label is one of `answers`, which are no class; None and NaN there mean a missing label."""
     import pyarrow.compute as pc
 
     named = [answer for answer in answers if answer is not None and answer == answer]  # NaN differs from itself
@@ -73,7 +73,7 @@ def _abstained(column: Any, answers: list[Any]) -> BoolArray:
 
 
 def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names, FloatArray]:
-    """Class names, and (N, K) distributions divided by their sums, from such a matrix or from class → column.
+    """Return the classes and (N, K) distributions, from a matrix or from class → column; each row divided by its sum.
 
     A sum more than 1e-4 from one is an error.
     """
@@ -109,7 +109,7 @@ def check_weight(values: Any) -> FloatArray:
 
 
 def _refuse(what: str, bad: BoolArray, problem: str, show: Callable[[int], str]) -> None:
-    """Raise DataError where any row is bad: how many, and the first with what it holds."""
+    """Raise DataError where any row is bad; say how many are, and what the first holds."""
     if bad.any():
         row = int(bad.argmax())
         raise DataError(
@@ -118,7 +118,7 @@ def _refuse(what: str, bad: BoolArray, problem: str, show: Callable[[int], str])
 
 
 def floats(values: Any, column: str) -> FloatArray:
-    """A column of numbers, or of text that spells numbers, as files without types give it; missing is NaN."""
+    """Turn a column of numbers, or of text that spells numbers, into floats; missing is NaN."""
     if hasattr(values, "to_numpy"):  # Arrow, pandas, polars
         values = values.to_numpy()
     try:
@@ -135,5 +135,5 @@ def floats(values: Any, column: str) -> FloatArray:
 
 
 def joined(column: Any) -> Any:
-    """A column in one piece, which can be taken from by row numbers."""
+    """Join the chunks of a column, so that rows can be taken by their numbers."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,4 +1,4 @@
-"""Which column of a frame (pandas, polars, DuckDB, Arrow) or file holds what, and those columns as Arrow arrays."""
+"""Find which column of a frame (pandas, polars, DuckDB, Arrow) or file holds what, and take it as an Arrow array."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Columns:
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
     def find(self, there: Sequence[str]) -> dict[str, Any]:
-        """Our names → those of the columns there, `proba` → {class: column}; a missing column raises."""
+        """Map our names to those of the columns there, `proba` to {class: column}; a missing column raises."""
         given = {role: name for role, name in vars(self).items() if role != "proba"}
         found: dict[str, Any] = {}
         free = [column for column in there if column not in given.values()]  # what is named for one role is no other's
@@ -63,7 +63,7 @@ class Columns:
         return found
 
     def take(self, frame: Any) -> dict[str, Any]:
-        """The columns of a frame by our names, as Arrow arrays; `proba` → {class: numbers}."""
+        """Take the columns of a frame as Arrow arrays, under our names; `proba` as {class: numbers}."""
         found = self.find(column_names(frame))
         by_class = found.pop("proba", {})
         data = to_arrow(frame, [*found.values(), *by_class.values()])
@@ -74,7 +74,7 @@ class Columns:
 
 
 def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
-    """Which of the columns there have to be read; all of them where the caller names none (None)."""
+    """List the columns that have to be read; all of those there where `columns` is None."""
     wanted = list(there)
     if columns is not None:
         found = columns.find(there)
@@ -92,7 +92,7 @@ def column_names(frame: Any) -> list[str]:
 
 
 def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
-    """The named columns of any frame as Arrow arrays."""
+    """Take the named columns of any frame as Arrow arrays."""
     if isinstance(frame, pa.Table):  # narwhals would join the chunks, which costs a copy
         return {column: frame[column] for column in columns}
     native = _native(frame)
@@ -119,7 +119,7 @@ def _native(frame: Any) -> Any:
 
 
 def no_column(role: str, there: Sequence[str], name: str | None = None) -> MissingColumn:
-    """The error for a table in which no column plays a role, or not the one that was named."""
+    """Make the error for a role that no column plays, or for a column that was named and is not there."""
     if name is not None:
         return MissingColumn(f"no column '{name}' for {role}; the columns are {listed(there)}.")
     other = ", ".join(SYNONYMS[role])
@@ -129,7 +129,7 @@ def no_column(role: str, there: Sequence[str], name: str | None = None) -> Missi
 
 
 def guess_column(role: str, there: Sequence[str]) -> str | None:
-    """The column whose name is a role's own or one of its synonyms; None where there is none."""
+    """Find the column that is called by the role's name or a synonym; None where there is none."""
 
     def plain(name: str) -> str:
         name = name.strip().lower()
@@ -146,5 +146,5 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first dozen names, quoted."""
+    """List the first dozen names, quoted."""
     return ", ".join(map(repr, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")

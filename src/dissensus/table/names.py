@@ -1,4 +1,4 @@
-"""Names become codes once, at the door: any column of ids or labels → sorted distinct names and int32 codes.
+"""Turn names into codes: any column of ids or labels → sorted distinct names and int32 codes.
 
 A column is an Arrow array, a NumPy array, a list, or a series of pandas or polars. Names come out as int64, float64,
 bool, or object holding `str`; text sorts by code point. A column must be of one kind: 1 and "1" in the same column are
@@ -25,7 +25,7 @@ _MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def to_column(values: Any, column: str) -> Any:
-    """`values` as an integer or boolean NumPy array, or as an Arrow array of one kind (nulls kept)."""
+    """Make an integer or boolean NumPy array of `values`, or an Arrow array of one kind (nulls kept)."""
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise DataError(f"column '{column}': expected one dimension, got shape {values.shape}.")
@@ -59,7 +59,7 @@ def to_column(values: Any, column: str) -> Any:
 
 
 def missing_rows(column: Any) -> BoolArray:
-    """(N,) which rows of a column from `to_column` hold no name: null, NaN, or blank text."""
+    """(N,) True where a row of a column from `to_column` holds no name: null, NaN, or blank text."""
     if isinstance(column, np.ndarray):
         return np.zeros(column.size, np.bool_)
     import pyarrow.compute as pc
@@ -72,7 +72,7 @@ def missing_rows(column: Any) -> BoolArray:
 
 
 def encode(column: Any, what: str) -> tuple[Names, IntArray]:
-    """Sorted distinct names of a column from `to_column`, and the code of every row; a missing name is an error."""
+    """Return the sorted names of a column from `to_column`, and the code of every row; a missing name raises."""
     if isinstance(column, np.ndarray) and column.dtype.kind != "b":
         return _encode_integers(column)
     if isinstance(column, np.ndarray) or pa.types.is_floating(column.type):
@@ -89,7 +89,7 @@ def encode(column: Any, what: str) -> tuple[Names, IntArray]:
 
 
 def recode(codes: IntArray, names: Names, into: Names, what: str) -> IntArray:
-    """Codes into `names`, turned into codes into `into`; −1 where `into` lacks the name."""
+    """Turn codes into `names` into codes into `into`; −1 where `into` lacks the name."""
     return np.append(match(names, into, what), -1).astype(np.int32)[codes]
 
 
@@ -111,7 +111,7 @@ def match(names: Names, into: Names, what: str) -> IntArray:
 
 
 def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
-    """A list of names that the caller declares, in its order, in the kind of the column `like` where possible."""
+    """Check names that the caller declares; keep their order, take the kind of the column `like` where possible."""
     values = list(range(int(names))) if isinstance(names, Integral) else list(names)  # type: ignore[arg-type]
     column = to_column(values, what)
     in_numpy, like_numpy = isinstance(column, np.ndarray), isinstance(like, np.ndarray)
@@ -132,7 +132,7 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
 
 
 def to_names(column: Any) -> Names:
-    """What `to_column` gives as names: object holding `str` for text, the natural dtype otherwise."""
+    """Turn a column from `to_column` into names: object holding `str` for text, the natural dtype otherwise."""
     if isinstance(column, np.ndarray):
         return column
     return np.array(column.to_pylist(), object) if is_text(column.type) else np.asarray(column)
@@ -161,13 +161,13 @@ def smallest_int(n: int) -> type[np.signedinteger[Any]]:
 
 
 def shown(name: Any) -> str:
-    """A name as errors show it: quoted, and cut where it is long."""
+    """Write a name as errors show it: quoted, and cut where it is long."""
     text = repr(name if isinstance(name, str) else getattr(name, "item", lambda: name)())
     return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"
 
 
 def unknown_label(column: str, count: int, total: int, row: int, value: Any, n_classes: int) -> UnknownClass:
-    """The error for labels outside the declared classes."""
+    """Make the error for labels outside the declared classes."""
     return UnknownClass(
         f"column '{column}': {count:,} of {total:,} rows hold a name outside the {n_classes} classes given; first at "
         f"row {row} (from 0): {shown(value)}. Leave out classes to take them from the rows, or declare it in abstain."
@@ -229,7 +229,7 @@ def _is_whole(kind: Any) -> bool:
 
 
 def _integral(values: Any) -> Any:
-    """Floats that are all whole numbers, as a column of integers with missing values becomes in pandas."""
+    """Turn floats that are all whole into integers: pandas makes such floats where integers have missing values."""
     array = np.asarray(values)
     known = array[~np.isnan(array)]
     values = pa.array(array, from_pandas=True)

@@ -47,7 +47,7 @@ class Questions(Mapping[str, Annotations]):
         abstain: Any = (),
         items: Any = None,
     ) -> Questions:
-        """One table per distinct value of `question`, over the same items (`items`, where given) and annotators.
+        """Make one table per distinct value of `question`, over the same items (`items`, where given) and annotators.
 
         Each has its own classes, those of its labels, unless `classes` declares the same ones for all.
         """
@@ -79,7 +79,7 @@ class Questions(Mapping[str, Annotations]):
 
     @classmethod
     def from_ticks(cls, question: Any, item: Any, annotator: Any, items: Any = None) -> Questions:
-        """One yes/no table ("0", "1") per question from the ticked boxes alone.
+        """Make one yes/no table ("0", "1") per question from the ticked boxes alone.
 
         Every (item, annotator) pair that occurs anywhere answered every question: "1" where ticked, "0" elsewhere.
         """

@@ -90,7 +90,7 @@ def simulate(
     part: tuple[int, int] | None = None,
     seed: int = 0,
 ) -> Simulation:
-    """A crowd, items and annotations, all drawn from the seed. Items, annotators and classes are named by their codes.
+    """Draw a crowd, items and annotations from the seed. Items, annotators and classes are named by their codes.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def annotate(
 def make_crowd(
     n_annotators: int, n_classes: int, *, kinds: Mapping[str, float] | None = None, skew: float = 1.0, seed: int = 0
 ) -> Crowd:
-    """A crowd of the given kinds, in random order.
+    """Draw a crowd of the given kinds, in random order.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def _annotate(
     names: tuple[Names, ...],
     start: int = 0,
 ) -> Annotations:
-    """The table of these items; `names` are those of items, annotators and classes, `start` numbers the first item."""
+    """Draw the table of these items; `names` of items, annotators and classes; `start` numbers the first item."""
     low, high = (int(redundancy),) * 2 if isinstance(redundancy, Integral) else redundancy  # type: ignore[misc]
     n_classes = crowd.answers.shape[1]
     active = int((crowd.activity > 0).sum())
@@ -287,7 +287,7 @@ def _annotate(
 
 
 def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
-    """Truth, difficulty and decoy of the items of one block."""
+    """Draw truth, difficulty and decoy of the items of one block."""
     rng, n_classes, code = _generator(seed, _ITEMS, block), prior.size, naming.smallest_int(prior.size)
     truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(BLOCK), side="right").astype(code)
     # m·U^(m/h − 1) has mean h and reaches up to m: most items easy, few hard
@@ -327,7 +327,7 @@ def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArr
 
 
 def _tickets(activity: FloatArray) -> IntArray:
-    """Codes of annotators, each as often as it is active (at least once), so that one gather draws one."""
+    """Repeat the code of each annotator by its activity, at least once: a random entry is a random annotator."""
     per_annotator = max(16, 2**16 // activity.size)
     share = np.round(activity / activity.mean() * per_annotator).astype(np.int64)
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))

@@ -22,7 +22,7 @@ from dissensus.common.types import Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
-from dissensus.table.datasets.dataset import Dataset, Images, class_order
+from dissensus.table.datasets.dataset import Dataset, StoredRows, class_order
 from dissensus.table.io import atomic, read_frame, write_frame
 from dissensus.table.io.files import about
 from dissensus.table.questions import Questions
@@ -38,11 +38,11 @@ COLUMNS = {
     "annotators": ("annotator",),
     "responses": (),
 }
-"""What each table must have."""
+"""File → the columns that it must have."""
 
 
 def data_folder(folder: str | Path | None = None) -> Path | None:
-    """The data folder: the one given, or that of the environment; None where neither names one."""
+    """Find the data folder: the one given, or that of the environment; None where neither names one."""
     given = folder if folder is not None else os.environ.get(VARIABLE) or None
     if given is None:
         return None
@@ -53,18 +53,18 @@ def data_folder(folder: str | Path | None = None) -> Path | None:
 
 
 def set_folders(folder: Path) -> dict[str, Path]:
-    """The sub-folders with a set or a README, by name."""
+    """Find the sub-folders with a set or a README, by name."""
     found = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
     return {path.name: path for path in found}
 
 
 def is_labelled(path: Path) -> bool:
-    """Whether a folder holds annotations or counts."""
+    """True where a folder holds annotations or counts."""
     return _find(path, "annotations") is not None or _find(path, "counts") is not None
 
 
 def describe(path: Path) -> str:
-    """The title and the first lines of a folder's README, up to its first list."""
+    """Read the title and the first lines of a folder's README, up to its first list."""
     readme = path / "README.md"
     lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
     end = next((at for at, line in enumerate(lines) if line.startswith("- ")), len(lines))
@@ -72,7 +72,7 @@ def describe(path: Path) -> str:
 
 
 def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
-    """The set in one folder, all its items; see `load_dataset`."""
+    """Read the set in one folder, with all its items; see `load_dataset`."""
     if not is_labelled(path):
         raise DataError(
             f"'{path.name}' is no labelled set: it has neither annotations.csv nor counts.csv (nor .csv.gz)."
@@ -85,12 +85,13 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         default = "without gold= it reads gold.csv" if _find(path, "gold") else "there is no gold.csv either"
         raise UnknownName(f"'{path.name}' has no gold '{gold}': it {others}, and {default}.")
     frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
-    archives = {stem: file for stem in ("features", "images") if (file := path / f"{stem}.npz").is_file()}
-    rows_of = {stem: _once(read_array(file, "item"), file.name) for stem, file in archives.items()}
-    pixels = partial(read_array, archives["images"], "x") if "images" in archives else None
-
+    stored = {
+        stem: StoredRows(_once(read_array(file, "item"), file.name), partial(read_array, file, "x"))
+        for stem in ("features", "images")
+        if (file := path / f"{stem}.npz").is_file()
+    }
     named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
-    items = np.array(sorted(set().union(*named, *(names.tolist() for names in rows_of.values()))), object)
+    items = np.array(sorted(set().union(*named, *(part.item.tolist() for part in stored.values()))), object)
     with about(path):
         annotations = _annotations(rows, known, items)
         data = Dataset(
@@ -98,12 +99,9 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
             describe(path),
             annotations,
             items=_align_frame(frame["items"], "item", items),
-            features=_align_features(archives["features"], rows_of["features"], items)
-            if "features" in archives
-            else None,
             responses=frame["responses"],
             golds=golds,
-            stored_images=None if pixels is None else Images(rows_of["images"], pixels),
+            stored=stored,
         )
         if isinstance(annotations, Annotations) and known is not None:
             data = replace(data, gold=annotations.gold_codes(known["item"], known["label"]))
@@ -141,7 +139,7 @@ def _find(path: Path, stem: str) -> Path | None:
 
 
 def _read(path: Path, stem: str) -> Any:
-    """A table with all columns as text, or None where there is no such file."""
+    """Read a table with all columns as text; None where there is no such file."""
     file = _find(path, stem)
     if file is None:
         return None
@@ -153,7 +151,7 @@ def _read(path: Path, stem: str) -> Any:
 
 
 def read_array(file: Path, name: str) -> Any:
-    """One array of an archive; names as text objects."""
+    """Read one array of an archive; names as text objects."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
@@ -174,7 +172,7 @@ def _once(names: Names, where: str) -> Names:
 
 
 def _align_frame(frame: Any, key: str, names: Names) -> Any:
-    """One row per name, in their order; empty cells where the frame has no such row."""
+    """Put the rows in the order of `names`, one each; cells are empty where the frame has no such row."""
     if frame is None:
         return None
     at = naming.match(names, _once(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
@@ -182,24 +180,13 @@ def _align_frame(frame: Any, key: str, names: Names) -> Any:
     return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))
 
 
-def _align_features(file: Path, rows_of: Names, items: Names) -> Any:
-    """(I, D) float32, NaN in the rows of items that have none."""
-    at = naming.match(items, rows_of, "items")
-    x = np.asarray(read_array(file, "x"), np.float32)[at]
-    x[at < 0] = np.nan
-    return x
-
-
 def write_folder(data: Dataset, folder: str | Path, *, features: bool = False) -> list[Path]:
-    """Write the files of a set, each whole or not at all; returns their paths."""
+    """Write the files of a set, each whole or not at all; return their paths."""
     folder, data = Path(folder), data.whole
     folder.mkdir(parents=True, exist_ok=True)
     frames = {folder / f"{stem}.csv": frame for stem, frame in _frames(data).items() if frame is not None}
-    arrays: dict[Path, tuple[Any, Any]] = {}  # which items have a row, and the rows of all items
-    if features and data.features is not None:
-        arrays[folder / "features.npz"] = (data.has_features, data.features)
-    if features and data.images is not None:
-        arrays[folder / "images.npz"] = (data.has_image, data.images)
+    has = {"features": data.has_features, "images": data.has_image} if features else {}
+    arrays = {folder / f"{stem}.npz": (known, getattr(data, stem)) for stem, known in has.items() if known.any()}
     for path, frame in frames.items():
         write_frame(frame, path)
     for path, (known, x) in arrays.items():

@@ -39,7 +39,7 @@ def read(
     classes: Iterable[Any] | int | None = None,
     abstain: Any = (),
 ) -> Annotations | Questions:
-    """A table from a file, a frame or a Hugging Face dataset: one row per annotation.
+    """Read a table from a file, a frame or a Hugging Face dataset: one row per annotation.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def read(
 
 
 def read_frame(path: str | Path, *, format: str | None = None) -> pa.Table:  # noqa: A002
-    """All columns of a file, of any format that `read` knows; CSV as text, the others with their types."""
+    """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types."""
     path = Path(path)
     with about(path):
         return _format(path, format).read(path, None)
@@ -115,7 +115,7 @@ def gold_columns(
     *,
     format: str | None = None,  # noqa: A002
 ) -> tuple[Any, Any]:
-    """The columns of items and labels of a file of known labels, as Arrow has them."""
+    """Read the columns of items and labels of a file of known labels, as Arrow arrays."""
     frame = read_frame(path, format=format)
     with about(Path(path)):
         item = item or guess_column("item", frame.column_names)
@@ -127,7 +127,7 @@ def gold_columns(
 
 
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
-    """(I,) class codes of the columns that `gold_columns` gave, as `read_gold` has them."""
+    """(I,) class codes of known labels, from the columns that `gold_columns` returns; −1 where none is known."""
     return table.gold_codes(_in_kind_of(item, table.items), _in_kind_of(label, table.classes))
 
 
@@ -180,7 +180,7 @@ def _to_table(columns: Any) -> pa.Table:
 
 
 def _in_kind_of(column: Any, like: Names) -> Any:
-    """Text as integers where `like` holds integers and all of the text spells some."""
+    """Turn text into integers where `like` holds integers and all of the text spells integers."""
     if like.dtype.kind in "iu" and pa.types.is_string(column.type):
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())

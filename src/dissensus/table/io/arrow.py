@@ -14,7 +14,7 @@ MAGIC = b"ARROW1"  # a file begins so; a stream, as Hugging Face writes it, does
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
-    """The columns needed, with their types, mapped into memory rather than copied."""
+    """Read the columns needed, with their types; the file is mapped into memory, not copied."""
     with reading(path):
         source = pa.memory_map(str(path))
         is_file = source.read(len(MAGIC)) == MAGIC

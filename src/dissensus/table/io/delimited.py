@@ -26,7 +26,7 @@ _FIRST_BLOCK, _LAST_BLOCK = 2**22, 2**31 - 1  # bytes; a row must fit a block, w
 
 
 def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Table:
-    """The columns needed of a file with a header, as text. Of several delimiters, the most frequent in the header."""
+    """Read the columns needed, as text. The delimiter is the most frequent one in the header."""
     with reading(path):
         delimiter, there = _header(path, delimiters)
         wanted = needed(columns, there)
@@ -40,12 +40,12 @@ def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Ta
 
 
 def read_tsv(path: Path, columns: Columns | None) -> pa.Table:
-    """The same with tabs, whatever the header looks like."""
+    """Read a file whose delimiter is a tab, whatever its header looks like."""
     return read(path, columns, delimiters="\t")
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """Commas and a header; text is quoted only where some cell needs it; floats in full."""
+    """Write commas and a header; quote text only where some cell needs it; write floats in full."""
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 
@@ -97,7 +97,7 @@ def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = Tr
 
 
 def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
-    """Our sentence for Arrow's. Arrow tells the row only when it reads on one thread, so it reads once more."""
+    """Make our error from Arrow's. Arrow names the row only when it reads on one thread, so it reads once more."""
     try:
         _parse(path, delimiter, wanted, use_threads=False)
     except pa.ArrowInvalid as again:
@@ -121,7 +121,7 @@ def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInv
 
 
 def _check_last_quote(path: Path, column: Any) -> None:
-    """Arrow takes a quote that is never closed in the last column for one long cell; rows are lost in it: an error."""
+    """Raise where a quote in the last column is never closed: Arrow reads the rest of the file as one cell."""
     if len(column) and "\n" in (column[-1].as_py() or ""):
         with open_bytes(path) as file:
             last = deque((line for line in file if line.strip()), maxlen=1).pop()

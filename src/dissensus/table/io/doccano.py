@@ -32,7 +32,7 @@ def claims(record: Record) -> bool:
 
 
 def answers(path: Path, columns: Columns) -> Iterator[Answer]:
-    """One row per label: item, annotator, label."""
+    """Yield one row per label: item, annotator, label."""
     total = found = unlabelled = unnamed = 0
     for source, record in _sources(path):
         total += 1
@@ -53,7 +53,7 @@ def answers(path: Path, columns: Columns) -> Iterator[Answer]:
 
 
 def _sources(path: Path) -> Iterator[tuple[str, Record]]:
-    """The records, each with the name of the file that it comes from, which is the annotator's."""
+    """Yield each record with the name of its file, which is the annotator's."""
     with reading(path):
         packed = zipfile.is_zipfile(path)
     if not packed:

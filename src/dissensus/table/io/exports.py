@@ -1,12 +1,6 @@
 """What the exports of annotation tools have in common: answers to one or several questions, some of them skipped.
 
-A tool is one file: a function that yields an `Answer` for every label in its records, and one that tells its records:
-
-    def answers(path: Path, columns: Columns) -> Iterator[Answer]:
-        for record in records(path):
-            yield Answer(field(record, columns.item, ("id",), "item", str(path)), …)
-
-    add_export("fancy", answers, claims=lambda record: "fancy_id" in record, summary="answers in Fancy", place=75)
+A tool is one file with two functions: `answers` yields an `Answer` for every label, `claims` tells the tool's records.
 """
 
 from __future__ import annotations
@@ -51,7 +45,7 @@ def add_export(
 
 
 def to_table(answers: list[Answer], path: Path) -> pa.Table:
-    """The answers as columns item, annotator, label, and question where there is more than one."""
+    """Make columns item, annotator, label, and question where there is more than one, from the answers."""
     if all(answer.label is None for answer in answers):
         raise DataError(f"{path} holds no answer; a table needs at least one.")
     item, annotator, label, question = zip(*answers, strict=True)
@@ -62,7 +56,7 @@ def to_table(answers: list[Answer], path: Path) -> pa.Table:
 
 
 def field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], role: str, where: str) -> Any:
-    """The field that the caller named for a role, or the first of the usual ones that a record holds; none raises."""
+    """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
     keys = usual if named is None else (named,)
     for key in keys:
         if record.get(key) is not None:
@@ -71,6 +65,6 @@ def field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], rol
 
 
 def warn_left_out(count: int, total: int, what: str, path: Path) -> None:
-    """One warning with a count, where something was left out."""
+    """Warn once, with a count, where something was left out."""
     if count:
         warnings.warn(f"{path}: {count:,} of {total:,} {what}.", DataWarning, stacklevel=2)

@@ -1,16 +1,7 @@
 """The formats of files: how each is known, read and written.
 
-A format is one file in this folder, and on no list: `FORMATS` imports all files when it is first asked. A reader gives
-the columns needed of a file, with the names that they have there:
-
-    def read(path: Path, columns: Columns | None) -> pa.Table:
-        with reading(path):                                    # any failure names the file
-            there = …                                          # the names of its columns
-            return pa.table({name: … for name in needed(columns, there)})
-
-    add(Format("fancy", (".fancy",), read, summary="fancy tables", place=45))
-
-For the export of an annotation tool see `exports.py`.
+A format is one file in this folder, and on no list: `FORMATS` imports all files when it is first asked. See
+docs/contributing/reader.md.
 """
 
 from __future__ import annotations
@@ -54,7 +45,7 @@ def add(one: Format) -> None:
 
 
 def detect(path: Path) -> Format:
-    """The format of a file, by its suffix, else by how it begins; JSON always by its first record."""
+    """Find the format of a file by its suffix, else by how it begins; JSON always by its first record."""
     suffix = suffix_of(path)
     if suffix in JSON_SUFFIXES:
         return _json_format(path)

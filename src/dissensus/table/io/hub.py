@@ -17,7 +17,7 @@ def is_dataset(source: Any) -> bool:
 
 
 def read(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
-    """The columns needed, and the class names of the label where the dataset declares them (`ClassLabel`).
+    """Read the columns needed, and the class names of the label where the dataset declares them (`ClassLabel`).
 
     Integers of a ClassLabel become their names; −1, by which the hub marks a label that is held back, becomes missing.
     """

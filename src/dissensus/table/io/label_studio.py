@@ -24,7 +24,7 @@ def claims(record: Record) -> bool:
 
 
 def answers(path: Path, columns: Columns) -> Iterator[Answer]:
-    """One row per choice: item, annotator, label, and the control as the question."""
+    """Yield one row per choice: item, annotator, label, and the control as the question."""
     skipped: list[tuple[Any, str]] = []
     kinds: set[str] = set()
     questions: set[str] = set()
@@ -61,7 +61,7 @@ def _annotations(task: Record) -> Any:
 
 
 def _annotator(annotation: Record, named: str | None, where: str) -> str:
-    """Who made an annotation: a user's number, or the email address where the export has it."""
+    """Name who made an annotation: a user's number, or the email address where the export has it."""
     who = field(annotation, named, ("completed_by", "created_username"), "annotator", where)
     return str(field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who)
 

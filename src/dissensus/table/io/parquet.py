@@ -12,7 +12,7 @@ from dissensus.table.io.formats import Format, add
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
-    """The columns needed, with their types."""
+    """Read the columns needed, with their types."""
     import pyarrow.parquet as pq
 
     with reading(path), pq.ParquetFile(path) as file:
@@ -20,7 +20,7 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """One file with its types."""
+    """Write one file, with the types of the columns."""
     import pyarrow.parquet as pq
 
     pq.write_table(table, file)

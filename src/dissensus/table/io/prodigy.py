@@ -25,7 +25,7 @@ def claims(record: Record) -> bool:
 
 
 def answers(path: Path, columns: Columns) -> Iterator[Answer]:
-    """One row per answer: item, annotator, label, and the label shown as the question."""
+    """Yield one row per answer: item, annotator, label, and the label shown as the question."""
     total = unchosen = 0
     sessions = set()
     for record in records(path):
