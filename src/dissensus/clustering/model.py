@@ -30,13 +30,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
 
-from dissensus.common.arrays import pair_starts
+from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
-from dissensus.table import kernels as table_kernels
 from dissensus.table.annotations import Annotations
 
 S = TypeVar("S")
@@ -89,19 +88,22 @@ class Nodes:
 
     def __init__(self, of_edge: IntArray, of_row: IntArray, bag: IntArray, n: int):
         self.size = n
-        self.ptr = table_kernels.offsets(of_edge, n)
-        self.edge = table_kernels.group(of_edge, self.ptr)  # edges of node n: edge[ptr[n] : ptr[n + 1]]
-        self.row_ptr = table_kernels.offsets(of_row, n)
-        self.row = table_kernels.group(of_row, self.row_ptr)
+        self.ptr, self.row_ptr = group_starts(of_edge, n), group_starts(of_row, n)
+        self.edge = _grouped(of_edge)  # edges of node n: edge[ptr[n] : ptr[n + 1]]
+        self.row = _grouped(of_row)
         self.bag = np.empty(bag.size, np.int32)  # (E,) number among the bags of its part
         self.parts = []
         parts = max(1, min(MAX_PARTS, bag.size // EDGES_PER_PART))
         for number, (start, stop) in enumerate(balanced(self.ptr, parts)):
             edge = self.edge[self.ptr[start] : self.ptr[stop]]
             bags, self.bag[edge] = np.unique(bag[edge], return_inverse=True)
-            ptr = table_kernels.offsets(self.bag[edge], bags.size)
-            by_bag = edge[table_kernels.group(self.bag[edge], ptr)]
+            ptr, by_bag = group_starts(self.bag[edge], bags.size), edge[_grouped(self.bag[edge])]
             self.parts.append(Part(number, start, stop, bags, by_bag, ptr))
+
+
+def _grouped(codes: IntArray) -> IntArray:
+    """Row numbers grouped by code, in order within each."""
+    return np.argsort(codes, kind="stable").astype(np.int32)
 
 
 class Edges:

@@ -35,7 +35,7 @@ from scipy.sparse import coo_array, csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import entr, ndtri, softmax, stdtrit
 
-from dissensus.common.arrays import pair_starts, ranges, sums_of_ranges
+from dissensus.common.arrays import group_starts, pair_starts, ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, hard_rows
@@ -43,7 +43,6 @@ from dissensus.compute.engines.local import balanced, even
 from dissensus.evaluation._ratings import Ratings, label_pairs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.methods.dawid_skene import SMALLEST, DawidSkene, expected_pseudo
-from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -287,7 +286,7 @@ def _find_friends(pairs: _Pairs, A: int, K: int) -> Any:
 def _medians(values: FloatArray, of: IntArray, n: int) -> FloatArray:
     """(n,) median of the values of each code in `of`; NaN where there are none."""
     order = np.lexsort((values, of))
-    ptr = table_kernels.offsets(of, n)
+    ptr = group_starts(of, n)
     size = np.diff(ptr)
     some = size > 0
     result = np.full(n, np.nan)

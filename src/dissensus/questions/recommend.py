@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import entr, psi
 
+from dissensus.common.arrays import group_starts
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -45,7 +46,6 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator
 from dissensus.models.expected_labels import answers
 from dissensus.models.methods.majority_vote import MajorityVote
-from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -206,7 +206,7 @@ class _Search:
             return np.unique((i * J + j)[(i >= 0) & (j >= 0)])
 
         taken = np.empty(0, np.int64) if allow_repeats else pairs(self.table.item, self.table.annotator)
-        self.taken_ptr, self.taken = table_kernels.offsets((taken // J).astype(np.int32), I), taken % J
+        self.taken_ptr, self.taken = group_starts(taken // J, I), taken % J
         self.listed_ptr, self.listed, self.n_pairs = None, np.empty(0, np.int64), I * J - taken.size
         if candidates is None:
             return
@@ -214,7 +214,7 @@ class _Search:
             raise BadParameter("candidates must be two columns of the same length, of items and of annotators.")
         names = zip(candidates, (self.table.items, self.table.annotators), strict=True)
         listed = np.setdiff1d(pairs(*(_codes(some, among, "candidates", twice=True) for some, among in names)), taken)
-        self.listed_ptr, self.listed = table_kernels.offsets((listed // J).astype(np.int32), I), listed % J
+        self.listed_ptr, self.listed = group_starts(listed // J, I), listed % J
         self.n_pairs = listed.size
 
     def run(self, budget: float, room: FloatArray, per_item: int | None, pool: Threads) -> Recommendation:
