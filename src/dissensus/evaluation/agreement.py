@@ -19,8 +19,8 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._ratings import FIXED, Ratings, Scale, places, statistics
 from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.ratings import FIXED, Ratings, Scale, places, statistics
 from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 

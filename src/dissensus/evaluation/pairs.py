@@ -11,8 +11,8 @@ from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation._check import whole
-from dissensus.evaluation._ratings import LabelPairs, Ratings, label_pairs, places
 from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

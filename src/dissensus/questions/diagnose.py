@@ -40,7 +40,7 @@ from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import balanced, even
-from dissensus.evaluation._ratings import Ratings, label_pairs
+from dissensus.evaluation.ratings import Ratings, label_pairs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.methods.dawid_skene import SMALLEST, DawidSkene, expected_pseudo
 from dissensus.table import names as naming
