@@ -55,7 +55,6 @@ from dissensus.compute.kernels import disagreement as kernels
 from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
-from dissensus.models.methods.dawid_skene import soft_counts
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.frames import guess_column, no_column, to_arrow
@@ -245,10 +244,13 @@ def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
     return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
-def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
-    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K)."""
-    counts = np.ascontiguousarray(soft_counts(rows, own).transpose(0, 2, 1))  # Eq. 1
-    K, wrong = rows.n_classes, 1 - np.eye(rows.n_classes)
+def _errors(given: Any, own: FloatArray) -> FloatArray:
+    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K).
+
+    `given` (A·K, I), sparse, says how often each annotator gave each label to each item.
+    """
+    K, wrong = own.shape[1], 1 - np.eye(own.shape[1])
+    counts = np.ascontiguousarray((given @ own).reshape(-1, K, K).transpose(0, 2, 1))  # Eq. 1
     right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
     skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]
     crowd = counts.sum(axis=0) * wrong
@@ -265,11 +267,14 @@ def _ambiguity(
     named = rows.votes() > 0
     named[np.arange(best.size), best] = True  # classes that nobody named, but for the most probable, cannot be true
     parts, several = [_Part(rows, named, *bounds) for bounds in cuts], np.diff(rows.item_ptr) >= 2
+    code = rows.annotator * np.int64(rows.n_classes) + rows.label
+    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    given = csr_array((weight, (code, rows.item)), shape=(rows.n_annotators * rows.n_classes, rows.n_items))
     gamma = np.where(several, _differing(rows), 0.0)
     alpha = gamma[several].mean() if several.any() else 0.0
     for _ in range(MAX_ROUNDS):
         own = posterior * (1 - gamma)[:, None]
-        counts = _errors(rows, own)
+        counts = _errors(given, own)
         odds = _over_parts(pool, parts, lambda part: part.odds(counts, own, np.maximum(prior, 1e-12)))  # noqa: B023
         before, alpha = alpha, min(max(alpha, 1e-9), 1 - 1e-9)
         odds += np.log(alpha / (1 - alpha))
