@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as dz
@@ -54,8 +55,8 @@ def by_sampling(drawn: Any) -> tuple[Any, Any]:
     for sweep in range(BURN + SWEEPS):
         state.conditional(1.0, rng)
         if sweep >= BURN:
-            of_item += model.softmax(model.item_logits(edges, state.params, state.annotator))
-            of_annotator += model.softmax(model.annotator_logits(edges, state.params, state.item))
+            of_item += softmax(model.item_logits(edges, state.params, state.annotator), axis=1)
+            of_annotator += softmax(model.annotator_logits(edges, state.params, state.item), axis=1)
     return of_item.argmax(axis=1), of_annotator.argmax(axis=1)
 
 

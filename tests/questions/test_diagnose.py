@@ -33,10 +33,10 @@ class Literal:
         self.table = table
         rows, A, K = hard_rows(table), table.n_annotators, table.n_classes
         self.pairs = diagnostics._pairs(rows, A, K)
-        circles = diagnostics._circles(self.pairs, A, K).toarray()
+        circles = diagnostics._find_friends(self.pairs, A, K).toarray()
         self.friends = [set(np.flatnonzero(circle).tolist()) for circle in circles]
         self.found = circles.sum() > A  # whether anybody has friends
-        self.model = diagnostics._fit(table, diagnostics._circles(self.pairs, A, K), 1)
+        self.model = diagnostics._fit(table, diagnostics._find_friends(self.pairs, A, K), 1)
         self.votes = self.model.votes
 
     def share(self, row: int) -> float:

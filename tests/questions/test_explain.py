@@ -456,7 +456,7 @@ def test_a_model_of_difficulty_does_not_hide_ambiguity():
 def cut(values, **options):
     table = Annotations.from_arrays(np.zeros(len(values), int), np.arange(len(values)), np.arange(len(values)) % 2)
     metadata = pa.table({"annotator": np.arange(len(values)), "x": values})
-    return disagreement._groups(metadata, table, options.get("missing_as_group", False)).get("x")
+    return disagreement._metadata_groups(metadata, table, options.get("missing_as_group", False)).get("x")
 
 
 def test_columns_become_groups():

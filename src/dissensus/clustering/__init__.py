@@ -1,4 +1,4 @@
-"""Clusters of items and annotators in label space. One method per file; importing one registers it."""
+"""Clusters of items and annotators in label space, one method per file."""
 
 from dissensus.clustering.annealing import PGMAnnealing
 from dissensus.clustering.base import Clustering, Clusters

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from dissensus.clustering import model
 from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
@@ -45,24 +46,24 @@ MIN_GAMMA_DRAW = 1e-300
 
 
 class State:
-    """A point of the walk."""
+    """Parameters, clusters and counts at one step."""
 
     def __init__(self, edges: Edges, params: Params, item: IntArray, annotator: IntArray, priors: Priors):
         self.edges, self.params, self.item, self.annotator, self.priors = edges, params, item, annotator, priors
         self.count()
 
     def count(self) -> None:
-        """Bring the counts up to date with the clusters."""
+        """Count labels and nodes of the clusters again."""
         self.counts = model.hard_counts(
             self.edges, self.item, self.annotator, self.params.psi.size, self.params.omega.size
         )
 
     def log_posterior(self) -> float:
-        """ℓ."""
+        """Log posterior ℓ of this state."""
         return model.log_posterior(self.counts, self.params, self.priors)
 
     def conditional(self, temperature: float, rng: np.random.Generator) -> None:
-        """One step of tempered Gibbs sampling; at temperature 0, of coordinate ascent."""
+        """Take one step of tempered Gibbs sampling; at temperature 0, one step of coordinate ascent."""
         edges, cold = self.edges, np.inf if temperature == 0 else 1 / temperature
         if temperature == 0:
             self.params = model.maximise(self.counts, self.priors)
@@ -77,7 +78,7 @@ class State:
         self.count()
 
     def prior(self, temperature: float, rng: np.random.Generator) -> None:
-        """One step of proposals from the prior, each accepted or not by the difference that it makes."""
+        """Propose all values from the prior; accept each by the difference that it makes to ℓ."""
         edges, priors, now = self.edges, self.priors, self.params
         theta = _dirichlet(rng, np.full(now.theta.shape, priors.alpha))
         taken = _accept(model.delta_theta(self.counts, now.theta, theta, priors), temperature, rng)
@@ -95,19 +96,19 @@ class State:
 
 
 def _dirichlet(rng: np.random.Generator, concentration: FloatArray) -> FloatArray:
-    """Draws along the last axis, none of them zero."""
+    """Draw from Dirichlet distributions along the last axis; no number drawn is 0."""
     gamma = np.maximum(rng.standard_gamma(concentration), MIN_GAMMA_DRAW)
     return np.asarray(gamma / gamma.sum(axis=-1, keepdims=True))
 
 
 def _accept(delta: Any, temperature: float, rng: np.random.Generator) -> Any:
-    """Whether to take a change of ℓ by delta: always where it rises, else with probability exp(δ / T)."""
+    """True where a change of ℓ by delta is taken: always if ℓ rises, else with probability exp(δ / T)."""
     with np.errstate(divide="ignore", over="ignore"):
         return np.log(rng.random(np.shape(delta))) * temperature < delta
 
 
 def _propose(logs: FloatArray, now: IntArray, temperature: float, rng: np.random.Generator) -> IntArray:
-    """Clusters after one uniform proposal each."""
+    """Propose one cluster per node, uniformly; return the clusters after it."""
     new, rows = rng.integers(logs.shape[1], size=now.size), np.arange(now.size)
     return np.where(_accept(logs[rows, new] - logs[rows, now], temperature, rng), new, now)
 
@@ -196,6 +197,6 @@ class PGMAnnealing(JointClustering):
                 if converged or len(trace) - begin >= self.max_iter:
                     break
         params, item, annotator = best
-        of_item = model.softmax(model.item_logits(edges, params, annotator))
-        of_annotator = model.softmax(model.annotator_logits(edges, params, item))
+        of_item = softmax(model.item_logits(edges, params, annotator), axis=1)
+        of_annotator = softmax(model.annotator_logits(edges, params, item), axis=1)
         return Run(params, Clusters(of_item, of_annotator, item, annotator), trace, converged)

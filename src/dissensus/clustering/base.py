@@ -34,7 +34,7 @@ Snap = Literal["hard", "soft"]
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Who is in which cluster."""
+    """Clusters of items and annotators, soft and hard."""
 
     items: FloatArray  # (I, K) P(cluster of item)
     annotators: FloatArray  # (A, L)
@@ -44,7 +44,7 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Run:
-    """Where one start ended."""
+    """Result of one start."""
 
     params: Params
     clusters: Clusters
@@ -88,7 +88,7 @@ class Clustering(Aggregator):
 
     @property
     def params_(self) -> Params:
-        """ψ, Ω and Θ in one."""
+        """ψ, Ω and Θ."""
         self._check_fitted()
         return Params(self.psi_, self.omega_, self.labels_of_clusters_)
 
@@ -128,7 +128,7 @@ class Clustering(Aggregator):
 
     @abstractmethod
     def _check_size(self, edges: Edges) -> None:
-        """Raise where the table is too small for so many clusters."""
+        """Raise BadParameter where the table is too small for so many clusters."""
 
     @abstractmethod
     def _run(
@@ -155,7 +155,7 @@ class Clustering(Aggregator):
         self._judge(*self._agreement(table, self.posterior_))
 
     def _best(self, table: Annotations, edges: Edges, threads: int, on_step: OnStep) -> Run:
-        """All starts, in threads where the table is small; the best by its objective, the earliest of equals."""
+        """Run all starts, in threads where the table is small; return the best, the first of ties."""
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per start, and nobody else
         self._check_size(edges)
         votes, step = Votes(table.votes(), self._priors()), _Counter(on_step)
@@ -247,7 +247,7 @@ class JointClustering(Clustering):
 
 
 class _Counter:
-    """Passes of all starts, numbered in the order in which they end."""
+    """Number the passes of all starts in the order in which they end."""
 
     def __init__(self, on_step: OnStep):
         self.on_step, self.count, self._lock = on_step, 0, threading.Lock()
@@ -259,7 +259,7 @@ class _Counter:
 
 
 def check_enough(keyword: str, clusters: int, ptr: IntArray, what: str) -> None:
-    """Raise where there are fewer nodes with edges than clusters of them."""
+    """Raise BadParameter where there are more clusters than nodes with edges."""
     there = np.count_nonzero(np.diff(ptr))
     if clusters > there:
         raise BadParameter(
@@ -268,5 +268,5 @@ def check_enough(keyword: str, clusters: int, ptr: IntArray, what: str) -> None:
 
 
 def stopped(trace: list[float], tol: float) -> bool:
-    """Whether the last pass changed the objective by at most tol of it."""
+    """True if the last pass changed the objective by at most the share `tol`."""
     return len(trace) > 1 and abs(trace[-1] - trace[-2]) <= tol * abs(trace[-1])

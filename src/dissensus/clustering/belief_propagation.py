@@ -35,7 +35,7 @@ MStep = Literal["pairwise", "product"]
 
 
 class Messages:
-    """Messages and beliefs of one graph; they stay between E steps."""
+    """Messages and beliefs of one graph; an E step starts from those of the last."""
 
     def __init__(self, edges: Edges, params: Params, damping: float, pool: Threads):
         self.edges, self.damping, self.pool = edges, damping, pool
@@ -47,7 +47,7 @@ class Messages:
         self.pair = np.empty(E)  # Σ_kl ν F μ
 
     def settle(self, params: Params, rounds: int, tol: float) -> float:
-        """Rounds until beliefs change by at most `tol` per node; returns the Bethe log evidence."""
+        """Pass messages until beliefs change by at most `tol` per node; return the Bethe log evidence."""
         edges, pool = self.edges, self.pool
         for_items = self.for_items = model.item_factors(edges, params.theta)
         for_annotators = model.annotator_factors(edges, params.theta)

@@ -28,14 +28,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from scipy.sparse import csr_array, eye_array, vstack
 
-from dissensus.common.arrays import pair_starts
+from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
-from dissensus.table import kernels as table_kernels
 from dissensus.table.annotations import Annotations
 
 S = TypeVar("S")
@@ -88,19 +88,22 @@ class Nodes:
 
     def __init__(self, of_edge: IntArray, of_row: IntArray, bag: IntArray, n: int):
         self.size = n
-        self.ptr = table_kernels.offsets(of_edge, n)
-        self.edge = table_kernels.group(of_edge, self.ptr)  # edges of node n: edge[ptr[n] : ptr[n + 1]]
-        self.row_ptr = table_kernels.offsets(of_row, n)
-        self.row = table_kernels.group(of_row, self.row_ptr)
+        self.ptr, self.row_ptr = group_starts(of_edge, n), group_starts(of_row, n)
+        self.edge = _grouped(of_edge)  # edges of node n: edge[ptr[n] : ptr[n + 1]]
+        self.row = _grouped(of_row)
         self.bag = np.empty(bag.size, np.int32)  # (E,) number among the bags of its part
         self.parts = []
         parts = max(1, min(MAX_PARTS, bag.size // EDGES_PER_PART))
         for number, (start, stop) in enumerate(balanced(self.ptr, parts)):
             edge = self.edge[self.ptr[start] : self.ptr[stop]]
             bags, self.bag[edge] = np.unique(bag[edge], return_inverse=True)
-            ptr = table_kernels.offsets(self.bag[edge], bags.size)
-            by_bag = edge[table_kernels.group(self.bag[edge], ptr)]
+            ptr, by_bag = group_starts(self.bag[edge], bags.size), edge[_grouped(self.bag[edge])]
             self.parts.append(Part(number, start, stop, bags, by_bag, ptr))
+
+
+def _grouped(codes: IntArray) -> IntArray:
+    """Row numbers grouped by code, in order within each."""
+    return np.argsort(codes, kind="stable").astype(np.int32)
 
 
 class Edges:
@@ -128,8 +131,6 @@ class Edges:
 
 def _bags(edges: Edges, cuts: IntArray) -> tuple[IntArray, Any]:
     """Number the different bags; edge e has the rows cuts[e]:cuts[e+1]."""
-    from scipy.sparse import csr_array, eye_array, vstack
-
     lengths, n_classes = np.diff(cuts), edges.n_classes
     if (lengths == 1).all() and (edges.row_weight == 1).all():  # the usual case: a bag is a label
         return edges.row_label.astype(np.int32), eye_array(n_classes, format="csr")
@@ -148,7 +149,7 @@ def _bags(edges: Edges, cuts: IntArray) -> tuple[IntArray, Any]:
 
 
 def in_parts(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[T]:
-    """`work` of every part, results in order; each thread takes as many parts as the others."""
+    """Call `work` with every part, in threads; return the results in order."""
     shared = pool.map(
         lambda _, first, last: [work(part) for part in parts[first:last]],
         even(len(parts), min(pool.threads, len(parts))),
@@ -248,8 +249,6 @@ def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int,
 
 def product_counts(edges: Edges, of_item: FloatArray, of_annotator: FloatArray) -> Counts:
     """Expected counts where the clusters of an item and its annotator are taken to be independent, as printed."""
-    from scipy.sparse import csr_array
-
     P, A, (I, K) = edges.n_classes, len(of_annotator), of_item.shape
     column = edges.row_annotator * np.int64(P) + edges.row_label
     given = csr_array((edges.row_weight, column, edges.items.row_ptr), shape=(I, A * P))
@@ -266,8 +265,6 @@ def pair_counts(
     `to_annotator` is ν (E, K), `to_item` μ (E, L). F is the same for all edges of a bag, so that Σ_e ν_e(k) μ_e(l) /
     pair_e over those is all that is needed of them.
     """
-    from scipy.sparse import csr_array
-
     share, (E, L) = to_annotator / pair[:, None], to_item.shape
 
     def counts(part: Part) -> FloatArray:
@@ -323,19 +320,11 @@ def annotator_logits(edges: Edges, params: Params, of_item: IntArray) -> FloatAr
 
 
 def _logits(edges: Edges, nodes: Nodes, other: IntArray, prior: FloatArray, log_theta: FloatArray) -> FloatArray:
-    """(nodes, own) log prior + Σ log_theta[label, other, own] over a node's rows, where the other end is in `other`."""
-    from scipy.sparse import csr_array
-
+    """(nodes, own) log prior + Σ log_theta[label, other, own] over the rows of each node; `other` (N,) is a cluster."""
     P, n_other, own = log_theta.shape
     column = (edges.row_label * n_other + other)[nodes.row]
     given = csr_array((edges.row_weight[nodes.row], column, nodes.row_ptr), shape=(nodes.size, P * n_other))
     return np.asarray(given @ log_theta.reshape(-1, own) + np.log(prior))
-
-
-def softmax(logs: FloatArray) -> FloatArray:
-    """Rows of probabilities."""
-    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 # Drawing from it ------------------------------------------------------------------------------------------------------
@@ -343,7 +332,7 @@ def softmax(logs: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A table drawn from the model, and what it was drawn from."""
+    """A table drawn from the model, with its clusters and parameters."""
 
     annotations: Annotations
     item_cluster: IntArray  # (I,)
@@ -363,7 +352,7 @@ def draw(
     params: Params | None = None,
     seed: int = 0,
 ) -> Drawn:
-    """Annotations from known clusters: `redundancy` annotators of each item, all different, at random.
+    """Draw annotations from known clusters; each item gets `redundancy` different annotators at random.
 
     Θ_kl ~ Dirichlet(`concentration`), clusters of about equal size, unless `params` says otherwise.
     """

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +44,7 @@ MEASURES = ("kl", "inverse_kl", "log_likelihood", "objective", "seconds", "itera
 
 @dataclass(frozen=True)
 class Point:
-    """One pair of numbers of clusters, and how good it is."""
+    """Scores of one number of item clusters and one number of annotator clusters."""
 
     K: int
     L: int
@@ -95,7 +96,7 @@ class Selection:
         return sorted({point.L for point in self.points})
 
     def matrix(self, measure: str = "kl") -> FloatArray:
-        """(numbers of item clusters, numbers of annotator clusters) one measure over the grid."""
+        """One measure over the grid: a row per number of item clusters, a column per number of annotator clusters."""
         if measure not in MEASURES:
             raise BadParameter(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
         found = np.full((len(self.K), len(self.L)), np.nan)
@@ -121,7 +122,7 @@ def select_clusters(
     seed: int = 0,
     **keywords: Any,
 ) -> Selection:
-    """Search for the numbers of clusters that describe items best which were not fitted.
+    """Find the numbers of clusters that best describe items that were not fitted.
 
     Parameters
     ----------
@@ -165,8 +166,8 @@ def select_clusters(
         raise DataError("no development item has annotations; there is nothing to judge by.")
     given, judged = (dev, dev) if held_out is None else hide_annotators(dev, held_out, seed)
     keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
-    sizes = sorted({int(k) for k in K}), sorted({int(n) for n in L}) if method != "fmm" else [1]
-    grid = [(k, n) for k in sizes[0] for n in sizes[1]]
+    joint = clusterings.entry(method).facts["annotators"]
+    grid = list(product(sorted({int(k) for k in K}), sorted({int(n) for n in L}) if joint else [1]))
     if not grid:
         raise BadParameter("K and L must each hold at least one number.")
 
@@ -201,7 +202,7 @@ def select_clusters(
 
 
 def _point(row: dict[str, Any]) -> Point | None:
-    """A line of a store; None where it is of another version."""
+    """A point from a line of a store; None if another version wrote the line."""
     try:
         return Point(**row)
     except TypeError:
@@ -210,7 +211,8 @@ def _point(row: dict[str, Any]) -> Point | None:
 
 def _numbers(method: str, K: int, L: int) -> dict[str, int]:
     """The keywords that say how many clusters."""
-    return {"n_clusters": K} if method == "fmm" else {"item_clusters": K, "annotator_clusters": L}
+    joint = clusterings.entry(method).facts["annotators"]
+    return {"item_clusters": K, "annotator_clusters": L} if joint else {"n_clusters": K}
 
 
 def _judge(

@@ -88,7 +88,7 @@ class _Step(Parameters, ABC):
 
 
 class Projector(_Step):
-    """Takes predicted distributions to the clusters that they are most like, and those to their labels.
+    """Replace predicted distributions by the labels of the most similar clusters.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class Projector(_Step):
         self.clustering, self.how, self.reading, self.size = clustering, how, reading, size
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check the keywords; rows are not looked at."""
+        """Check the keywords; X and y are not used."""
         if not isinstance(self.clustering, Clustering):
             raise BadParameter(f"clustering must be a fitted clustering, got {type(self.clustering).__name__}.")
         self.clustering._check_fitted()
@@ -207,12 +207,12 @@ class Distributions(_Step):
 
 
 def _rows(X: Any) -> Any:
-    """Features whose rows can be repeated."""
+    """Convert features to a form whose rows can be repeated."""
     return X.tocsr() if sparse.issparse(X) else np.asarray(X)
 
 
 def _distributions(X: Any, n_classes: int) -> FloatArray:
-    """Rows of probabilities, checked."""
+    """Check that every row is a distribution."""
     X = np.asarray(X, np.float64)
     if X.ndim != 2 or X.shape[1] != n_classes:
         raise DataError(f"expected distributions over {n_classes} classes, one per row, got shape {X.shape}.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Params, Priors
@@ -103,8 +104,6 @@ class Votes:
 
 def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
     """(n,) rows of counts, dense or sparse, that lie far apart; see the module."""
-    from scipy.sparse import csr_array
-
     counts = csr_array(counts)
     total = np.asarray(counts.sum(axis=1))
     roots = counts.multiply(np.where(total > 0, 1 / np.maximum(total, 1e-300), 0)[:, None]).sqrt().tocsr()
@@ -171,8 +170,6 @@ def start(
 
 def _own_counts(edges: Edges, item: IntArray, K: int) -> Any:
     """(A, K·P) sparse: how often each annotator gave each label to items of each cluster."""
-    from scipy.sparse import csr_array
-
     column = item[edges.row_item] * edges.n_classes + edges.row_label
     shape = (edges.annotators.size, K * edges.n_classes)
     return csr_array((edges.row_weight, (edges.row_annotator, column)), shape=shape)

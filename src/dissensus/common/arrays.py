@@ -33,3 +33,8 @@ def pair_starts(item: IntArray, annotator: IntArray) -> BoolArray:
     first = np.ones(item.size, np.bool_)
     first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
     return first
+
+
+def group_starts(codes: IntArray, n: int) -> IntArray:
+    """(n+1,) where the rows of each code 0 … n − 1 start once they are grouped; the last entry is their number."""
+    return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.evaluation._ratings import FIXED, Ratings, Scale, places, statistics
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.ratings import FIXED, Ratings, Scale, places, statistics
 from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
@@ -34,9 +34,7 @@ def agreement(
     scale: Scale = "nominal",
     values: Any = None,
     level: float = 0.95,
-    resamples: int = 1000,
-    seed: int | None = 0,
-    on_step: OnStep | None = None,
+    **bootstrap: Any,
 ) -> dict[str, Estimate]:
     """All coefficients from the same resamples: percent, krippendorff_alpha, fleiss_kappa, gwet_ac1.
 
@@ -48,8 +46,8 @@ def agreement(
     values : (K,), optional
         Where the classes lie: numbers on an interval scale (left out, the class names themselves), and whatever sorts
         them on an ordinal one (left out, the order of `table.classes`).
-    level, resamples, seed, on_step
-        As in `bootstrap`. `resamples=0`: no intervals.
+    level, **bootstrap
+        `level`, `resamples`, `seed` and `on_step` as in `bootstrap`. `resamples=0`: no intervals.
 
     Returns
     -------
@@ -57,7 +55,7 @@ def agreement(
         NaN where undefined: a coefficient that corrects for chance is, where only one class was ever given.
     """
     names = ("percent", "krippendorff_alpha", "fleiss_kappa", "gwet_ac1")
-    return _estimates(table, names, scale, values, level, resamples=resamples, seed=seed, on_step=on_step)
+    return _estimates(table, names, scale, values, level, **bootstrap)
 
 
 def percent_agreement(

@@ -78,7 +78,7 @@ def log_loss(gold: Any, h: Any) -> float:
 
 
 def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
-    """Of every item that counts: the probability of its predicted class, and whether (or how far) that is right."""
+    """Probability of the predicted class of every known item, and the share to which that class is right."""
     if np.ndim(gold) == 2:
         y, h = pair(gold, h)
         if len(h) == 0:

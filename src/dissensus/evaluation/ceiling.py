@@ -97,7 +97,7 @@ def split_half(
 def hide_annotators(
     table: Annotations, share: float, seed: int | np.random.SeedSequence
 ) -> tuple[Annotations, Annotations]:
-    """What is given and what is hidden of items with several annotators; all labels of a pair go together."""
+    """Split the annotations of items with several annotators into given and hidden ones, annotator by annotator."""
     rng = np.random.default_rng(seed)
     starts = pair_starts(table.item, table.annotator)
     pair, item = np.cumsum(starts) - 1, table.item[starts]

@@ -9,10 +9,10 @@ import numpy as np
 
 from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation._check import whole
-from dissensus.evaluation._ratings import LabelPairs, Ratings, label_pairs, places
 from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -87,11 +87,9 @@ def cohen_kappa(
     weights: Weights = "none",
     values: Any = None,
     level: float = 0.95,
-    resamples: int = 1000,
-    seed: int | None = 0,
-    on_step: OnStep | None = None,
+    **bootstrap: Any,
 ) -> Estimate:
-    """Cohen's κ of two annotators, by name, with an interval by bootstrap over the items that both have labelled."""
+    """Cohen's κ of two annotators, by name, with an interval by `bootstrap` over the items that both have labelled."""
     from scipy.sparse import csr_array
 
     distance = _distance(table, weights, values)
@@ -111,7 +109,7 @@ def cohen_kappa(
     cells, column = np.unique(cell, return_inverse=True)  # those that occur
     items, row = np.unique(rows.item[one], return_inverse=True)
     counts = csr_array((rows.share[one] * rows.share[other], (row, column)), shape=(items.size, cells.size))
-    sums = resampled_sums(counts, resamples=resamples, seed=seed, on_step=on_step)
+    sums = resampled_sums(counts, **bootstrap)
     of_first, of_second, apart = np.eye(K)[cells // K], np.eye(K)[cells % K], distance[cells // K, cells % K]
 
     def statistic(counts: FloatArray) -> FloatArray:
@@ -148,7 +146,7 @@ def _kappa(apart: FloatArray, chance: FloatArray) -> FloatArray:
 
 
 def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the mean of n values from 0 to 1: Wilson's (1927) for a share that varies as much, which a share does.
+    """Bounds of the mean of n values from 0 to 1, by Wilson's interval (1927) of a share with the same variance.
 
     The number of trials of that share is n m (1 − m) / variance: n itself where the values are 0 and 1.
     """

@@ -45,7 +45,7 @@ def paired_bootstrap(
     seed: int | None = 0,
     on_step: OnStep | None = None,
 ) -> Difference:
-    """Whether the mean of `first` over items is larger or smaller than that of `second`.
+    """Test whether the means of `first` and `second` over items differ.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def mann_whitney(x: Any, y: Any, *, alternative: Alternative = "two-sided") -> T
 
 
 def holm(p_values: dict[str, float]) -> dict[str, float]:
-    """P-values corrected for their number by Holm's method (1979)."""
+    """Correct p-values for their number by Holm's method (1979)."""
     result, largest = {}, 0.0
     for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))

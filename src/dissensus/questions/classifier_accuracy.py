@@ -45,7 +45,7 @@ MIN_BETA_SIZE = 1e-3  # of a Beta distribution, whose variance has an upper boun
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassifierAccuracy:
-    """M classifiers and I items, seen through K classes."""
+    """Accuracy and confusion matrices of M classifiers on I items of K classes."""
 
     classifiers: Names  # (M,)
     accuracy: FloatArray  # (M,) NaN for one without outputs
@@ -160,7 +160,7 @@ def _judge(table: Annotations, others: DawidSkene, j: int) -> tuple[float, Float
 
 
 def _table(outputs: Any, classes: Sequence[Any] | None) -> Annotations:
-    """Any of the forms as hard labels, with classifiers as annotators."""
+    """Convert outputs of any form to a table of hard labels, with classifiers as annotators."""
     if isinstance(outputs, Annotations):
         if classes is not None:
             raise BadParameter("classes are those of the table; leave them out.")

@@ -40,7 +40,7 @@ OnFit = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Contestant:
-    """One method and how it did."""
+    """Scores of one method."""
 
     method: str
     log_likelihood: Estimate  # mean over hidden annotations, interval by bootstrap over items
@@ -68,7 +68,7 @@ class Comparison:
 
     @property
     def best(self) -> str:
-        """The method that was least surprised."""
+        """The method with the highest log-likelihood of hidden annotations."""
         return self.contestants[0].method
 
     @property
@@ -90,12 +90,12 @@ class Comparison:
 
     @property
     def majority_will_do(self) -> bool:
-        """Whether majority vote is the best, not to be told apart from it, or next to nothing behind."""
+        """True if majority vote is best, cannot be told apart from the best, or is negligibly behind."""
         vote = next((one for one in self if one.method == MAJORITY), None)
         return vote is not None and (vote.tied or vote.behind.high < NEGLIGIBLE)
 
     def verdict(self) -> str:
-        """What to do, in a sentence or two."""
+        """Say in a sentence or two which method to use."""
         others = self.tied[1:]
         if len(self) == 1:
             return f"{self.best} was the only method; there is nothing to compare it with."
@@ -199,7 +199,7 @@ def _begin(step: OnFit, method: str, done: int, total: int, more: int) -> None:
 
 @dataclass
 class _Found:
-    """What one method made of all splits."""
+    """Scores of one method over all splits."""
 
     model: Aggregator | None
     by_item: FloatArray  # (I,) log-likelihood of the hidden rows of each item
@@ -235,7 +235,7 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
 
 
 def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
-    """The name of a method, and a model of it that is not fitted."""
+    """Name of a method, and a model of it that is not fitted."""
     return (model, methods[model]()) if isinstance(model, str) else (methods.name_of(type(model)), model)
 
 
@@ -245,7 +245,7 @@ def fresh(model: Aggregator) -> Aggregator:
 
 
 def timed_fit(model: Aggregator, table: Annotations) -> tuple[Aggregator, float]:
-    """A copy of a model, fitted, and the seconds it took; that it does not settle shows in its score."""
+    """Fit a copy of a model; also return the seconds. A fit that does not converge shows in its score: no warning."""
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -253,7 +253,7 @@ def timed_fit(model: Aggregator, table: Annotations) -> tuple[Aggregator, float]
 
 
 def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """(N,) which rows are hidden: a share of all, but of no item the last one."""
+    """(N,) True for hidden rows: a random share of all rows; every item keeps one."""
     check_argument("share", share, float, above=0, below=1)
     draw = rng.random(len(table))
     safe = np.zeros(len(table), np.bool_)
@@ -337,7 +337,7 @@ def _rank(
 
 
 def flat(name: str, estimate: Estimate) -> dict[str, float]:
-    """An estimate as columns of a row."""
+    """Columns of a row that hold an estimate and its interval."""
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 

@@ -31,17 +31,19 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.sparse import coo_array, csr_array, eye_array
+from scipy.sparse.csgraph import connected_components
+from scipy.special import entr, ndtri, softmax, stdtrit
 
-from dissensus.common.arrays import pair_starts, ranges, sums_of_ranges
+from dissensus.common.arrays import group_starts, pair_starts, ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import balanced, even
-from dissensus.evaluation._ratings import Ratings, label_pairs
+from dissensus.evaluation.ratings import Ratings, label_pairs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -80,7 +82,7 @@ class Copiers:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """What is to be said of every annotator of a table."""
+    """Flags, reasons and measures of every annotator of a table."""
 
     annotators: Names  # (A,)
     labels: FloatArray  # (A,) how many it gave to items that others have labelled too, by weight
@@ -137,7 +139,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
         raise DataError("the table has no annotations; there is nobody to judge.")
     A, K = table.n_annotators, table.n_classes
     pairs = _pairs(hard_rows(table), A, K)
-    others = _fit(table, _circles(pairs, A, K), threads)
+    others = _fit(table, _find_friends(pairs, A, K), threads)
     counts, beliefs = others.counts()
     given = counts.sum(axis=2)  # (A, K) own labels
     everybody = (given.sum(axis=0) + 1 / K) / (given.sum() + 1)
@@ -152,7 +154,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     active = table.annotator_ptr[1:] > table.annotator_ptr[:-1]
     groups, effective = _groups(A, links, active)
 
-    bar = _bar(information, labels, K)
+    bar = _spammer_threshold(information, labels, K)
     alike = _entropy(seen) < ALIKE * _entropy(seen.sum(axis=0))
     low, high = _interval(information, information_error, labels)
     believed = belief - BELIEVED * belief_error > by_chance
@@ -206,9 +208,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
 
 
 def _interval(mean: FloatArray, error: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(A,) and (A,) Student's interval of means of so many labels."""
-    from scipy.special import stdtrit
-
+    """Bounds (A,), (A,) of means over `labels` labels: Student's interval."""
     reach = stdtrit(np.maximum(labels - 1, 1), (1 + LEVEL) / 2) * error
     return mean - reach, mean + reach
 
@@ -222,8 +222,8 @@ def _mean(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
         return mean, np.where(n > 1, np.sqrt(variance / n), np.inf)
 
 
-def _bar(information: FloatArray, labels: FloatArray, n_classes: int) -> float:
-    """Information that is next to nothing here: a share of the typical annotator's, weighed by labels."""
+def _spammer_threshold(information: FloatArray, labels: FloatArray, n_classes: int) -> float:
+    """Information below which somebody may be a spammer: a share of the typical annotator's, weighed by labels."""
     known = np.flatnonzero(labels > 0)
     if not known.size:
         return 0.0
@@ -233,9 +233,9 @@ def _bar(information: FloatArray, labels: FloatArray, n_classes: int) -> float:
 
 
 def _entropy(counts: FloatArray) -> FloatArray:
-    """(…,) nats of the shares along the last axis; 0 without counts."""
+    """(…,) entropy in nats of the shares along the last axis; 0 without counts."""
     shares = counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1e-300)
-    return np.asarray(-(shares * np.log(np.maximum(shares, 1e-300))).sum(axis=-1))
+    return np.asarray(entr(shares).sum(axis=-1))
 
 
 # Who agrees with whom ------------------------------------------------------------------------------------------------
@@ -262,15 +262,13 @@ def _pairs(rows: Rows, A: int, K: int) -> _Pairs:
     return _Pairs(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _circles(pairs: _Pairs, A: int, K: int) -> Any:
-    """(A, A) sparse: everybody and its friends, who agree with it much more than either does with most.
+def _find_friends(pairs: _Pairs, A: int, K: int) -> Any:
+    """(A, A) sparse: 1 for an annotator and its friends, who agree with it much more than either does with most.
 
     These are suspects, to be left out when the others are asked. If everybody had one accuracy, C = (K·agreement − 1) /
     (K − 1) of a pair would be s_j s_k. A median over partners does not mind a few copiers, which a fitted model may
     take for the truth.
     """
-    from scipy.sparse import csr_array
-
     agreement, k = pairs.agreed / pairs.shared, max(K, 2)
     of, partner = np.concatenate([pairs.first, pairs.second]), np.concatenate([pairs.second, pairs.first])
     beyond = np.tile((k * agreement - 1) / (k - 1), 2)
@@ -287,9 +285,9 @@ def _circles(pairs: _Pairs, A: int, K: int) -> Any:
 
 
 def _medians(values: FloatArray, of: IntArray, n: int) -> FloatArray:
-    """(n,) the median of the values of each; NaN where there are none."""
+    """(n,) median of the values of each code in `of`; NaN where there are none."""
     order = np.lexsort((values, of))
-    ptr = table_kernels.offsets(of, n)
+    ptr = group_starts(of, n)
     size = np.diff(ptr)
     some = size > 0
     result = np.full(n, np.nan)
@@ -305,17 +303,24 @@ def _fit(table: Annotations, circles: Any, threads: int | None) -> _Others:
     """Dawid-Skene in which friends on an item share one vote."""
     rows, votes = hard_rows(table), table
     if circles.nnz > table.n_annotators:
-        there = _company(table.item, table.annotator, circles) @ pair_starts(table.item, table.annotator)
+        there = np.empty(len(table))  # annotators of the item who are the row's own or friends of it
+        for first, last in _ranges(table.item_ptr):
+            some = slice(table.item_ptr[first], table.item_ptr[last])
+            item, annotator = table.item[some], table.annotator[some]
+            there[some] = _rows_of_friends(item, annotator, circles) @ pair_starts(item, annotator)
         votes = dataclasses.replace(table, weight=1 / there if table.weight is None else table.weight / there)
     model = DawidSkene(threads=threads).fit(votes)
     prior, confusion = (np.maximum(one, MIN_PSEUDO) for one in (model.prior_, model.confusion_))
     return _Others(rows, hard_rows(votes).weight, circles, prior, confusion)
 
 
-def _company(item: IntArray, annotator: IntArray, circles: Any) -> Any:
-    """(N, N) sparse: of each row the rows of the same item by the same annotator or a friend of it."""
-    from scipy.sparse import csr_array, eye_array
+def _ranges(item_ptr: IntArray) -> list[tuple[int, int]]:
+    """Ranges of items with not too many rows."""
+    return balanced(item_ptr, 1 + int(item_ptr[-1]) // ROWS_AT_ONCE)
 
+
+def _rows_of_friends(item: IntArray, annotator: IntArray, circles: Any) -> Any:
+    """(N, N) sparse: 1 where two rows are of the same item, by the same annotator or by friends."""
     N, A = item.size, circles.shape[0]
     if circles.nnz == A and pair_starts(item, annotator).all():
         return eye_array(N, format="csr")
@@ -329,7 +334,7 @@ def _company(item: IntArray, annotator: IntArray, circles: Any) -> Any:
 
 
 class _Block:
-    """Some items with all their rows; codes of items and rows start at 0."""
+    """All rows of a range of items; codes of items and rows start at 0."""
 
     def __init__(self, others: _Others, first: int, last: int):
         rows = others.rows
@@ -340,7 +345,7 @@ class _Block:
         per_item = np.diff(rows.item_ptr[first : last + 1])
         self.item = np.repeat(np.arange(per_item.size), per_item)
         self.stop = np.cumsum(per_item)[self.item]  # (n,) where the rows of the same item end
-        self.company = _company(self.item, self.annotator, others.circles)
+        self.company = _rows_of_friends(self.item, self.annotator, others.circles)
         self.alone = self.company.sum(axis=1) == per_item[self.item]  # (n,) nobody else has labelled the item
         self.logs = np.log(others.confusion[self.annotator, :, self.label])  # (n, K)
         if others.votes is not None:
@@ -350,7 +355,7 @@ class _Block:
         self.without = np.log(others.prior) + total[self.item] - self.own
 
     def pairs(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Pairs of rows of one item by different annotators, the first of each; some at a time."""
+        """Walk pairs of rows of one item by different annotators, of each annotator the first row; some at a time."""
         once = np.flatnonzero(pair_starts(self.item, self.annotator))
         later = np.searchsorted(once, self.stop[once]) - np.arange(once.size) - 1
         parts = max(1, int(later.sum()) // PAIRS_AT_ONCE)
@@ -370,8 +375,8 @@ class _Others:
     confusion: FloatArray  # (A, K, K) [annotator, true, given] Θ
 
     def blocks(self) -> Iterator[_Block]:
-        """All items, some at a time."""
-        for first, last in balanced(self.rows.item_ptr, 1 + self.rows.annotator.size // ROWS_AT_ONCE):
+        """Walk all items, a range at a time."""
+        for first, last in _ranges(self.rows.item_ptr):
             yield _Block(self, first, last)
 
     def counts(self) -> tuple[FloatArray, FloatArray]:
@@ -379,7 +384,7 @@ class _Others:
         A, K, _ = self.confusion.shape
         counts, beliefs = np.zeros((A * K, K)), np.zeros((A, 3))
         for block in self.blocks():
-            q = _softmax(block.without)
+            q = softmax(block.without, axis=1)
             weight = np.where(block.alone, 0.0, block.weight)
             cell = block.annotator * np.int64(K) + block.label
             counts += np.stack([np.bincount(cell, weight * q[:, c], A * K) for c in range(K)], axis=1)
@@ -395,7 +400,7 @@ class _Others:
         for block in self.blocks():
             counted = np.flatnonzero(~block.alone & (block.weight > 0))
             a, y, w = block.annotator[counted], block.label[counted], block.weight[counted]
-            q = _softmax(block.without[counted])
+            q = softmax(block.without[counted], axis=1)
             mine = w[:, None] * q
             left = np.maximum(counts[a, y] - mine, 0) + pseudo[y]
             expected = (q * left / np.maximum(total[a] - mine, 1e-300)).sum(axis=1)
@@ -421,15 +426,10 @@ class _Others:
                 log = block.without[left] - block.own[right]
                 if self.circles.nnz > A:  # what both circles have in common was taken away twice
                     log += block.company[left].multiply(block.company[right]) @ block.logs
-                p = (_softmax(log) * alike[at]).sum(axis=1)
+                p = (softmax(log, axis=1) * alike[at]).sum(axis=1)
                 expected += np.bincount(at, p, P)
                 variance += np.bincount(at, p * (1 - p), P)
         return expected, variance
-
-
-def _softmax(logs: FloatArray) -> FloatArray:
-    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def _moments(of: IntArray, weight: FloatArray, value: FloatArray, n: int) -> FloatArray:
@@ -440,9 +440,7 @@ def _moments(of: IntArray, weight: FloatArray, value: FloatArray, n: int) -> Flo
 def _copiers(
     annotators: Names, pairs: _Pairs, expected: FloatArray, variance: FloatArray
 ) -> tuple[Copiers, list[tuple[int, int, float]]]:
-    """The pairs that chance does not explain, and the same as (code, code, copied)."""
-    from scipy.special import ndtri
-
+    """Find the pairs whose agreement chance does not explain; also return them as (code, code, copied)."""
     shared, agreed, P = pairs.shared, pairs.agreed, pairs.shared.size
     deviations = (agreed - expected) / np.sqrt(np.maximum(variance, 1e-9))
     if P:  # honest pairs are most of all: their spread is what chance does here
@@ -467,10 +465,7 @@ def _copiers(
 
 
 def _groups(n_annotators: int, links: list[tuple[int, int, float]], active: Any) -> tuple[list[tuple[int, ...]], float]:
-    """Annotators joined by links, and how many independent annotators all are worth."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
+    """Join annotators by links to groups; also return how many independent annotators all are worth."""
     ends = np.array([link[:2] for link in links], np.int64).reshape(-1, 2)
     graph = coo_array((np.ones(len(links)), (ends[:, 0], ends[:, 1])), shape=(n_annotators, n_annotators))
     _, member = connected_components(graph, directed=False)

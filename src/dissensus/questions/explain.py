@@ -43,6 +43,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import erfc, ndtri
 
 from dissensus.common.arrays import ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
@@ -53,7 +55,6 @@ from dissensus.compute.kernels import disagreement as kernels
 from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
-from dissensus.models.confusion import soft_counts
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import guess_column, no_column, to_arrow
@@ -199,7 +200,7 @@ def explain(
         ambiguity, (expected, above, below) = _ambiguity(rows, posterior, best, fitted.prior_, pool)
         ambiguous = np.zeros(n.size, np.bool_)
         ambiguous[disagree] = _discoveries(ambiguity[disagree])
-        columns = {} if annotators is None else _groups(annotators, table, missing_as_group)
+        columns = {} if annotators is None else _metadata_groups(annotators, table, missing_as_group)
         on_step = on_step or (lambda done, p: None)
         effects, by_group = _perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
 
@@ -236,17 +237,20 @@ def explain(
 
 
 def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
-    """(I, K) as fitted, gold and all; items that were not there are scored."""
+    """(I, K) posterior as fitted; items that the model does not know are scored."""
     known = naming.match(table.items, fitted.items_, "items")
     if (known >= 0).all():
         return np.ascontiguousarray(fitted.posterior_[known])
     return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
-def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
-    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K)."""
-    counts = soft_counts(rows, own)  # Eq. 1
-    K, wrong = rows.n_classes, 1 - np.eye(rows.n_classes)
+def _errors(given: Any, own: FloatArray) -> FloatArray:
+    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K).
+
+    `given` (A·K, I), sparse, says how often each annotator gave each label to each item.
+    """
+    K, wrong = own.shape[1], 1 - np.eye(own.shape[1])
+    counts = np.ascontiguousarray((given @ own).reshape(-1, K, K).transpose(0, 2, 1))  # Eq. 1
     right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
     skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]
     crowd = counts.sum(axis=0) * wrong
@@ -263,24 +267,27 @@ def _ambiguity(
     named = rows.votes() > 0
     named[np.arange(best.size), best] = True  # classes that nobody named, but for the most probable, cannot be true
     parts, several = [_Part(rows, named, *bounds) for bounds in cuts], np.diff(rows.item_ptr) >= 2
+    code = rows.annotator * np.int64(rows.n_classes) + rows.label
+    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    given = csr_array((weight, (code, rows.item)), shape=(rows.n_annotators * rows.n_classes, rows.n_items))
     gamma = np.where(several, _differing(rows), 0.0)
     alpha = gamma[several].mean() if several.any() else 0.0
     for _ in range(MAX_ROUNDS):
         own = posterior * (1 - gamma)[:, None]
-        counts = _errors(rows, own)
-        odds = _each(pool, parts, lambda part: part.odds(counts, own, np.maximum(prior, 1e-12)))  # noqa: B023
+        counts = _errors(given, own)
+        odds = _over_parts(pool, parts, lambda part: part.odds(counts, own, np.maximum(prior, 1e-12)))  # noqa: B023
         before, alpha = alpha, min(max(alpha, 1e-9), 1 - 1e-9)
         odds += np.log(alpha / (1 - alpha))
         gamma = np.where(several, 1 / (1 + np.exp(-np.clip(odds, -700, 700))), 0.0)  # Eq. 5
         alpha = gamma[several].mean() if several.any() else 0.0
         if abs(alpha - before) < ALPHA_TOL:
             break
-    found = _each(pool, parts, lambda part: part.surprise(counts, own, best))
+    found = _over_parts(pool, parts, lambda part: part.surprise(counts, own, best))
     return gamma, np.where(several[:, None], found, np.nan).T
 
 
-def _each(pool: Threads, parts: list[_Part], work: Callable[[_Part], FloatArray]) -> FloatArray:
-    """What `work` finds of every part, one after the other."""
+def _over_parts(pool: Threads, parts: list[_Part], work: Callable[[_Part], FloatArray]) -> FloatArray:
+    """Call `work` with every part, in threads; join the results in order."""
     return np.concatenate(pool.map(lambda number, start, end: work(parts[number]), [(0, 0)] * len(parts)))
 
 
@@ -312,8 +319,6 @@ class _Part:
 
     def surprise(self, counts: FloatArray, own: FloatArray, best: IntArray) -> FloatArray:
         """(items, 3) share of pairs expected to differ if the class were best[i], P(labels less probable), P(more)."""
-        from scipy.special import erfc
-
         row, w, c = np.arange(self.item.size), self.w, best[self.item]
         mine, chance = w * own[self.item, c], counts[self.annotator, c]  # (n, K) P(label | class), of all labels
         total = chance.sum(axis=1) - mine
@@ -342,7 +347,7 @@ class _Part:
 
 
 def _slip(chance: FloatArray, n_classes: int) -> FloatArray:
-    """Some of all labels are slips, which fall anywhere."""
+    """Mix probabilities of labels with a uniform share of slips."""
     return np.asarray((1 - SLIP) * chance + SLIP / n_classes)
 
 
@@ -358,15 +363,13 @@ def _differing(rows: Annotations) -> FloatArray:
 
 
 def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
-    """The tail probability as standard deviations of a normal distribution; from the smaller tail, for precision."""
-    from scipy.special import ndtri
-
+    """Convert tail probabilities to standard deviations of a normal distribution, from the smaller tail."""
     least = np.finfo(float).tiny
     return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))))
 
 
 def _discoveries(probability: FloatArray) -> BoolArray:
-    """The most probable ones, as many as keep the expected share of false ones down."""
+    """True for the most probable ones: as many as keep the expected share of false discoveries low."""
     order = np.sort(probability)[::-1]
     good = np.flatnonzero(np.cumsum(1 - order) <= FALSE_DISCOVERIES * np.arange(1, order.size + 1))
     return np.asarray(probability >= (order[good[-1]] if good.size else np.inf))
@@ -375,8 +378,10 @@ def _discoveries(probability: FloatArray) -> BoolArray:
 # Groups of annotators -------------------------------------------------------------------------------------------------
 
 
-def _groups(metadata: Any, table: Annotations, missing_as_group: bool) -> dict[str, tuple[tuple[str, ...], IntArray]]:
-    """Column → names of its groups, and the group of each of the table's annotators (A,), −1 unknown."""
+def _metadata_groups(
+    metadata: Any, table: Annotations, missing_as_group: bool
+) -> dict[str, tuple[tuple[str, ...], IntArray]]:
+    """Read metadata: column → names of its groups, and the group of each annotator of the table (A,), −1 unknown."""
     import narwhals as nw
 
     by_column = isinstance(metadata, Mapping)
@@ -404,7 +409,7 @@ def _groups(metadata: Any, table: Annotations, missing_as_group: bool) -> dict[s
     known = of_table >= 0
     found = {}
     for name, column in columns.items():
-        groups, group = _cut(column, row[of_table[known]])
+        groups, group = _sort_into_groups(column, row[of_table[known]])
         everybody = np.full(table.n_annotators, -1, np.int32)
         everybody[known] = group
         if missing_as_group and (everybody < 0).any():
@@ -415,8 +420,8 @@ def _groups(metadata: Any, table: Annotations, missing_as_group: bool) -> dict[s
     return found
 
 
-def _cut(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
-    """Names of the groups in these rows of a column, and the group of each; −1 missing."""
+def _sort_into_groups(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
+    """Sort these rows of a column into groups; return the names of the groups and the group of each row, −1 missing."""
     missing = naming.missing_rows(column)[rows]
     values: Any = naming.to_names(column)[rows]
     group = np.full(rows.size, -1, np.int32)
@@ -445,8 +450,6 @@ class _Column:
     """The rows that can tell whether groups differ: of items whose labels disagree, by people with a group."""
 
     def __init__(self, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int):
-        from scipy.sparse import csr_array
-
         keep = (group[rows.annotator] >= 0) & disagree[rows.item]
         item, label = rows.item[keep], rows.label[keep]
         first = np.zeros(rows.n_items, np.int64)
@@ -491,7 +494,7 @@ class _Column:
 
 @dataclass(frozen=True, eq=False)
 class _Test:
-    """What permutations say of a column."""
+    """Result of the permutation test of a column."""
 
     column: _Column
     p_value: float
@@ -524,8 +527,8 @@ def _test(column: _Column, permutations: int, seed: int, pool: Threads, on_step:
     return _Test(column, (1 + beaten) / (1 + done), float(total / most) if most > 0 else 0.0, z, mean, sd)
 
 
-def _explained(test: _Test, seed: int, pool: Threads) -> IntArray:
-    """Which items (places in the column's) lie so far above their mean that few of them do by chance; best first."""
+def _explained_items(test: _Test, seed: int, pool: Threads) -> IntArray:
+    """Find the items (places in the column's) so far above their mean that few are there by chance; best first."""
     column, steps = test.column, round(STEPS_PER_SD * MAX_SD)
     spread = np.where(test.sd > 0, test.sd, np.inf)
 
@@ -557,7 +560,7 @@ def _perspectives(
     pool: Threads,
     on_step: OnStep,
 ) -> tuple[tuple[GroupEffect, ...], IntArray]:
-    """What each column explains, the surest first, and which of them explains each item (I,), −1 none."""
+    """Test every column; return the effects, the surest first, and which of them explains each item (I,), −1 none."""
     permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
     tests = {
         name: _test(_Column(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
@@ -570,7 +573,7 @@ def _perspectives(
         test, items = tests[name], np.empty(0, np.int64)
         column = test.column
         if p_values[name] <= SIGNIFICANT:
-            at = _explained(test, seed, pool)
+            at = _explained_items(test, seed, pool)
             items = column.item[at]
             better = test.z[at] > best[items]
             by_group[items[better]], best[items[better]] = len(effects), test.z[at][better]

@@ -34,7 +34,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import entr, psi
 
+from dissensus.common.arrays import group_starts
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -43,7 +45,6 @@ from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator
 from dissensus.models.expected_labels import answers
-from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -116,7 +117,7 @@ def recommend(
     allow_repeats: bool = False,
     threads: int | None = None,
 ) -> Recommendation:
-    """The labels to buy next, by expected information gain per unit of cost.
+    """Choose the labels to buy next, by expected information gain per unit of cost.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ def recommend(
 
 
 class _Search:
-    """Greedy choice of pairs; items and annotators are numbered among those asked about."""
+    """Greedy search for pairs; items and annotators are numbered among those asked about."""
 
     price: FloatArray  # (J,)
 
@@ -193,18 +194,18 @@ class _Search:
         self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
 
     def limit(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
-        """Which pairs may be chosen: `listed` of each item, or all, but those that are `taken`."""
+        """Set the pairs that may be chosen: `listed` ones of each item, or all, without those that are `taken`."""
         I, J = self.items.size, self.annotators.size
         row, column = np.full(self.table.n_items, -1, np.int64), np.full(self.table.n_annotators, -1, np.int64)
         row[self.rows], column[self.columns] = np.arange(I), np.arange(J)
 
         def pairs(item: IntArray, annotator: IntArray) -> IntArray:
-            """Numbers of the different pairs, of items and annotators that are asked about."""
+            """Number the different pairs of items and annotators that are asked about."""
             i, j = row[item], column[annotator]
             return np.unique((i * J + j)[(i >= 0) & (j >= 0)])
 
         taken = np.empty(0, np.int64) if allow_repeats else pairs(self.table.item, self.table.annotator)
-        self.taken_ptr, self.taken = table_kernels.offsets((taken // J).astype(np.int32), I), taken % J
+        self.taken_ptr, self.taken = group_starts(taken // J, I), taken % J
         self.listed_ptr, self.listed, self.n_pairs = None, np.empty(0, np.int64), I * J - taken.size
         if candidates is None:
             return
@@ -212,17 +213,17 @@ class _Search:
             raise BadParameter("candidates must be two columns of the same length, of items and of annotators.")
         names = zip(candidates, (self.table.items, self.table.annotators), strict=True)
         listed = np.setdiff1d(pairs(*(_codes(some, among, "candidates", twice=True) for some, among in names)), taken)
-        self.listed_ptr, self.listed = table_kernels.offsets((listed // J).astype(np.int32), I), listed % J
+        self.listed_ptr, self.listed = group_starts(listed // J, I), listed % J
         self.n_pairs = listed.size
 
     def run(self, budget: float, room: FloatArray, per_item: int | None, pool: Threads) -> Recommendation:
-        """Choose until nothing is left: of the budget, of the pairs, or to be learnt."""
+        """Choose pairs until the budget is spent, no pair is left or nothing can be learnt."""
         self.outcomes: dict[int, FloatArray] = {}  # of items on which labels were asked for
         self.asked: dict[int, list[int]] = {}
         chosen: list[tuple[int, int, float, float]] = []
         left = budget * (1 + ROUNDING)
         open_, spent, number = (room > 0) & (self.price <= left), 0.0, 0
-        self._learn()
+        self._update_known()
         best = self._best(open_, pool)
         order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
         revised = dict[int, int]()  # item → the round in which it was: its entry is in the heap, no more in `order`
@@ -231,7 +232,7 @@ class _Search:
         while open_.any():
             if spent >= budget * (number + 1) / ROUNDS:
                 number += 1
-                self._learn()
+                self._update_known()
             while ahead in revised:
                 ahead = next(order, -1)
             first = best.entry(ahead) if ahead >= 0 else (np.inf, 0, -1)
@@ -252,22 +253,22 @@ class _Search:
                 heapq.heappush(heap, best.entry(i))
         return self._result(chosen)
 
-    def _learn(self) -> None:
-        """What is known of annotators, with the labels asked of them."""
+    def _update_known(self) -> None:
+        """Update what is known of annotators by the labels asked of them."""
         self.known = self.labels.copy()
         self.spread = None if self.theta is None else expected_entropy(self.theta, self.known)
 
     def _ask(self, i: int, j: int) -> float:
-        """Ask annotator j about item i; what its label is expected to tell about the item."""
+        """Ask annotator j about item i; return the information that its label is expected to give about the item."""
         theta = self._likelihood(np.array([i]))[0][0, j]  # (K, K) [given, true]
         before = self.outcomes.get(i, self.belief[i][None])
-        self.outcomes[i] = _asked(before, theta)
+        self.outcomes[i] = _outcomes_after(before, theta)
         self.asked.setdefault(i, []).append(j)
         self.labels[j] += self.belief[i]
         return _about_item(before, theta)
 
     def _best(self, open_: BoolArray, pool: Threads) -> _Best:
-        """The best pair of every item, as if no label had been asked for."""
+        """Find the best pair of every item, as if no label had been asked for."""
         I, K = self.belief.shape
         best = _Best(np.zeros(I), np.zeros(I), np.zeros(I, np.int64), np.zeros(I, np.uint64))
         size = max(1, I if self.theta is not None else CELLS // max(self.annotators.size * K * K, 1))
@@ -282,7 +283,7 @@ class _Search:
         return best
 
     def _revise(self, i: int, open_: BoolArray, best: _Best) -> None:
-        """The best pair of one item after what was asked for."""
+        """Find the best pair of one item again, after labels were asked for."""
         outcomes = self.outcomes.get(i, self.belief[i][None])
         taken = np.append(self.taken[self.taken_ptr[i] : self.taken_ptr[i + 1]], self.asked.get(i, [])).astype(np.int64)
         ptr = np.array([0, len(outcomes)])
@@ -327,23 +328,21 @@ class _Best(NamedTuple):
     draw: IntArray  # (I,) the larger goes first where ratios are equal
 
     def entry(self, i: int) -> tuple[float, int, int]:
-        """What sorts first is asked first."""
+        """Key of the heap: the smallest is asked first."""
         return -float(self.ratio[i]), -int(self.draw[i]), i
 
 
 def expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
     """(…, J, K) E H of Dirichlet rows with mean `theta` (…, J, K, K) [given, true] and `labels` (J, K) behind them."""
-    from scipy.special import psi
-
     known = np.minimum(labels, MAX_LABELS_BEHIND)
     # H(mean) is the limit, and rounding must not carry E H above it
-    entropy = -(theta * np.log(np.maximum(theta, np.finfo(float).tiny))).sum(axis=-2)
+    entropy = entr(theta).sum(axis=-2)
     expected = psi(known + 1) - (theta * psi(theta * known[:, None, :] + 1)).sum(axis=-2)
     return np.asarray(np.minimum(expected, entropy))
 
 
 def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
-    """(J, K) how many labels are behind each row of Θ: by the model, or by what they `given` (J,) in the table.
+    """(J, K) number of labels behind each row of Θ: by the model, or by the labels `given` (J,) in the table.
 
     Of somebody new as much is known as the crowd says of anybody. Majority vote takes all for alike: there is nothing
     to be learnt of them.
@@ -371,10 +370,10 @@ def _about_item(before: FloatArray, theta: FloatArray) -> float:
 
 
 def _entropy(joint: FloatArray) -> float:
-    return float(-(joint * np.log(np.maximum(joint, np.finfo(float).tiny))).sum())
+    return float(entr(joint).sum())
 
 
-def _asked(before: FloatArray, theta: FloatArray) -> FloatArray:
+def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:
     """(B', K) outcomes after one more label: the most probable ones, and all others together."""
     after = (before[:, None, :] * theta).reshape(-1, theta.shape[1])
     weight = after.sum(axis=1)

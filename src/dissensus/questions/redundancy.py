@@ -70,7 +70,7 @@ Estimates = Callable[[FloatArray], list[Estimate]]
 
 @dataclass(frozen=True)
 class Level:
-    """What so many labels per item are worth."""
+    """Results with a given number of labels per item."""
 
     labels: int  # of an item, at most
     annotations: int  # kept in all
@@ -82,7 +82,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class NextLabel:
-    """What one more label of each item is expected to do, by the model's own reckoning."""
+    """Effect that the model expects of one more label of each item."""
 
     items: Names = field(repr=False)  # (I,)
     gain: FloatArray = field(repr=False)  # (I,) expected rise of the probability that the label is right
@@ -116,7 +116,7 @@ class NextLabel:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """The same asked where the answer is known: one label of each item is taken away, then given back."""
+    """Expected against observed effect: one label of each item is taken away, then given back."""
 
     items: int  # with two labels or more
     flips: float  # mean probability that the label changes, expected before
@@ -154,7 +154,7 @@ class Redundancy:
         return len(self.levels)
 
     def verdict(self) -> str:
-        """What more labels would change, and where to put them, in a few sentences."""
+        """Say in a few sentences what more labels would change, and where to put them."""
         if self.n_classes == 1:
             return "There is only one class; no label can change anything."
         if self.rehearsal is None:
@@ -351,7 +351,7 @@ def _ranks(table: Annotations, draw: int) -> IntArray:
 
 
 class _Draw(NamedTuple):
-    """What a fit to some of the labels comes to, beside the fit to all."""
+    """Results of a fit to some of the labels, compared with the fit to all."""
 
     same: FloatArray  # (I,) chance that the label is the same
     right: FloatArray | None  # (known items,) chance that it is right
@@ -366,7 +366,7 @@ def _drawn(model: Aggregator, seconds: float, whole: Aggregator, gold: IntArray 
 
 
 def _curve(draws: dict[int, list[_Draw]], counts: IntArray, estimates: Estimates) -> tuple[Level, ...]:
-    """Means over the draws of each level."""
+    """Average the draws of each level."""
     means = [
         [None if one[0] is None else np.mean(one, axis=0) for one in zip(*some, strict=True)] for some in draws.values()
     ]
@@ -396,7 +396,7 @@ def _same(one: FloatArray, other: FloatArray) -> FloatArray:
 def _rehearsed(
     fewer: Aggregator, whole: Aggregator, gold: IntArray | None, many: IntArray
 ) -> tuple[float, float, FloatArray, FloatArray]:
-    """What a fit without one label of each item expects of it, and what it did: flips, gain; changed, risen."""
+    """Expected flips and gain of a fit without one label of each item; observed changes and rise of accuracy."""
     gain, flips = _next_label(*_reckoning(fewer))
     before, after = fewer.posterior_[many], whole.posterior_[many]
     risen = np.empty(0)
@@ -406,7 +406,7 @@ def _rehearsed(
 
 
 def _rehearsal(rehearsals: list[tuple[float, float, FloatArray, FloatArray]], estimates: Estimates) -> Rehearsal:
-    """Means over the draws."""
+    """Average the draws."""
     flips, gain, changed, risen = (np.mean(one, axis=0) for one in zip(*rehearsals, strict=True))
     rise = estimates(risen)[0] if risen.size else None
     return Rehearsal(changed.size, float(flips), estimates(changed)[0], float(gain), rise)

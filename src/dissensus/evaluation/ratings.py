@@ -121,7 +121,7 @@ def _products(rows: Any) -> Any:
 
 
 class LabelPairs(NamedTuple):
-    """Pairs of annotators, and how often they gave which two labels to the same item, as one entry per two labels."""
+    """Pairs of annotators, and how often each pair gave which two labels to the same item."""
 
     first: IntArray  # (P,) annotator codes, first < second
     second: IntArray  # (P,)
@@ -137,7 +137,7 @@ class LabelPairs(NamedTuple):
 
 
 def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int) -> Iterator[LabelPairs]:
-    """Pairs of annotators that share at least `least` items, in their order, some annotators at a time.
+    """Count the labels of all pairs of annotators that share at least `least` items; some annotators at a time.
 
     No annotators × annotators and no items × annotators array is made.
     """
