@@ -8,7 +8,7 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
+.PHONY: help demo test lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -17,6 +17,8 @@ help:
 	@echo "make format          rewrite the sources as ruff likes them"
 	@echo "make docs            rewrite the generated tables in README.md and docs/"
 	@echo "make wheel           build dist/*.whl"
+	@echo "make house           lines and code tokens of every layer, and processor time of the start"
+	@echo "make reproduce-quick run the papers' tables with few seeds, into reproduced/"
 	@echo "make bench-accuracy  accuracy and log loss beside other libraries (makes their environments)"
 	@echo "make bench-speed     time and memory of Dawid-Skene beside other libraries, and of reading files"
 	@echo "make bench-methods   time and memory of every method beside crowd-kit's"
@@ -71,8 +73,11 @@ docs: $(VENV)/.dev
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
+house: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.house
+
 reproduce-quick: $(VENV)/.dev
-	$(BIN)/dissensus reproduce --quick --jobs 2 -o reproduced
+	$(BIN)/python -m reproductions --quick --jobs 2 -o reproduced
 
 bench-accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy.run
@@ -107,4 +112,4 @@ bench-scale: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks reproductions -name __pycache__ -type d -prune -exec rm -rf {} +

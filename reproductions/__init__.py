@@ -2,7 +2,8 @@
 
 A paper is a module with a TOML file beside it: the file says what there is to run (data × conditions × seeds → metrics)
 and what was published, the module has one function per table that runs a part of it and one that judges the paper's
-claims by what was found. Everything else (order, processes, a store that is gone on from, tables) is the runner's.
+claims by what was found. `runner` runs the parts, `record` keeps them (also those of the benchmarks), `render` shows
+them.
 """
 
 from reproductions.experiment import Cell, Paper, Table, load_paper, paper_names

@@ -20,9 +20,7 @@ a store counts for it as long as nothing about it has changed.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,15 +28,30 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.exceptions import BadParameter
+from reproductions.record import key_of
 
 HERE = Path(__file__).parent
 PARTS = ("note", "seeds", "block", "made_from", "only", "published", "quick")
 Values = dict[str, list[float]]
 """Metric → one value per seed."""
+
+
+class SeedValues:
+    """Collects the values of seed after seed."""
+
+    def __init__(self) -> None:
+        self.values: Values = {}
+
+    def add(self, **metrics: Any) -> None:
+        """Add one seed."""
+        for name, value in metrics.items():
+            self.values.setdefault(name, []).append(round(float(value), 6))
+
+
 Kept = dict[str, Any]
-"""What a line keeps besides, for `derived`: texts and lists, small."""
+"""Small texts and lists that a line keeps besides its values; `derived` reads them."""
 Run = Callable[["Cell", str], Values | tuple[Values, Kept]]
-"""A cell and a device → its values, and what is to be kept besides."""
+"""Cell and device → values, or values and what to keep besides."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +67,17 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A hash of all that it is told."""
-        told = [self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        """Hash of everything that the cell is told."""
+        return key_of([self.paper, self.table, self.data, self.condition, self.keywords, list(self.seeds)])
+
+    def command(self, *, quick: bool = False) -> str:
+        """The command that runs this cell."""
+        return f"python -m reproductions {self.paper} {self.table}{' --quick' if quick else ''}"
 
 
 @dataclass(frozen=True)
 class Metric:
-    """How a figure is shown."""
+    """How to show a figure."""
 
     name: str
     label: str
@@ -92,7 +108,7 @@ class Table:
     figures: tuple[dict[str, str], ...] = ()
 
     def cells(self, *, quick: bool = False, seeds: int | None = None) -> Iterator[Cell]:
-        """All that is to be run, seed by seed, so that a run that is stopped has every condition."""
+        """Yield all cells, seed by seed, so that a run that is stopped has every condition."""
         less = self.quick if quick else {}
         n = less.get("seeds", self.seeds) if seeds is None else seeds
         block = self.block or n
@@ -105,7 +121,7 @@ class Table:
                         yield cell
 
     def cell(self, data: str, condition: str, seeds: tuple[int, ...], *, quick: bool = False) -> Cell | None:
-        """The cell of these names, whatever its seeds; None where nothing is to be run."""
+        """Return the cell of these names, with any seeds; None if nothing is to be run."""
         less = dict(self.quick) if quick else {}
         less.pop("seeds", None)
         there = data in less.pop("data", self.data) and condition in less.pop("conditions", self.conditions)
@@ -116,28 +132,28 @@ class Table:
         return Cell(self.paper, self.name, data, condition, self.data[data] | self.conditions[condition] | less, seeds)
 
     def conditions_of(self, data: str) -> list[str]:
-        """Those that there are on that data set."""
+        """Conditions that are run on this data set."""
         found: list[str] = self.only.get(data, {}).get("conditions", list(self.conditions))
         return found
 
     def why_not(self, data: str, condition: str) -> str | None:
-        """Why a cell is not run, where it is not."""
+        """Say why a cell is not run; None if it is."""
         return _why(self.without, data, condition)
 
     def why_differs(self, data: str, condition: str) -> str | None:
-        """Where the protocol had to be another one: how."""
+        """Say how the protocol of a cell differs from the paper's; None if it does not."""
         return _why(self.differs, data, condition)
 
-    def told(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
-        """What was published, and its standard error where that was."""
+    def published_value(self, data: str, condition: str, metric: str) -> tuple[float, float | None] | None:
+        """Published value and its standard error, each None if not published."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         if value is None:
             return None
         first, error = value if isinstance(value, list) else (value, None)
         return float(first), None if error is None or isinstance(error, str) else float(error)
 
-    def told_stars(self, data: str, condition: str, metric: str) -> str:
-        """The stars behind it."""
+    def published_stars(self, data: str, condition: str, metric: str) -> str:
+        """Published stars behind a value."""
         value = self.published.get(data, {}).get(condition, {}).get(metric)
         return value[1] if isinstance(value, list) and isinstance(value[1], str) else ""
 
@@ -166,16 +182,16 @@ class Paper:
 
     @property
     def module(self) -> Any:
-        """Imported when it is needed: it may need torch."""
+        """The paper's module, imported on first use: it may need torch."""
         return importlib.import_module(f"reproductions.{self.name}")
 
     def run(self, table: str) -> Run:
-        """The function of a table."""
+        """The function that runs a cell of a table."""
         found: Run = getattr(self.module, table)
         return found
 
     def only(self, names: Sequence[str]) -> list[Table]:
-        """Tables by name, with those that they are made from; all where none is named."""
+        """Select tables by name, and the tables that these are made from; all if none is named."""
         for name in names:
             if name not in self.tables:
                 raise BadParameter(f"{self.name} has no '{name}'; it has {', '.join(self.tables)}.")
@@ -184,12 +200,12 @@ class Paper:
 
 
 def paper_names() -> list[str]:
-    """All that there are."""
+    """Names of all papers."""
     return sorted(path.stem for path in HERE.glob("*.toml"))
 
 
 def load_paper(name: str) -> Paper:
-    """A paper by its name, such as "platanios2020"."""
+    """Load a paper by its name, such as "platanios2020"."""
     path = HERE / f"{name}.toml"
     if not path.exists():
         raise BadParameter(f"there is no paper '{name}'; there are {', '.join(paper_names())}.")
@@ -197,7 +213,7 @@ def load_paper(name: str) -> Paper:
 
 
 def parse(name: str, told: dict[str, Any]) -> Paper:
-    """What a file says."""
+    """Read the content of a TOML file."""
     tables = {}
     for key, one in told.items():
         if not isinstance(one, dict):

@@ -21,10 +21,10 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1, paired_bootstrap
 from dissensus.exceptions import DataWarning
 from reproductions.experiment import Cell, Kept, Values
-from reproductions.pooled import pack, twice_the_difference, unpack
+from reproductions.pooled import bootstrap_p_values, pack, unpack
 from reproductions.prepared import prepared_words
-from reproductions.verdict import Claim, Difference, Get, ahead, judge, paired
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, paired
+from reproductions.watch import no_progress
 
 TASKS = {"pos": ("gimpel_pos", ("text", "position")), "stemming": ("stemming", ("text", "text_pair"))}
 PAPERS = ("POS, 5 folds", "POS, separate test", "stemming, 10 folds")
@@ -42,7 +42,7 @@ SAMPLES = {"pos": 1_000, "stemming": 10_000}
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Places of the items to train on and to choose the epoch by; what is tested, and its votes where it has any."""
+    """Row numbers of training and development items; inputs, gold and votes of the test items."""
 
     train: IntArray
     dev: IntArray
@@ -53,14 +53,14 @@ class Fold:
 
 @cache
 def load(task: str) -> tuple[Any, list[Any]]:
-    """A data set with all its items, and X."""
+    """Load a data set with all its items, and X."""
     name, columns = TASKS[task]
     data: Any = dz.load_dataset(name).whole
     return data, list(zip(*(data.items[column].to_pylist() for column in columns), strict=True))
 
 
 def folds(how: dict[str, Any], seed: int) -> Iterator[Fold]:
-    """All folds of a cell; with `items` and `folds`, a part of them."""
+    """Yield the folds of a cell; `items` and `folds` shorten them."""
     data, X = load(how["task"])
     if how["split"] == "separate":
         parts = [separate(data)]
@@ -77,7 +77,7 @@ def folds(how: dict[str, Any], seed: int) -> Iterator[Fold]:
 
 
 def separate(data: Any) -> Fold:
-    """To be tested on other tweets, which have no votes."""
+    """Make the fold whose test items are other tweets, which have no votes."""
     train, dev = (_where(data, "split_naacl21", name) for name in ("train", "dev"))
     other: Any = dz.load_dataset("plank_pos").whole
     test = _where(other, "split", "test")
@@ -88,7 +88,7 @@ def separate(data: Any) -> Fold:
 
 
 def places(how: dict[str, Any], seed: int) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-    """Of the items to train on, to choose the epoch by, to test on."""
+    """Yield row numbers of the training, development and test items of every fold."""
     data, X = load(how["task"])
     if how["split"] == "given":
         yield tuple(_where(data, "split", name) for name in ("train", "dev", "test"))  # type: ignore[misc]  # three
@@ -111,7 +111,7 @@ def _where(data: Any, column: str, name: str) -> IntArray:
 
 
 def silver(task: str, seed: int) -> IntArray:
-    """(I,) the majority of the votes; gold where there are none (`@USER`, `URL`: NOUN to all in the paper's data)."""
+    """Majority of the votes (I,); gold where there are none (`@USER`, `URL`: NOUN to all in the paper's data)."""
     data, _ = load(task)
     method: Any = dz.methods["majority-vote"]
     code = {name: k for k, name in enumerate(data.annotations.classes)}
@@ -120,7 +120,7 @@ def silver(task: str, seed: int) -> IntArray:
 
 
 def words() -> str:
-    """A file of word vectors: MiniLM's input embeddings in 300 dimensions, where the paper has GloVe's."""
+    """Path of the word vectors: MiniLM's input embeddings in 300 dimensions, where the paper has GloVe's."""
 
     def known() -> list[str]:
         from dissensus.learning.encoders.words import vocabulary
@@ -132,7 +132,7 @@ def words() -> str:
 
 
 def prepare() -> None:
-    """What needs MiniLM."""
+    """Make what needs MiniLM."""
     words()
 
 
@@ -140,17 +140,17 @@ def prepare() -> None:
 
 
 def table1(cell: Cell, device: str) -> tuple[Values, Kept]:
-    """Trained on gold."""
+    """Train on gold."""
     return tested(cell, device, load(cell.keywords["task"])[0].gold)
 
 
 def table2(cell: Cell, device: str) -> tuple[Values, Kept]:
-    """Trained on silver."""
+    """Train on silver."""
     return tested(cell, device, silver(cell.keywords["task"], cell.seeds[0]))
 
 
 def beyond(cell: Cell, device: str) -> tuple[Values, Kept]:
-    """Other networks and splits, on gold or silver."""
+    """Train other networks, or on other splits, on gold or silver."""
     return (table2 if cell.keywords.get("silver") else table1)(cell, device)
 
 
@@ -172,7 +172,7 @@ def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, Kept]:
 
 
 def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: str) -> IntArray:
-    """One network; the classes that it predicts."""
+    """Train one network; return the classes (I,) that it predicts."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import Stemmer, Tagger
     from dissensus.learning.objectives import Hard, SoftTask
@@ -194,7 +194,7 @@ def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: 
     )  # fmt: skip
     model.fit(
         data.annotations.select(items=chosen), [X[i] for i in np.flatnonzero(chosen)], gold=labels[chosen],
-        validation=([X[i] for i in fold.dev], labels[fold.dev]), on_step=silent,
+        validation=([X[i] for i in fold.dev], labels[fold.dev]), on_step=no_progress,
     )  # fmt: skip
     return np.asarray(model.predict_proba(fold.X).argmax(axis=1))
 
@@ -204,20 +204,20 @@ def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Of one data set in one table: what is true of the items, and what was predicted, by condition and seed."""
+    """Gold and soft labels of one data set in one table, and predictions by condition and seed."""
 
     truth: IntArray  # (I,)
     soft: FloatArray  # (I, K) soft labels, their entries sorted
     predicted: dict[str, dict[int, IntArray]]
 
     def pairs(self, condition: str) -> dict[int, tuple[IntArray, IntArray]]:
-        """Seed → STL's and the condition's predictions, where both are there."""
+        """Seed → predictions of STL and of the condition, for seeds that both have."""
         stl, mtl = (self.predicted.get(name, {}) for name in (STL, condition))
         return {seed: (stl[seed], mtl[seed]) for seed in sorted(stl.keys() & mtl.keys())}
 
 
 def outcome(lines: list[dict[str, Any]]) -> Outcome | None:
-    """Of the lines of a data set in a table; None without the one that has the truth."""
+    """Unpack the lines of a data set in a table; None if the line with the gold labels is missing."""
     whole = next((line["kept"] for line in lines if "truth" in line["kept"]), None)
     if whole is None:
         return None
@@ -233,7 +233,7 @@ def outcome(lines: list[dict[str, Any]]) -> Outcome | None:
 
 
 def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tests of Tables 1 and 2, and Table 3."""
+    """Make the lines with the tests of Tables 1 and 2, and those of Table 3."""
     found: list[dict[str, Any]] = []
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for line in results.values():
@@ -253,7 +253,7 @@ def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
             truth = np.tile(one.truth, len(pairs))
             stl, mtl = (np.concatenate([pair[which] for pair in pairs.values()]) for which in (0, 1))
             samples = SAMPLES[lines[0]["keywords"]["task"]]
-            p_accuracy, p_f1 = twice_the_difference(truth, stl, mtl, one.soft.shape[1], samples)
+            p_accuracy, p_f1 = bootstrap_p_values(truth, stl, mtl, one.soft.shape[1], samples)
             right = [(given == truth).reshape(len(pairs), -1).mean(axis=0) for given in (mtl, stl)]
             p_items = paired_bootstrap(*right).p_value
             add(table, data, condition, 0, p_accuracy=p_accuracy, p_f1=p_f1, p_items=p_items)
@@ -283,19 +283,19 @@ def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) ->
 
 
 def claims(get: Get) -> list[Claim]:
-    """What the paper's abstract, conclusion and error analysis say."""
+    """Judge what the paper's abstract, conclusion and error analysis say."""
 
     def points(table: str, better: str, than: str, metrics: tuple[str, ...] = ("accuracy", "f1"),
                data: tuple[str, ...] = PAPERS) -> dict[str, Difference]:  # fmt: skip
-        """Differences in points, of whatever was run."""
+        """Differences in points, for what was run."""
         return {
             f"{where}, {metric}, {better.removeprefix('MTL, ')}": one
             for where in data for metric in metrics
-            for one in ahead(get, table, [where], better, than, metric, scale=100).values()
+            for one in compare_conditions(get, table, [where], better, than, metric, scale=100).values()
         }  # fmt: skip
 
     def any_loss(table: str, **which: Any) -> dict[str, Difference]:
-        """Of every loss over STL, but for cross entropy."""
+        """Differences of every loss but cross entropy to STL."""
         return {name: one for loss in JUDGED for name, one in points(table, loss, STL, **which).items()}
 
     best = {

@@ -23,10 +23,10 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import entropy
 from dissensus.models.base import methods
 from dissensus.table.annotations import Annotations
-from reproductions.experiment import Cell, Values
+from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared
-from reproductions.verdict import Claim, Difference, Get, ahead, judge, paired
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, paired
+from reproductions.watch import no_progress
 
 TEXTS = ("rte", "medical_causes", "medical_treats")
 MEDICAL = {"medical_causes": "CAUSES", "medical_treats": "TREATS"}
@@ -41,7 +41,7 @@ Winners = IntArray
 
 @cache
 def load(name: str, items: int | None = None) -> tuple[Annotations, dict[str, IntArray]]:
-    """The annotations and, by metric, what is taken for gold; of so many items only, where that is asked for."""
+    """Load annotations, and gold by metric; `items` limits the number of items."""
     data: Any = dz.load_dataset(name.removesuffix("-votes"))
     table = responses(data) if name == "wordsim" else data.annotations
     golds = {"accuracy": data.gold}
@@ -54,7 +54,7 @@ def load(name: str, items: int | None = None) -> tuple[Annotations, dict[str, In
 
 
 def chosen(n_items: int, items: int | None) -> BoolArray:
-    """(I,) so many of the items, evenly spaced; all of them for None."""
+    """Mask (I,) of so many items, evenly spaced; None selects all."""
     some = np.ones(n_items, np.bool_)
     if items is not None and items < n_items:
         some[:] = False
@@ -63,7 +63,7 @@ def chosen(n_items: int, items: int | None) -> BoolArray:
 
 
 def responses(data: Any) -> Annotations:
-    """WordSim's answers 0 to 10, as probabilities."""
+    """Turn WordSim's answers 0 to 10 into probabilities."""
     rows = data.responses
     share = np.array(rows["response"].to_pylist(), float) / 10
     return Annotations.from_arrays(
@@ -74,7 +74,7 @@ def responses(data: Any) -> Annotations:
 
 @cache
 def features(name: str, items: int | None = None) -> FloatArray:
-    """(I, D): VGG, GloVe, or MiniLM's of the sentence (of two sentences both, their difference and product)."""
+    """Features (I, D): VGG, GloVe, or MiniLM of the text (of two texts: both, their difference and product)."""
     data: Any = dz.load_dataset(name.removesuffix("-votes"))
     some = chosen(data.annotations.n_items, items)
     if data.features is not None:
@@ -85,7 +85,7 @@ def features(name: str, items: int | None = None) -> FloatArray:
 
 
 def embedded(data: Any, some: BoolArray) -> FloatArray:
-    """By MiniLM."""
+    """Embed the texts of some items with MiniLM."""
     from dissensus.features import embed_pairs, embed_texts
 
     columns = [column for column in ("text", "text_pair") if column in data.items.column_names]
@@ -94,7 +94,7 @@ def embedded(data: Any, some: BoolArray) -> FloatArray:
 
 
 def prepare() -> None:
-    """What needs MiniLM."""
+    """Make what needs MiniLM."""
     for name in TEXTS:
         features(name)
 
@@ -103,7 +103,7 @@ def prepare() -> None:
 
 
 def table2(cell: Cell, device: str) -> Values:
-    """One method at one redundancy, all seeds."""
+    """Run one method at one redundancy, all seeds."""
     how, items = cell.keywords, cell.keywords.get("items")
     name, redundancy = how["set"], how["redundancy"]
     golds = load(name, items)[1]
@@ -127,7 +127,7 @@ def scores(winners: Winners, golds: dict[str, IntArray]) -> Values:
 
 @cache  # two stages begin with them
 def winners(name: str, redundancy: int, method: str, seeds: tuple[int, ...], items: int | None) -> Winners:
-    """By an aggregation method."""
+    """Fit an aggregation method, seed by seed."""
     table, kind, found = load(name, items)[0], cast(Any, methods[method]), []
     order = np.argsort(table.classes)
     for seed in seeds:
@@ -137,7 +137,7 @@ def winners(name: str, redundancy: int, method: str, seeds: tuple[int, ...], ite
 
 
 def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, Any], device: str) -> Winners:
-    """By the posterior of LIA or, in two stages, by an h that is taught what an aggregation method found."""
+    """Train LIA and take its posterior; in two stages, train a network on labels of an aggregation method."""
     from dissensus.learning import LIA
     from dissensus.learning.objectives import Hard
     from reproductions.stacked import stacked
@@ -165,7 +165,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
 def many_questions(
     redundancy: int, seeds: tuple[int, ...], steps: int | None, items: int | None, device: str
 ) -> dict[str, Winners]:
-    """LIA-ML of all 14 relations → of the two that have gold. A seed draws the same judgements for all of them."""
+    """Train LIA-ML on all 14 relations; return the two that have gold. A seed draws the same judgements for all."""
     from dissensus.learning import LIAML
     from reproductions.stacked import Stack
 
@@ -194,42 +194,40 @@ def many_questions(
 
 @cache
 def fitted(name: str, seed: int, steps: int, device: str) -> Any:
-    """LIA with the set's features."""
+    """Fit LIA with the set's features."""
     from dissensus.learning import LIA
 
     data: Any = dz.load_dataset(name)
-    return LIA(seed=seed, steps=steps, device=device).fit(data.annotations, data.features, on_step=silent)
+    return LIA(seed=seed, steps=steps, device=device).fit(data.annotations, data.features, on_step=no_progress)
 
 
 def figure2(cell: Cell, device: str) -> Values:
-    """Whether embeddings know how annotators err. Gold judges; the fit does not see it."""
+    """Measure whether embeddings show how annotators err. Gold judges; the fit does not see it."""
     from dissensus.learning.annotator_map import project
     from dissensus.learning.competence import coordinates
     from dissensus.learning.mistakes import mistakes
 
     data: Any = dz.load_dataset(cell.data)
     table, truth = data.annotations, np.eye(2)[data.gold]
-    by_gold, found = mistakes(table, truth), Values()
+    by_gold, found = mistakes(table, truth), SeedValues()
     shares = table.soft_labels()
     for seed in cell.seeds:
         model = fitted(cell.data, seed, cell.keywords["steps"], device)
         rows = coordinates(model.models_[0])
         place = project(rows, how="pca")[0]
         near, chance = neighbours(rows, by_gold.cluster)
-        one = {
-            "right": (model.posterior_.argmax(axis=1) == data.gold).mean(), "neighbour": near, "chance": chance,
-            "fpr": r2(by_gold.false_positive[:, 1], place), "fnr": r2(by_gold.false_negative[:, 1], place),
-            "competence": spearmanr(model.competence_[:, 0], 1 - by_gold.error).statistic,
-            "entropy": spearmanr(model.difficulty_, entropy(shares)).statistic,
-            "wrong_votes": spearmanr(model.difficulty_, 1 - (shares * truth).sum(axis=1)).statistic,
-        }  # fmt: skip
-        for metric, value in one.items():
-            found.setdefault(metric, []).append(round(float(value), 6))
-    return found
+        found.add(
+            right=(model.posterior_.argmax(axis=1) == data.gold).mean(), neighbour=near, chance=chance,
+            fpr=r2(by_gold.false_positive[:, 1], place), fnr=r2(by_gold.false_negative[:, 1], place),
+            competence=spearmanr(model.competence_[:, 0], 1 - by_gold.error).statistic,
+            entropy=spearmanr(model.difficulty_, entropy(shares)).statistic,
+            wrong_votes=spearmanr(model.difficulty_, 1 - (shares * truth).sum(axis=1)).statistic,
+        )  # fmt: skip
+    return found.values
 
 
 def neighbours(rows: FloatArray, cluster: IntArray) -> tuple[float, float]:
-    """The share of rows whose nearest one is of their cluster, and the share of all others who are."""
+    """Share of rows whose nearest row is of their cluster, and that share by chance."""
     apart = cdist(rows, rows) + np.diag(np.full(len(rows), np.inf))
     same = cluster[:, None] == cluster
     nearest = same[np.arange(len(rows)), apart.argmin(axis=1)].mean()
@@ -237,14 +235,14 @@ def neighbours(rows: FloatArray, cluster: IntArray) -> tuple[float, float]:
 
 
 def r2(y: FloatArray, X: FloatArray) -> float:
-    """Of a linear fit with an intercept."""
+    """R² of a linear fit with an intercept."""
     full = np.column_stack([np.ones(len(X)), X])
     left = y - full @ np.linalg.lstsq(full, y, rcond=None)[0]
     return float(1 - (left**2).sum() / ((y - y.mean()) ** 2).sum())
 
 
 def draw(path: Path, device: str) -> None:
-    """platanios2020-SET-annotators.svg or platanios2020-SET-difficulty.svg, of seed 0."""
+    """Draw platanios2020-SET-annotators.svg or platanios2020-SET-difficulty.svg, with seed 0."""
     from dissensus.learning import LIA
     from dissensus.report.figures import plot_annotator_embeddings, plot_difficulty
 
@@ -261,11 +259,11 @@ def draw(path: Path, device: str) -> None:
 
 
 def claims(get: Get) -> list[Claim]:
-    """LIA against others, over the same draws, in points of accuracy."""
+    """Compare LIA with others, over the same draws, in points of accuracy."""
 
     def less(better: str, worse: str, metric: str = "accuracy", of: str = "table2") -> dict[str, Difference]:
         """By how much `better`, of Table 2, is ahead in every cell that both have."""
-        return ahead(get, "table2", CELLS, better, worse, metric, of=of)
+        return compare_conditions(get, "table2", CELLS, better, worse, metric, of=of)
 
     def many(better: str, *worse: str) -> dict[str, Difference]:
         return {f"{name}: {where}": d for name in worse for where, d in less(better, name).items()}

@@ -1,4 +1,4 @@
-"""Predictions as a line of a store keeps them, and the test of Fornaciari et al. 2021 of all seeds' in one heap."""
+"""Pack predictions for a line of a store, and test them as Fornaciari et al. 2021 do: all seeds pooled."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 
-SHARE = 0.33  # of all predictions: a sample
+SAMPLE_SHARE = 0.33  # of all predictions: a sample
 
 
 def pack(codes: IntArray, dtype: Any = np.uint8) -> str:
-    """Small whole numbers as a text; 14,439 predicted tags, mostly right, are about 2 kB."""
+    """Pack small integers into a text; 14,439 predicted tags, mostly right, take about 2 kB."""
     return base64.b85encode(zlib.compress(codes.astype(dtype).tobytes(), 9)).decode()
 
 
 def unpack(text: str, dtype: Any = np.uint8) -> IntArray:
-    """The numbers again."""
+    """Unpack the integers."""
     return np.frombuffer(zlib.decompress(base64.b85decode(text)), dtype).astype(np.int64)
 
 
-def twice_the_difference(
+def bootstrap_p_values(
     truth: IntArray, stl: IntArray, mtl: IntArray, K: int, samples: int, seed: int = 0
 ) -> tuple[float, float]:
-    """The p of accuracy and of macro-F1, as in the released code (after Berg-Kirkpatrick et al. 2012).
+    """p-values of accuracy and macro-F1, as in the released code (after Berg-Kirkpatrick et al. 2012).
 
     Of a third of all predictions, drawn with replacement: how often MTL's lead over STL is more than twice its lead in
     all of them; 1 where it has none. Only how often each (truth, STL, MTL) occurs matters, so that a sample is a
     multinomial draw of those.
     """
     kinds, count = np.unique(np.stack([truth, stl, mtl]), axis=1, return_counts=True)
-    size = int(SHARE * truth.size)
+    size = int(SAMPLE_SHARE * truth.size)
     drawn = np.random.default_rng(seed).multinomial(size, count / truth.size, size=samples)  # (samples, kinds)
-    of_all, of_drawn = leads(kinds, count[None], K), leads(kinds, drawn, K)
+    of_all, of_drawn = score_leads(kinds, count[None], K), score_leads(kinds, drawn, K)
     p = np.where(of_all[:, 0] > 0, (of_drawn > 2 * of_all).mean(axis=1), 1.0)
     return float(p[0]), float(p[1])
 
 
-def leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:
-    """(2, samples) MTL's accuracy and macro-F1 less STL's; `kinds` (3, n) and how often each is there, (samples, n)."""
+def score_leads(kinds: IntArray, count: IntArray, K: int) -> FloatArray:
+    """Accuracy and macro-F1 of MTL minus STL (2, samples), from `kinds` (3, n) and their counts (samples, n)."""
     scores = []
     truth = np.eye(K)[kinds[0]]  # (n, K)
     for given in (np.eye(K)[kinds[1]], np.eye(K)[kinds[2]]):

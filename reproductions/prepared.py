@@ -1,7 +1,7 @@
 """Vectors that cells begin with, kept in files: a machine that has no MiniLM needs only the folder.
 
-`DISSENSUS_PREPARED` names the folder; else it is `papers` in the folder of the features' cache. `dissensus reproduce
---prepare` makes all that a paper needs, without running anything.
+`DISSENSUS_PREPARED` names the folder; else it is `papers` in the folder of the features' cache. `python -m
+reproductions --prepare` makes all that a paper needs, without running anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VARIABLE = "DISSENSUS_PREPARED"
 
 
 def prepared_folder() -> Path:
-    """Where the files are."""
+    """Folder of the files."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -31,7 +31,7 @@ def prepared_folder() -> Path:
 
 
 def prepared(name: str, make: Callable[[], Any]) -> FloatArray:
-    """The array of that name, made and kept where it is not there yet."""
+    """Load the array of that name; make and keep it first if it is missing."""
     path = prepared_folder() / f"{name}.npy"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def prepared(name: str, make: Callable[[], Any]) -> FloatArray:
 
 
 def prepared_words(name: str, known: Callable[[], Sequence[str]], dimensions: int, digits: int) -> str:
-    """The path of a file of word vectors: MiniLM's input embeddings of these words, their principal components."""
+    """Path of a file of word vectors: principal components of MiniLM's input embeddings of these words."""
     path = prepared_folder() / name
     if not path.exists():
         from dissensus.learning.encoders.words import from_transformer

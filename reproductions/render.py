@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from reproductions.claims_picture import draw_claims
 from reproductions.experiment import Metric, Paper, Table
-from reproductions.forest import draw_claims
-from reproductions.runner import Failure, Results
+from reproductions.record import Results, commit_text
+from reproductions.record import table as markdown_table
+from reproductions.runner import Failure
 from reproductions.verdict import BySeed, Claim, mean_of
 
+PROGRAM = "python -m reproductions"
 MISSING = "not run yet."
 STARS = ((0.01, "**"), (0.05, "*"))
-QUICK = ("A quick run", ": few seeds, short trainings. The figures show that everything runs, no more.")
+QUICK = "A quick run: few seeds, short trainings. The figures show that everything runs, no more."
 INTERVALS = (
     "Intervals (95 %) are over seeds, of the same items: they say what another run would show, not another data set. "
     "A claim holds where all of its intervals are above 0; where only some are, those count that Holm's correction "
     "leaves (p ≤ 0.05 over all differences of the claim)."
 )
 DRAWN = "Claims: every difference with its interval; right of the line is as the paper says"
+OLDER = "Lines of an older commit count as long as their configuration is the same; the last column says what made them"
 
 
-def of_today(paper: Paper, results: Results, *, quick: bool = False) -> Results:
-    """The lines whose key is that of a cell as the tables have it now, with whatever number of seeds."""
+# Rows of a table ------------------------------------------------------------------------------------------------------
+
+
+def current_lines(paper: Paper, results: Results, *, quick: bool = False) -> Results:
+    """Keep the lines whose key is that of a cell as the tables have it now, with any number of seeds."""
 
     def counts(line: dict[str, Any]) -> bool:
         table = paper.tables.get(line.get("table", ""))
@@ -60,11 +68,11 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
         why = table.why_not(data, condition)
         for metric in metrics:
             mine = values_of(table, results, data, condition, metric.name)
-            told = table.told(data, condition, metric.name)
+            told = table.published_value(data, condition, metric.name)
             p = values_of(table, results, data, condition, metric.p) if metric.p else {}
             row.append(_ours(mine, metric) + (stars_of(next(iter(p.values()))) if mine and p else ""))
             if is_published(table, data, metric):
-                stars = table.told_stars(data, condition, metric.name)
+                stars = table.published_stars(data, condition, metric.name)
                 row += [_told(told, metric) + stars, _difference(mine, told, metric)]
         seeds = max((len(values_of(table, results, data, condition, m.name)) for m in table.metrics), default=0)
         errors = failed.get(condition, [])
@@ -81,7 +89,7 @@ def rows_of(table: Table, results: Results, failures: Sequence[Failure], data: s
 
 
 def head_of(table: Table, results: Results, data: str) -> list[str]:
-    """Of `rows_of`."""
+    """The head of `rows_of`."""
     head = [data]
     for metric in metrics_of(table, results, data):
         head += [metric.label, *(["published", "difference"] if is_published(table, data, metric) else [])]
@@ -89,7 +97,7 @@ def head_of(table: Table, results: Results, data: str) -> list[str]:
 
 
 def metrics_of(table: Table, results: Results, data: str) -> list[Metric]:
-    """Those that this data has, here or published; all of them where it has none yet."""
+    """The metrics that this data has, here or published; all of them where it has none yet."""
     has = [
         metric
         for metric in table.metrics
@@ -100,7 +108,7 @@ def metrics_of(table: Table, results: Results, data: str) -> list[Metric]:
 
 
 def is_published(table: Table, data: str, metric: Metric) -> bool:
-    """Whether the paper has any figure of it."""
+    """True if the paper has any figure of this metric on this data."""
     return any(metric.name in one for one in table.published.get(data, {}).values())
 
 
@@ -114,9 +122,9 @@ def _ours(values: dict[int, float], metric: Metric) -> str:
         return ""
     scaled = metric.scale * np.array(list(values.values()))
     error = f" ± {scaled.std(ddof=1) / math.sqrt(scaled.size):.{metric.digits}f}" if scaled.size > 1 else ""
-    least = 10.0**-metric.digits
-    if not error and 0 < scaled[0] < least / 2:  # a p-value, as it is: 0.000 would be a claim
-        return f"< {least:.{metric.digits}f}"
+    smallest = 10.0**-metric.digits
+    if not error and 0 < scaled[0] < smallest / 2:  # a p-value, as it is: 0.000 would be a claim
+        return f"< {smallest:.{metric.digits}f}"
     return f"{scaled.mean():.{metric.digits}f}{error}"
 
 
@@ -139,36 +147,19 @@ def _difference(values: dict[int, float], told: tuple[float, float | None] | Non
     return f"{mean} ({low} to {high})"
 
 
-def and_derived(paper: Paper, results: Results) -> Results:
-    """With the lines that the paper's module makes of these: tables made from others, tests over all seeds."""
-    derive = getattr(paper.module, "derived", None)
-    if derive is None or not results:
-        return results
-    return results | {f"derived {n}": line for n, line in enumerate(derive(results))}
-
-
-def claims_of(paper: Paper, results: Results) -> list[Claim]:
-    """What the paper's module says of its claims."""
-    judge = getattr(paper.module, "claims", None)
-    if judge is None:
-        return []
-
-    def get(table: str, data: str, condition: str, metric: str) -> BySeed:
-        return values_of(paper.tables[table], results, data, condition, metric)
-
-    found: list[Claim] = judge(get)
-    return found
+# A page ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Page:
-    """What both kinds of pages show; made once, as tests over all seeds take their time."""
+    """Content of both kinds of pages; made once, as tests over all seeds take their time."""
 
     paper: Paper
     tables: Sequence[Table]
-    shown: Results  # lines of the store, and what is made of them
+    lines: Results  # of the store, those that count
+    shown: Results  # with what is made of them
     claims: list[Claim]
-    made: str
+    stale: int  # lines of the store that do not count
     failures: Sequence[Failure] = ()
     quick: bool = False
 
@@ -177,67 +168,27 @@ class Page:
         """The picture of the claims, beside the page."""
         return f"{self.paper.name}{'-quick' if self.quick else ''}-claims.svg"
 
+    @property
+    def command(self) -> str:
+        """The command that makes the page."""
+        return f"{PROGRAM} {self.paper.name}{' --quick' if self.quick else ''}"
+
 
 def make_page(
     paper: Paper, tables: Sequence[Table], results: Results, failures: Sequence[Failure] = (), *, quick: bool = False
 ) -> Page:
-    """Of all lines of a store."""
-    current = of_today(paper, results, quick=quick)
-    shown, made = and_derived(paper, current), made_of(current.values(), stale=len(results) - len(current))
-    return Page(paper, tables, shown, claims_of(paper, shown), made, failures, quick)
+    """Make the page of all lines of a store."""
+    lines = current_lines(paper, results, quick=quick)
+    derive, judge = (getattr(paper.module, name, None) for name in ("derived", "claims"))
+    shown = dict(lines)
+    if derive is not None and lines:  # tables made from others, tests over all seeds
+        shown |= {f"derived {number}": line for number, line in enumerate(derive(lines))}
 
+    def get(table: str, data: str, condition: str, metric: str) -> BySeed:
+        return values_of(paper.tables[table], shown, data, condition, metric)
 
-def render_markdown(page: Page) -> str:
-    """A page of Markdown."""
-    paper, parts = page.paper, [f"# {page.paper.title}", page.paper.cite]
-    if page.quick:
-        parts.append(f"**{QUICK[0]}**{QUICK[1]}")
-    parts += [paper.note] if paper.note else []
-    if page.claims:
-        parts.append(f"## What held\n\n{INTERVALS}\n\n![{DRAWN}]({page.claims_file})")
-        rows = [[c.text, c.verdict, "<br>".join(figures_of(c))] for c in page.claims]
-        parts.append(markdown_table(["claim", "verdict", "figures"], rows))
-    for table in page.tables:
-        parts.append(f"## {table.name}: {table.title}")
-        parts += [table.note] if table.note else []
-        for data in table.data:
-            rows = rows_of(table, page.shown, page.failures, data)
-            parts.append(markdown_table(head_of(table, page.shown, data), rows))
-        parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
-    if paper.protocol:
-        parts.append("## What is alike and what is not\n\n" + "\n".join(f"- {text}" for text in paper.protocol))
-    parts.append(f"## How it was made\n\n    dissensus reproduce {paper.name}{' --quick' if page.quick else ''}")
-    parts.append(page.made)
-    return "\n\n".join(parts) + "\n"
-
-
-def render_html(page: Page) -> str:
-    """The same as a page that stands alone."""
-    paper = page.paper
-    body = [f"<h1>{html.escape(paper.title)}</h1><p>{html.escape(paper.cite)}</p>"]
-    if page.quick:
-        body.append(f"<p><strong>{QUICK[0]}</strong>{QUICK[1]}</p>")
-    if paper.note:
-        body += [f"<p>{html.escape(part)}</p>" for part in paper.note.split("\n\n")]
-    if page.claims:
-        body.append(f"<h2>What held</h2><p>{INTERVALS}</p><figure>{draw_claims(page.claims)}</figure>")
-        rows = [[c.text, c.verdict, "\n".join(figures_of(c))] for c in page.claims]
-        figures = html_table(["claim", "verdict", "figures"], rows)
-        body.append(f"<details><summary>All figures</summary>{figures}</details>")
-    for table in page.tables:
-        body.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
-        body += [f"<p>{html.escape(table.note)}</p>"] if table.note else []
-        for data in table.data:
-            rows = rows_of(table, page.shown, page.failures, data)
-            body.append(html_table(head_of(table, page.shown, data), rows))
-        for figure in table.figures:
-            text, file = html.escape(figure["text"]), html.escape(figure["file"])
-            body.append(f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>")
-    if paper.protocol:
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in paper.protocol)
-        body.append(f"<h2>What is alike and what is not</h2><ul>{items}</ul>")
-    body.append(f"<h2>How it was made</h2><p>{html.escape(page.made)}</p>")
-    return PAGE.format(title=html.escape(paper.title), body="\n".join(body))
+    claims: list[Claim] = [] if judge is None else judge(get)
+    return Page(paper, tables, lines, shown, claims, len(results) - len(lines), failures, quick)
 
 
 def figures_of(claim: Claim) -> list[str]:
@@ -246,11 +197,11 @@ def figures_of(claim: Claim) -> list[str]:
     return [f"{name} {difference}" for name, difference in claim.differences.items()] or nothing
 
 
-def made_of(lines: Iterable[dict[str, Any]], *, stale: int = 0) -> str:
-    """Where the lines were made: days, commits, devices, versions, hours; and how many are not shown."""
-    lines = list(lines)
-    of = f"{stale:,} of {len(lines) + stale:,} lines of the store"
-    hidden = f" Not shown: {of}, made with other settings than the tables have now." if stale else ""
+def summary_of(page: Page) -> str:
+    """Say how many cells there are, their days, commits, devices, versions and hours, and how many are not shown."""
+    lines = list(page.lines.values())
+    of = f"{page.stale:,} of {len(lines) + page.stale:,} lines of the store"
+    hidden = f" Not shown: {of}, made with other settings than the tables have now." if page.stale else ""
     if not lines:
         return f"Nothing has been run.{hidden}"
     made = [line["made"] for line in lines]
@@ -258,27 +209,106 @@ def made_of(lines: Iterable[dict[str, Any]], *, stale: int = 0) -> str:
     def distinct(key: str) -> str:
         return ", ".join(sorted({str(one.get(key)) for one in made if one.get(key)}))
 
+    days = ", ".join(sorted({_day(one) for one in made}))
     versions = sorted({f"{name} {number}" for one in made for name, number in one.get("versions", {}).items()})
     without = sum(not one.get("versions") for one in made)
     unknown = f" (those of {without:,} cells were not kept)" if without else ""
     hours = sum(line["seconds"] for line in lines) / 3600
     return (
-        f"{len(lines):,} cells, {hours:.1f} hours of computing; {distinct('date')}; commit {distinct('commit')}; "
+        f"{len(lines):,} cells, {hours:.1f} hours of computing; {days}; commit {distinct('commit')}; "
         f"{distinct('device')}; {', '.join(versions)}{unknown}.{hidden}"
     )
 
 
-def markdown_table(head: list[str], rows: list[list[str]]) -> str:
-    """With bars in texts kept from ending a cell."""
+def origins_of(page: Page) -> list[list[str]]:
+    """One row per table, day and commit: how many cells, and what made them there."""
+    count = Counter(
+        (line["table"], _day(made), commit_text(made), made.get("by") or "?")
+        for line in page.lines.values()
+        for made in [line["made"]]
+    )
+    order = {name: number for number, name in enumerate(page.paper.tables)}
+    rows = sorted(count.items(), key=lambda entry: (order[entry[0][0]], entry[0][1:]))
+    return [
+        [
+            table, f"{cells:,}", day, commit,
+            f"`{by}`" + ("" if by.startswith(PROGRAM) else " of that commit"),
+        ]
+        for (table, day, commit, by), cells in rows
+    ]  # fmt: skip
 
-    def line(cells: list[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
-    return "\n".join([line(head), line(["---"] * len(head)), *map(line, rows)])
+def _day(made: dict[str, Any]) -> str:
+    return str(made.get("date", "?"))[:10]
+
+
+ORIGINS_HEAD = ["table", "cells", "date", "commit", "made by"]
+CLAIMS_HEAD = ["claim", "verdict", "figures"]
+
+
+def render_markdown(page: Page) -> str:
+    """A page of Markdown."""
+    paper, parts = page.paper, [f"# {page.paper.title}", page.paper.cite]
+    if page.quick:
+        parts.append(f"**{QUICK.replace(':', '**:', 1)}")
+    parts += [paper.note] if paper.note else []
+    if page.claims:
+        parts.append(f"## What held\n\n{INTERVALS}\n\n![{DRAWN}]({page.claims_file})")
+        rows = [[c.text, c.verdict, "<br>".join(figures_of(c))] for c in page.claims]
+        parts.append(markdown_table(CLAIMS_HEAD, rows, None))
+    for table in page.tables:
+        parts.append(f"## {table.name}: {table.title}")
+        parts += [table.note] if table.note else []
+        for data in table.data:
+            rows = rows_of(table, page.shown, page.failures, data)
+            parts.append(markdown_table(head_of(table, page.shown, data), rows, None))
+        parts += [f"![{figure['text']}]({figure['file']})" for figure in table.figures]
+    if paper.protocol:
+        parts.append("## What is alike and what is not\n\n" + "\n".join(f"- {text}" for text in paper.protocol))
+    parts.append(f"## How it was made\n\n    {page.command}")
+    if page.lines:
+        parts += [f"{OLDER}:", markdown_table(ORIGINS_HEAD, origins_of(page), None)]
+    parts.append(summary_of(page))
+    return "\n\n".join(parts) + "\n"
+
+
+def render_html(page: Page) -> str:
+    """The same as one HTML page."""
+    return PAGE.format(title=html.escape(page.paper.title), body="\n".join(_html_parts(page)))
+
+
+def _html_parts(page: Page) -> Iterator[str]:
+    paper = page.paper
+    yield f"<h1>{html.escape(paper.title)}</h1>"
+    yield from _paragraphs(paper.cite, QUICK if page.quick else "", *paper.note.split("\n\n"))
+    if page.claims:
+        yield f"<h2>What held</h2><p>{INTERVALS}</p><figure>{draw_claims(page.claims)}</figure>"
+        rows = [[c.text, c.verdict, "\n".join(figures_of(c))] for c in page.claims]
+        yield f"<details><summary>All figures</summary>{html_table(CLAIMS_HEAD, rows)}</details>"
+    for table in page.tables:
+        yield f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>"
+        yield from _paragraphs(table.note)
+        for data in table.data:
+            yield html_table(head_of(table, page.shown, data), rows_of(table, page.shown, page.failures, data))
+        for figure in table.figures:
+            text, file = html.escape(figure["text"]), html.escape(figure["file"])
+            yield f"<figure><img src='{file}' alt='{text}'><figcaption>{text}</figcaption></figure>"
+    if paper.protocol:
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in paper.protocol)
+        yield f"<h2>What is alike and what is not</h2><ul>{items}</ul>"
+    yield f"<h2>How it was made</h2><pre>{html.escape(page.command)}</pre>"
+    if page.lines:
+        yield from _paragraphs(f"{OLDER}:")
+        yield html_table(ORIGINS_HEAD, origins_of(page))
+    yield from _paragraphs(summary_of(page))
+
+
+def _paragraphs(*texts: str) -> Iterator[str]:
+    return (f"<p>{html.escape(text)}</p>" for text in texts if text)
 
 
 def html_table(head: list[str], rows: list[list[str]]) -> str:
-    """Escaped."""
+    """An HTML table of escaped texts."""
     top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<div class='wide'><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"

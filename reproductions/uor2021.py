@@ -21,23 +21,23 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
-from reproductions.experiment import Cell, Values
+from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared_folder
-from reproductions.verdict import Claim, Difference, Get, ahead, judge
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge
+from reproductions.watch import no_progress
 
-TENTHS = 10
-TRAIN = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
+HELD_OUT_PARTS = 10
+TRAIN_IMAGES = 7_000  # of the 9,500 images of CIFAR-10H, as many as the task has
 ERRORS = (1.19, 23.1)
 """Beta prior of an annotator's rate of errors on CIFAR-10H, fitted to the 500 images whose annotators are known."""
-CLOSE = 0.02  # of F1: so near are two "the same"
+EQUAL_MARGIN = 0.02  # of F1: two scores that differ by less are "the same"
 KEYWORDS = ("labels", "kind", "link", "start")  # those of a condition that are its objective's
 How = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one training is about."""
+    """Training and test data of one training, and its encoder."""
 
     table: Annotations
     X: Any
@@ -50,11 +50,11 @@ class Task:
 
 
 def table3(cell: Cell, device: str) -> Values:
-    """One way to learn from one set."""
+    """Learn from one set in one way."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.objectives import objectives
 
-    found: Values = {}
+    found = SeedValues()
     for seed in cell.seeds:
         how = dict(cell.keywords)
         task = TASKS[how["set"]](seed, how)
@@ -66,18 +66,17 @@ def table3(cell: Cell, device: str) -> Values:
         gold = task.gold if how.get("labels") == "gold" else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of Dawid-Skene's labels
-            model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=silent)
+            model.fit(task.table, task.X, gold=gold, validation=task.validation, on_step=no_progress)
         scores = measured(task.truth, task.shares, model.predict_proba(task.asked), how.get("least", 0.0))
         known = task.gold >= 0
         scores["posterior"] = float((model.posterior_.argmax(axis=1) == task.gold)[known].mean())
         scores["epochs"] = float(model.best_epoch_ or model.n_iter_)
-        for name, value in scores.items():
-            found.setdefault(name, []).append(round(value, 6))
-    return found
+        found.add(**scores)
+    return found.values
 
 
 def training(how: How) -> How:
-    """Keywords of the classifier: a crowd layer has its own where the file names some. Epochs in TOML are texts."""
+    """Keywords of the classifier; a crowd layer may have its own. Epochs in TOML are texts."""
     told = dict(how["crowd"] if how["objective"] == "crowd-layer" and "crowd" in how else how["train"])
     if isinstance(told.get("schedule"), dict):
         told["schedule"] = {int(epoch): factor for epoch, factor in told["schedule"].items()}
@@ -85,16 +84,16 @@ def training(how: How) -> How:
 
 
 def measured(truth: IntArray, shares: FloatArray, proba: FloatArray, least: float) -> dict[str, float]:
-    """Scores by gold where it is known, and by votes where there are any.
+    """Score by gold where it is known, and by votes where there are any.
 
     A network that is certain and wrong has an infinite cross entropy: no probability counts as less than `least`.
     """
     known, voted = truth >= 0, shares.sum(axis=1) > 0
     best = proba.argmax(axis=1)
-    sure = np.maximum(proba[voted], least)
+    clipped = np.maximum(proba[voted], least)
     return {
         "f1": macro_f1(truth[known], best[known]),
-        "cross_entropy": float(cross_entropy(shares[voted], sure / sure.sum(axis=1, keepdims=True)).mean()),
+        "cross_entropy": float(cross_entropy(shares[voted], clipped / clipped.sum(axis=1, keepdims=True)).mean()),
         "accuracy": float((best == truth)[known].mean()),
     }
 
@@ -103,10 +102,10 @@ def measured(truth: IntArray, shares: FloatArray, proba: FloatArray, least: floa
 
 
 def labelme(seed: int, how: How) -> Task:
-    """Seed s leaves out the s-th tenth of the annotated images, for their votes; gold is that of the test images."""
+    """Seed s holds out the s-th tenth of the annotated images, scored by votes; gold scores the test images."""
     parts = split("labelme")
-    train, test = few(parts["train"], how), few(parts["test"], how)
-    held = np.random.default_rng(0).permutation(train.item_names.size) % TENTHS == seed % TENTHS
+    train, test = first_items(parts["train"], how), first_items(parts["test"], how)
+    held = np.random.default_rng(0).permutation(train.item_names.size) % HELD_OUT_PARTS == seed % HELD_OUT_PARTS
     votes: Annotations = train.annotations.select(items=held)
     nothing = np.zeros((test.gold.size, votes.n_classes))
     return Task(
@@ -119,11 +118,11 @@ def labelme(seed: int, how: How) -> Task:
 
 
 def gimpel_pos(seed: int, how: How) -> Task:
-    """Tokens of tweets, each with its tweet (MiniLM) or with its place in it (tagger)."""
+    """Tokens of tweets, each with its tweet (MiniLM) or its position in the tweet (tagger)."""
     from dissensus.learning.encoders import Tagger, Transformer
 
     parts, pairs = split("gimpel_pos"), how["encoder"] == "transformer"
-    train, test = few(parts["train"], how), few(parts["test"], how)
+    train, test = first_items(parts["train"], how), first_items(parts["test"], how)
 
     def inputs(part: Any) -> list[Any]:
         other = part.items["token" if pairs else "position"].to_pylist()
@@ -143,13 +142,15 @@ def cifar10h(seed: int, how: How) -> Task:
     whole = cifar_images()
     order = np.random.default_rng(0).permutation(whole.item_names.size)
     n = how.get("items", order.size)
-    train, test = (whole.only(np.isin(np.arange(order.size), part[:n])) for part in (order[:TRAIN], order[TRAIN:]))
+    train, test = (
+        whole.only(np.isin(np.arange(order.size), part[:n])) for part in (order[:TRAIN_IMAGES], order[TRAIN_IMAGES:])
+    )
     table: Annotations = train.annotations
     if "votes" in how:
-        table = drawn(table, how["votes"], seed)
+        table = draw_votes(table, how["votes"], seed)
     if how["objective"] == "crowd-layer":
         known: Any = dz.load_dataset("cifar10h", votes="annotations")
-        table = dealt_out(table, known.annotations, seed)
+        table = simulate_annotators(table, known.annotations, seed)
     return Task(
         table=table, X=train.images, gold=train.gold, asked=test.images, truth=test.gold,
         shares=shares_of(test.annotations), encoder=WideResNet(depth=how["depth"], widen=how["widen"]),
@@ -167,52 +168,51 @@ def split(name: str) -> Any:
 
 @cache
 def cifar_images() -> Any:
-    """CIFAR-10H by counts of votes, those with pixels."""
+    """CIFAR-10H as counts of votes, images with pixels only."""
     whole = dz.load_dataset("cifar10h", votes="counts")
     return whole.only(whole.has_image)
 
 
-def few(part: Any, how: How) -> Any:
-    """The first items only, where the file says so."""
+def first_items(part: Any, how: How) -> Any:
+    """Keep the first items only, if the file says so."""
     return part.only(np.arange(part.item_names.size) < how["items"]) if "items" in how else part
 
 
 def shares_of(table: Annotations) -> FloatArray:
-    """(I, K) of an item's votes; zero where it has none."""
+    """Shares of an item's votes (I, K); zero where it has none."""
     voted: BoolArray = np.diff(table.item_ptr) > 0
     return np.asarray(np.where(voted[:, None], table.soft_labels(), 0.0))
 
 
-def drawn(table: Annotations, votes: int, seed: int) -> Annotations:
-    """So many votes of each item, drawn without putting them back."""
+def draw_votes(table: Annotations, votes: int, seed: int) -> Annotations:
+    """Draw so many votes of each item, without replacement."""
     key = np.random.default_rng((seed, votes)).random(table.n_annotations)
     order = np.lexsort((key, table.item))  # rows of an item stay together
     place = np.arange(order.size) - table.item_ptr[table.item[order]]
     return table.select(rows=order[place < votes])
 
 
-def dealt_out(table: Annotations, known: Annotations, seed: int) -> Annotations:
-    """Votes by nobody → the same votes by annotators of `known`, drawn anew for every seed.
+def simulate_annotators(table: Annotations, known: Annotations, seed: int) -> Annotations:
+    """Give votes by nobody to annotators of `known`, drawn anew for every seed.
 
-    An item's votes go to as many different annotators. Which of them gave the labels that are not the item's most
-    frequent: those are drawn one after another, by rates of errors. An annotator's rate is drawn from what can be known
-    of it by `known`.
+    An item's votes go to as many different annotators. Who of them gave the labels that are not the item's most
+    frequent is drawn one after another, by rates of errors. An annotator's rate is drawn from what `known` says of it.
     """
     draw = np.random.default_rng((seed, known.n_annotators))
     wrong_known = known.label != known.soft_labels().argmax(axis=1)[known.item]
     errors = np.bincount(known.annotator, wrong_known, known.n_annotators)
     given = np.bincount(known.annotator, minlength=known.n_annotators)
     rate = draw.beta(ERRORS[0] + errors, ERRORS[1] + given - errors)  # (A,)
-    annotator = different(table.item, known.n_annotators, draw)  # (N,)
-    # the least of Exponential / rate come first: drawn by rate, without putting back (Efraimidis & Spirakis 2006)
+    annotator = draw_distinct_annotators(table.item, known.n_annotators, draw)  # (N,)
+    # the least of Exponential / rate come first: drawn by rate, without replacement (Efraimidis & Spirakis 2006)
     erring = annotator[np.lexsort((draw.exponential(size=annotator.size) / rate[annotator], table.item))]
     right = table.label == table.soft_labels().argmax(axis=1)[table.item]
     label = table.label[np.lexsort((draw.random(annotator.size), right, table.item))]  # wrong ones first
     return Annotations.from_codes(table.item, erring, label, table.items, known.annotators, table.classes)
 
 
-def different(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
-    """(N,) an annotator of n for every row, nobody twice for an item: who is there already is drawn again."""
+def draw_distinct_annotators(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
+    """Draw an annotator of n for every row (N,), nobody twice for an item: who is there already is drawn again."""
     who = draw.integers(n, size=item.size)
     while True:
         order = np.lexsort((who, item))
@@ -226,13 +226,13 @@ def different(item: IntArray, n: int, draw: np.random.Generator) -> IntArray:
 
 
 def minilm() -> str | None:
-    """The folder that `prepare` made, where it is there; else None, the bundled one."""
+    """Folder that `prepare` made; None, the bundled model, if there is none."""
     folder = prepared_folder() / "minilm"
     return str(folder) if (folder / "config.json").exists() else None
 
 
 def prepare() -> None:
-    """MiniLM for a machine without: its files, weights in half precision (43 MiB)."""
+    """Copy MiniLM for a machine without it, weights in half precision (43 MiB)."""
     from safetensors.torch import load_file, save_file
 
     from dissensus.features.hub import folder_of
@@ -250,44 +250,44 @@ def prepare() -> None:
 
 CROWD, NORMALIZED = "crowd layer, matrix, softmax", "crowd layer, matrix, normalize"
 LABELME, STOPPED = "LabelMe", "LabelMe, stopped early"
-ONE_EPOCH, ENOUGH = "Gimpel-POS, MiniLM, 1 epoch", "Gimpel-POS, MiniLM, 8 epochs"
-ALL, FEW = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H, 1 vote")
+ONE_EPOCH, EIGHT_EPOCHS = "Gimpel-POS, MiniLM, 1 epoch", "Gimpel-POS, MiniLM, 8 epochs"
+ALL_VOTES, FEW_VOTES = "CIFAR-10H, all votes", ("CIFAR-10H, 3 votes", "CIFAR-10H, 1 vote")
 
 
 def claims(get: Get) -> list[Claim]:
-    """What the paper says of crowd layers and SAM."""
+    """Judge what the paper says of crowd layers and SAM."""
 
     def more(better: str, worse: str, *sets: str, metric: str = "f1") -> dict[str, Difference]:
-        """By how much `better` is better; cross entropy is better where it is lower."""
-        return ahead(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
+        """Differences between two conditions; lower cross entropy is better."""
+        return compare_conditions(get, "table3", sets, better, worse, metric, lower=metric == "cross_entropy")
 
+    by_gold = more("gold (no crowd) + SAM", "gold (no crowd)", ALL_VOTES)
     return [
         judge("A crowd layer beats majority labels on LabelMe, F1", more(CROWD, "majority", LABELME, STOPPED)),
         judge("… and by cross entropy", more(CROWD, "majority", LABELME, STOPPED, metric="cross_entropy")),
         judge("… also with the other link (normalize), F1", more(NORMALIZED, "majority", LABELME, STOPPED)),
         alike("BERT with a crowd layer is as good as with majority labels on Gimpel-POS, after one epoch",
               more(CROWD, "majority", ONE_EPOCH)),
-        alike("… after enough of them", more(CROWD, "majority", ENOUGH)),
-        alike("… with the other link (normalize)", more(NORMALIZED, "majority", ONE_EPOCH, ENOUGH)),
-        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW)),
-        judge("… by cross entropy", more("majority + SAM", "majority", *FEW, metric="cross_entropy")),
+        alike("… after enough of them", more(CROWD, "majority", EIGHT_EPOCHS)),
+        alike("… with the other link (normalize)", more(NORMALIZED, "majority", ONE_EPOCH, EIGHT_EPOCHS)),
+        judge("SAM helps on noisy majority labels, CIFAR-10H, F1", more("majority + SAM", "majority", *FEW_VOTES)),
+        judge("… by cross entropy", more("majority + SAM", "majority", *FEW_VOTES, metric="cross_entropy")),
         judge("… on clean ones, too (the majority of all votes; gold)",
-              more("majority + SAM", "majority", ALL)
-              | {f"{ALL}, gold": d for d in more("gold (no crowd) + SAM", "gold (no crowd)", ALL).values()}),
+              more("majority + SAM", "majority", ALL_VOTES) | {f"{name}, gold": d for name, d in by_gold.items()}),
         judge("… on LabelMe, where the majority is 77 % right", more("majority + SAM", "majority", LABELME, STOPPED)),
         judge("… by cross entropy", more("majority + SAM", "majority", LABELME, STOPPED, metric="cross_entropy")),
-        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL)),
+        judge("SAM on majority labels beats a crowd layer on CIFAR-10H, F1", more("majority + SAM", CROWD, ALL_VOTES)),
         judge("A crowd layer has a better cross entropy than majority labels on CIFAR-10H",
-              more(CROWD, "majority", ALL, metric="cross_entropy")),
+              more(CROWD, "majority", ALL_VOTES, metric="cross_entropy")),
     ]  # fmt: skip
 
 
 def alike(text: str, differences: dict[str, Difference]) -> Claim:
-    """A claim that says that every one of these differences is next to nothing."""
-    if differences and all(d.low > -CLOSE and d.high < CLOSE for d in differences.values()):
-        verdict = f"holds (within {CLOSE})"
-    elif any(d.low > CLOSE or d.high < -CLOSE for d in differences.values()):
-        verdict = f"does not hold (within {CLOSE})"
+    """Judge a claim that two things are the same: every difference is within the margin."""
+    if differences and all(d.low > -EQUAL_MARGIN and d.high < EQUAL_MARGIN for d in differences.values()):
+        verdict = f"holds (within {EQUAL_MARGIN})"
+    elif any(d.low > EQUAL_MARGIN or d.high < -EQUAL_MARGIN for d in differences.values()):
+        verdict = f"does not hold (within {EQUAL_MARGIN})"
     else:
-        verdict = f"cannot be told (within {CLOSE})"
+        verdict = f"cannot be told (within {EQUAL_MARGIN})"
     return Claim(text, verdict, differences)

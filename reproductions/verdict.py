@@ -1,4 +1,4 @@
-"""A paper's claims, judged by what was found here: differences, their intervals, and a word for them.
+"""Judge a paper's claims by what was found here: differences, their intervals, and a verdict.
 
 A claim is about every one of its differences. That all of them are above 0 may be said where each interval is: no
 correction is needed to say "and". That *some* are is said of those that Holm's correction leaves at p ≤ 0.05 among all
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.95
+CONFIDENCE = 0.95
 
 
 BySeed = Mapping[int, float]
 """Seed → value."""
 Get = Callable[[str, str, str, str], BySeed | None]
-"""Table, data, condition, metric → the values of all seeds that are there."""
+"""Table, data, condition, metric → stored values by seed."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences, with interval and p by Student's t; of one pair, or none, there are none."""
+    """Mean of paired differences, with interval and p by Student's t; fewer than two pairs have neither."""
 
     mean: float
     low: float
@@ -41,7 +41,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, and what is to be said of it."""
+    """A paper's claim, and our verdict."""
 
     text: str
     verdict: str  # "holds", "does not hold", "the other way round", "cannot be told"
@@ -49,15 +49,15 @@ class Claim:
 
 
 def paired(first: BySeed, second: BySeed, *, scale: float = 1.0) -> Difference:
-    """First less second, of the seeds that both have: a run that was stopped, or a seed that failed, leaves gaps."""
+    """Difference first − second over the seeds that both have: a stopped run or a failed seed leaves gaps."""
     return mean_of([scale * first[seed] - scale * second[seed] for seed in sorted(first.keys() & second.keys())])
 
 
-def ahead(
+def compare_conditions(
     get: Get, table: str, sets: Sequence[str], better: str, worse: str, metric: str,
     *, of: str = "", lower: bool = False, scale: float = 1.0,
 ) -> dict[str, Difference]:  # fmt: skip
-    """By how much a condition is better than another on each data set that has both.
+    """Difference between two conditions on each data set that has both.
 
     The other one is of table `of`, where that is named; `lower`: where that is better.
     """
@@ -70,32 +70,32 @@ def ahead(
 
 
 def mean_of(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Difference:
-    """The mean, with an interval."""
+    """Mean of values, with interval and p."""
     each = np.asarray(values, float)
     mean = float(each.mean()) if each.size else math.nan
     if each.size < 2:
         return Difference(mean, -math.inf, math.inf, each.size)
     error, freedom = float(each.std(ddof=1)) / math.sqrt(each.size), each.size - 1
-    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
     p = 2 * float(stats.t.sf(abs(mean) / error, freedom)) if error else float(mean == 0)
     return Difference(mean, mean - half, mean + half, each.size, p)
 
 
-def sure(differences: Sequence[Difference]) -> list[bool]:
-    """Which are not 0, of all together: Holm's steps, from the least p on, up to the first that is too high."""
+def significant(differences: Sequence[Difference]) -> list[bool]:
+    """Holm test at 5 %: True where a difference is significant among all of these."""
     found, order = [False] * len(differences), sorted(range(len(differences)), key=lambda at: differences[at].p)
     for step, at in enumerate(order):
-        if differences[at].p > (1 - LEVEL) / (len(order) - step):
+        if differences[at].p > (1 - CONFIDENCE) / (len(order) - step):
             break
         found[at] = True
     return found
 
 
 def judge(text: str, differences: dict[str, Difference]) -> Claim:
-    """A claim that says that every one of these differences is above 0; those of no pair say nothing."""
+    """Judge a claim that every difference is above 0; differences without a pair are left out."""
     differences = {name: difference for name, difference in differences.items() if difference.n}
     each = list(differences.values())
-    sides = [d.mean > 0 for d, clear in zip(each, sure(each), strict=True) if clear]
+    sides = [d.mean > 0 for d, clear in zip(each, significant(each), strict=True) if clear]
     above, below, n = sum(sides), len(sides) - sum(sides), len(each)
     if each and all(d.low > 0 for d in each):
         verdict = "holds"

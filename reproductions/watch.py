@@ -1,4 +1,4 @@
-"""How far a run is: one row per table with what is done, what failed and the time that is left, redrawn in place."""
+"""Show how far a run is: one row per table with cells done and failed and the time left, redrawn in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reproductions.experiment import Cell
 
 
 class Watch:
-    """On a terminal a live table; elsewhere a line per cell."""
+    """Shows a live table on a terminal, a line per cell elsewhere."""
 
     def __init__(self, jobs: int = 1):
         self.jobs, self.screen = jobs, console(stderr=True)
@@ -37,7 +37,7 @@ class Watch:
             self.live.stop()
 
     def begin(self, cells: list[Cell], there: list[Cell]) -> None:
-        """What there is to do, and what is done already."""
+        """Count all cells, and those that are there already."""
         for cell in cells:
             self.total[_name(cell)] += 1
         for cell in there:
@@ -45,7 +45,7 @@ class Watch:
         self._show()
 
     def finished(self, cell: Cell, line: dict[str, Any] | None, error: str) -> None:
-        """One more."""
+        """Count a cell that ended, well or with an error."""
         name = _name(cell)
         seeds = f"seed {cell.seeds[0]}" if len(cell.seeds) == 1 else f"{len(cell.seeds)} seeds"
         if line is None:
@@ -63,7 +63,7 @@ class Watch:
         self._show()
 
     def left(self, name: str) -> float | None:
-        """Seconds that a table still needs, by what its cells took on average."""
+        """Seconds that a table still needs, at the mean time of its cells."""
         rest = self.total[name] - self.done[name] - self.failed[name]
         if rest == 0:
             return 0.0
@@ -72,7 +72,7 @@ class Watch:
         return rest * sum(self.seconds[name]) / len(self.seconds[name]) / self.jobs
 
     def table(self) -> Any:
-        """The rows as they are now."""
+        """Current state, one row per table."""
         from rich.table import Table
 
         table = Table("table", "done", "of", "failed", "s each", "time left", caption=clean(self.last))
@@ -99,5 +99,5 @@ def _time(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
-def silent(step: int, loss: float) -> None:
-    """For a training inside a cell: no bar, the cells have a table."""
+def no_progress(step: int, loss: float) -> None:
+    """Report nothing: for a training inside a cell, as the cells have a table."""

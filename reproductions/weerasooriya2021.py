@@ -20,10 +20,10 @@ from dissensus.common.types import FloatArray
 from dissensus.evaluation import inverse_kl_divergence, kl_divergence, split_half
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
-from reproductions.experiment import Cell, Values
+from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared, prepared_words
-from reproductions.verdict import Claim, Difference, Get, ahead, judge
-from reproductions.watch import silent
+from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge
+from reproductions.watch import no_progress
 
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
 METHODS = {"FMM": "fmm", "PGM-SA": "pgm-annealing", "PGM-BP": "pgm-bp"}
@@ -31,8 +31,8 @@ LEAKS = "LDL-NM, Algorithm 4 by own votes"
 EPOCHS, PATIENCE = 300, 10
 CNN = {"learning_rate": 1e-3, "dropout": 0.2}
 LINEAR = {"learning_rate": 1e-3}
-"""Of two kinds of word vectors, two rates, two of dropout; and of scaling or not, two rates, three weight decays: the
-least KL to the votes of the development items, over the three sets, one seed."""
+"""Chosen by KL to the votes of the development items, over the three sets, one seed: among two kinds of word vectors,
+two rates and two dropouts for the CNN; scaling or not, two rates and three weight decays for the linear layer."""
 HALVES = {
     "kl": "kl_divergence", "inverse_kl": "inverse_kl_divergence", "accuracy": "accuracy", "manhattan": "manhattan",
 }  # fmt: skip
@@ -41,7 +41,7 @@ Predict = Callable[["Part"], FloatArray]
 
 @dataclass(frozen=True)
 class Part:
-    """Items of a split."""
+    """Annotations, vectors and texts of a split."""
 
     table: Annotations
     X: Any  # (I, 384) MiniLM
@@ -49,13 +49,13 @@ class Part:
 
     @property
     def votes(self) -> FloatArray:
-        """(I, K) shares."""
+        """Shares of the votes (I, K)."""
         return self.table.soft_labels()
 
 
 @cache
 def parts(name: str) -> dict[str, Part]:
-    """Split → its items. The tweets are the same in the three sets."""
+    """Split → its items. The three sets have the same tweets."""
     first: Any = dz.load_dataset(SETS[0])
     whole: Any = dz.load_dataset(name)
     place, X = {item: at for at, item in enumerate(first.annotations.items)}, vectors()
@@ -66,7 +66,7 @@ def parts(name: str) -> dict[str, Part]:
 
 
 def vectors() -> FloatArray:
-    """(2,000, 384) of the tweets, by MiniLM."""
+    """MiniLM vectors (2,000, 384) of the tweets."""
 
     def make() -> FloatArray:
         from dissensus.features import embed_texts
@@ -77,7 +77,7 @@ def vectors() -> FloatArray:
 
 
 def words() -> str:
-    """A file of word vectors: MiniLM's input embeddings in 100 dimensions, where the paper has GloVe of tweets."""
+    """Path of the word vectors: MiniLM's input embeddings in 100 dimensions, where the paper has GloVe of tweets."""
 
     def known() -> list[str]:
         from dissensus.learning.encoders.text_cnn import WORD
@@ -89,7 +89,7 @@ def words() -> str:
 
 
 def prepare() -> None:
-    """What needs MiniLM."""
+    """Make what needs MiniLM."""
     vectors()
     words()
 
@@ -98,8 +98,8 @@ def prepare() -> None:
 
 
 def table2(cell: Cell, device: str) -> Values:
-    """Search over numbers of clusters on the development items, then the test items placed by their own votes."""
-    split, found = parts_without_texts(cell.data), Collector()
+    """Choose numbers of clusters on the development items; place the test items by their own votes."""
+    split, found = parts_without_texts(cell.data), SeedValues()
     method, most, step = (cell.keywords[name] for name in ("method", "most", "step"))
     for seed in cell.seeds:
         numbers: dict[str, Any] = {"K": range(3, most + 1, step), "L": range(3, most + 1, step)}
@@ -126,10 +126,10 @@ def parts_without_texts(name: str) -> dict[str, Annotations]:
 
 
 def table3(cell: Cell, device: str) -> Values:
-    """One way to predict the votes of the test items."""
+    """Predict the votes of the test items in one way."""
     from dissensus.learning.distribution_scores import compare_distributions
 
-    split, found, how = parts(cell.data), Collector(), dict(cell.keywords)
+    split, found, how = parts(cell.data), SeedValues(), dict(cell.keywords)
     kind = how.pop("kind")
     for seed in cell.seeds:
         if kind == "halves":
@@ -142,26 +142,14 @@ def table3(cell: Cell, device: str) -> Values:
     return found.values
 
 
-class Collector:
-    """Values of seed after seed."""
-
-    def __init__(self) -> None:
-        self.values: Values = {}
-
-    def add(self, **metrics: Any) -> None:
-        """One more seed."""
-        for name, value in metrics.items():
-            self.values.setdefault(name, []).append(round(float(value), 6))
-
-
 def mean_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
-    """The same for every item."""
+    """Predict the mean of the training votes for every item."""
     mean = split["train"].votes.mean(axis=0)
     return lambda part: np.tile(mean, (len(part.texts), 1))
 
 
 def network(encoder: str, device: str, seed: int, epochs: int) -> Any:
-    """The text CNN, or a linear layer on MiniLM's vectors, not fitted."""
+    """Make the text CNN, or a linear layer on MiniLM's vectors, not fitted."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import Identity, TextCNN
 
@@ -173,22 +161,22 @@ def network(encoder: str, device: str, seed: int, epochs: int) -> Any:
     )  # fmt: skip
 
 
-def seen(encoder: str, part: Part) -> Any:
-    """What that network reads."""
+def network_inputs(encoder: str, part: Part) -> Any:
+    """Inputs of a network: texts or vectors."""
     return part.texts if encoder == "cnn" else part.X
 
 
 def votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
-    """Trained on the votes with KL: PD, where it is the CNN."""
+    """Train on the votes with KL; with the CNN this is the paper's PD."""
     encoder = how["encoder"]
     model = network(encoder, device, seed, how.get("epochs", EPOCHS))
-    watched = (seen(encoder, split["dev"]), split["dev"].table)
-    model.fit(split["train"].table, seen(encoder, split["train"]), validation=watched, on_step=silent)
-    return lambda part: model.predict_proba(seen(encoder, part))
+    watched = (network_inputs(encoder, split["dev"]), split["dev"].table)
+    model.fit(split["train"].table, network_inputs(encoder, split["train"]), validation=watched, on_step=no_progress)
+    return lambda part: model.predict_proba(network_inputs(encoder, part))
 
 
 def clustered(split: dict[str, Part], seed: int, how: dict[str, Any]) -> Any:
-    """A clustering of the training items, with the numbers of clusters that the file names."""
+    """Cluster the training items, with the numbers of clusters that the file names."""
     method, (K, L) = METHODS[how["clusters"]], how["numbers"][how["clusters"]]
     sizes = {"n_clusters": K} if method == "fmm" else {"item_clusters": K, "annotator_clusters": L}
     kind: Any = dz.clusterings[method]
@@ -199,7 +187,7 @@ def clustered(split: dict[str, Part], seed: int, how: dict[str, Any]) -> Any:
 
 
 def pipeline(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
-    """Clusters → network → project, as a Pipeline."""
+    """Snap to clusters, train a network, project: a scikit-learn Pipeline."""
     from sklearn.pipeline import Pipeline
 
     from dissensus.clustering import Distributions, Projector, snap
@@ -209,19 +197,21 @@ def pipeline(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]
     if project != "none":
         steps.append(("project", Projector(model, how=project)))
     made = Pipeline(steps)
-    watched = (seen(encoder, split["dev"]), split["dev"].votes)
-    made.fit(seen(encoder, split["train"]), snap(model), learn__validation=watched, learn__on_step=silent)
-    return lambda part: np.asarray(made.transform(seen(encoder, part)))
+    watched = (network_inputs(encoder, split["dev"]), split["dev"].votes)
+    made.fit(
+        network_inputs(encoder, split["train"]), snap(model), learn__validation=watched, learn__on_step=no_progress
+    )
+    return lambda part: np.asarray(made.transform(network_inputs(encoder, part)))
 
 
 def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
-    """LEAKS: items are placed in clusters by the votes that they are compared with."""
+    """LEAKS: place items in clusters by the votes that they are compared with."""
     model = clustered(split, seed, how)
     return lambda part: model.predict_proba(part.table)
 
 
 def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
-    """LDL-NM; with `leaks`, by Algorithm 4 from the votes that it is compared with."""
+    """Train LDL-NM; with `leaks`, infer annotators by Algorithm 4 from the votes that it is compared with."""
     from dissensus.learning.objectives import LDLNMObjective
     from dissensus.learning.unknown_annotators import leaking_proba
     from reproductions.size_search import ldl_nm as model_of
@@ -229,7 +219,7 @@ def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) 
     item, annotator, epochs = how["sizes"][how["after"]]
     objective = LDLNMObjective(item_size=item, annotator_size=annotator)
     model = model_of(objective=objective, epochs=min(epochs, how.get("epochs", epochs)), seed=100 + seed, device=device)
-    model.fit(split["train"].table, split["train"].X, on_step=silent)
+    model.fit(split["train"].table, split["train"].X, on_step=no_progress)
     if how["leaks"]:
         return lambda part: leaking_proba(model, part.X, part.votes)
     return lambda part: model.predict_proba(part.X)
@@ -244,11 +234,11 @@ KINDS: dict[str, Callable[[dict[str, Part], int, str, dict[str, Any]], Predict]]
 
 
 def claims(get: Get) -> list[Claim]:
-    """RQ1 to RQ3."""
+    """Judge RQ1 to RQ3."""
 
     def less(better: str, worse: str, metric: str) -> dict[str, Difference]:
-        """By how much `better` is better, on every set; KL, either way, is better where it is lower."""
-        return ahead(get, "table3", SETS, better, worse, metric, lower=metric != "accuracy")
+        """Differences between two conditions on every set; lower KL is better."""
+        return compare_conditions(get, "table3", SETS, better, worse, metric, lower=metric != "accuracy")
 
     def both(better: str, worse: str) -> dict[str, Difference]:
         return {

@@ -11,7 +11,8 @@ import pytest
 from dissensus import methods
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "benchmarks").rglob("*.md"))]
+FOLDERS = ("docs", "benchmarks", "reproductions")
+PAGES = [*sorted(ROOT.glob("*.md")), *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md")))]
 
 
 def test_generated_tables_are_up_to_date():

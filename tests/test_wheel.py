@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+import dissensus
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,6 +24,10 @@ def test_wheel_installs_and_runs_from_an_empty_environment(tmp_path):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL"))}
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path / "dist", ROOT)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
+    assert wheel.name.startswith(f"dissensus-{dissensus.__version__}-")
+    with zipfile.ZipFile(wheel) as archive:  # neither the papers nor the benchmarks are installed
+        folders = {name.split("/")[0] for name in archive.namelist()}
+    assert folders == {"dissensus", f"dissensus-{dissensus.__version__}.dist-info"}
     run(sys.executable, "-m", "venv", tmp_path / "venv")
     binaries = tmp_path / "venv" / "bin"
     pip = [binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

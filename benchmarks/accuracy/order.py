@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import peers, record
-from benchmarks.accuracy.run import HERE, LIBRARIES, METHODS, Draw, binary, score
 
+from benchmarks import peers
+from benchmarks.accuracy.run import HERE, LIBRARIES, METHODS, Draw, binary, score
 from dissensus.table.datasets import load_dataset
+from reproductions import record
 
 SETS = [("rte", 2), ("labelme", 0)]  # with ties; and with more than two classes, where ties are rarer
-SHUFFLES, LIMIT = 2, 10.0
+SHUFFLES, FIT_SECONDS = 2, 10.0
 
 
 def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each method: accuracy and the largest change of a probability, by what was changed."""
+    """Measure for each method the accuracy and the largest change of a probability, by what was changed."""
     data = load_dataset(name)
     table = data.annotations.subsample(level) if level else data.annotations
     scored = np.flatnonzero((data.gold >= 0) & (np.diff(table.item_ptr) > 0))
@@ -51,7 +52,7 @@ def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, A
                     "method": method.method,
                     "params": method.params | {"seed": 0} | ({"as_given": True} if library == "crowd-kit" else {}),
                     "table": number,
-                    "limit": LIMIT,
+                    "limit": FIT_SECONDS,
                 }
                 for number in range(len(draws))
                 for method in methods
@@ -84,7 +85,7 @@ def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, A
 
 
 def change_of(answer: np.ndarray, before: np.ndarray) -> float:
-    """Largest change of a probability; of labels, whether any changed."""
+    """Largest change of a probability; for labels, 1 if any changed."""
     if answer.ndim == 1:
         return float((answer != before).any())
     return float(np.nanmax(np.abs(answer - before)))
@@ -112,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dry", action="store_true", help="print the tables; write nothing")
     dry = parser.parse_args().dry
-    made, versions, text, results = record.provenance(), {}, [], {}
+    made, versions, text, results = record.provenance(busy=True), {}, [], {}
     for name, level in SETS:
         results[name] = run_set(name, level, versions)
         head = [f"{name}" + (f" at redundancy {level}" if level else ""), "accuracy (%), rows sorted", "shuffled"]
@@ -120,8 +121,8 @@ def main() -> None:
         text.append(record.table(head, [[result["method"], *cells(result)] for result in results[name]]))
         print(text[-1])
     if not dry:
-        print("written:", record.save(HERE, "order", made, {"versions": versions, "sets": results}).name)
-        record.splice(HERE / "README.md", "order", "\n\n".join([record.sentence(made, versions), *text]))
+        found = {"versions": versions, "sets": results}
+        record.publish(HERE / "README.md", "order", made, found, text, versions)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ with the defaults, the tables of README.md. With `--methods` all else is kept fr
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import tempfile
 import time
@@ -21,22 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import peers, record
 from scipy.stats import false_discovery_control, t
 
 import dissensus as dz
+from benchmarks import peers
 from dissensus.evaluation import paired_bootstrap
 from dissensus.table.datasets import load_dataset
+from reproductions import record
 
 HERE = Path(__file__).parent
-CLIP = 1e-15  # least probability in a log loss, the same for every library
-TIE = 1e-9  # probabilities this close to the largest are tied with it
+MIN_PROBABILITY = 1e-15  # in a log loss, the same for every library
+TIE_TOLERANCE = 1e-9  # probabilities this close to the largest are tied with it
 FULL = 0  # the level of redundancy that is all there is
 LEVELS = (2, 5, 10, FULL)
-SEEDS, LIMIT = 6, 10.0  # an even number: see `numbering`; seconds of the processor, as OWN_LIMIT and BUDGET
-OWN_LIMIT = 60.0  # our own methods are to have all their cells
-BUDGET = 2.0  # seconds for the seeds of one method at one level, after which the rest are left out
-SIGNIFICANT, RESAMPLES = 0.05, 2000
+SEEDS = 6  # an even number: see `numbering`
+PEER_FIT_SECONDS = 10.0  # of the processor, as the next two
+OUR_FIT_SECONDS = 60.0  # our own methods are to have all their cells
+CELL_SECONDS = 2.0  # for the seeds of one method at one level, after which the rest are left out
+MAX_P, RESAMPLES = 0.05, 2000
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Method:
 
     @property
     def ours(self) -> bool:
-        """Whether it is our own."""
+        """True if it is our own method."""
         return self.library == "dissensus"
 
 
@@ -94,19 +95,12 @@ METHODS.sort(key=lambda m: (m.method == "crowdlab", m.method))  # stable: ours, 
 
 LIBRARIES = [library for library in peers.PEERS if any(method.library == library for method in METHODS)]
 
-SETS: list[tuple[str, tuple[str | None, ...]]] = [  # folder, and its golds: None for gold.csv.gz, the experts' own
-    ("rte", (None,)),
-    ("bluebirds", (None,)),
-    ("sentiment_polarity", (None,)),
-    ("gimpel_pos", (None,)),
-    ("labelme", (None,)),
-    ("wordsim", (None,)),
-    ("medical_causes", (None, "test_partition")),
-    ("medical_treats", (None, "test_partition")),
-    ("cifar10h", (None,)),
-    ("ner_mturk", (None,)),
-    ("plank_pos", (None,)),
-]
+TWO_GOLDS = (None, "test_partition")  # None for gold.csv.gz, the experts' own
+SETS: dict[str, tuple[str | None, ...]] = {  # folder → its golds
+    **dict.fromkeys(("rte", "bluebirds", "sentiment_polarity", "gimpel_pos", "labelme", "wordsim"), (None,)),
+    **dict.fromkeys(("medical_causes", "medical_treats"), TWO_GOLDS),
+    **dict.fromkeys(("cifar10h", "ner_mturk", "plank_pos"), (None,)),
+}
 
 
 # What one fit is worth ------------------------------------------------------------------------------------------------
@@ -117,7 +111,7 @@ class Scored:
     """One fit against one gold, item by item."""
 
     credit: np.ndarray  # (n,) 1 where the most probable class is the gold one; one of n tied classes counts 1/n
-    log_p: np.ndarray | None  # (n,) log P(gold), P no smaller than CLIP; None: the method gives labels only
+    log_p: np.ndarray | None  # (n,) log P(gold), P no smaller than MIN_PROBABILITY; None: the method gives labels only
     brier: float | None  # mean over items of Σ_c (P(c) − [c is gold])²
     blank: int  # items of all without an answer: not a number, or all zero; scored as if every class were as likely
 
@@ -128,11 +122,11 @@ def score(answer: np.ndarray, scored: np.ndarray, gold: np.ndarray, n_classes: i
         return Scored((answer == gold).astype(float), None, None, int((answer < 0).sum()))
     blank = ~np.isfinite(answer).all(axis=1) | (answer.sum(axis=1) <= 0)
     answer = np.where(blank[:, None], 1 / n_classes, answer)
-    tied = answer >= answer.max(axis=1, keepdims=True) * (1 - TIE)
+    tied = answer >= answer.max(axis=1, keepdims=True) * (1 - TIE_TOLERANCE)
     row = np.arange(gold.size)
     return Scored(
         tied[row, gold] / tied.sum(axis=1),
-        np.log(np.maximum(answer[row, gold], CLIP)),
+        np.log(np.maximum(answer[row, gold], MIN_PROBABILITY)),
         float(((answer - np.eye(n_classes)[gold]) ** 2).sum(axis=1).mean()),
         int(blank.sum()),
     )
@@ -149,7 +143,7 @@ class Cell:
     scores: dict[int, dict[str, Scored]] = field(default_factory=dict)  # of those that were done, by gold
 
     def summary(self, level: int, gold: str) -> dict[str, Any]:
-        """What goes into the results."""
+        """Summarise the fits for the results."""
         fits = [self.fits[seed] for seed in self.scores]
         if not fits:
             return {"error": next(iter(self.fits.values()))["error"] if self.fits else "two classes only"}
@@ -176,7 +170,7 @@ class Cell:
 
 
 def binary(method: str) -> bool:
-    """Whether a method knows two classes only."""
+    """True if a method knows two classes only."""
     return method == "kos" or (method in dz.methods and bool(dz.methods.entry(method).facts.get("binary")))
 
 
@@ -191,19 +185,19 @@ class Draw:
 
     @classmethod
     def write(cls, folder: Path, rows: Any, order: np.ndarray, numbers: np.ndarray, **where: int) -> Draw:
-        """The rows of a table of annotations."""
+        """Write the rows of a table."""
         columns = rows.item[order], rows.annotator[order], numbers[rows.label[order]]
         return cls(peers.Data.write(folder, *columns, rows.n_items, rows.n_classes), numbers, **where)
 
     def back(self, answer: np.ndarray) -> np.ndarray:
-        """A posterior (I, K), or labels (I,), over the classes as they are."""
+        """Translate a posterior (I, K), or labels (I,), back to the set's own classes."""
         if answer.ndim == 2:
             return answer[:, self.numbers]
         return np.where(answer < 0, -1, np.argsort(self.numbers)[answer])
 
 
 def plan(library: str, draws: list[Draw], options: argparse.Namespace) -> list[tuple[Draw, str, dict[str, Any]]]:
-    """The fits of a library, draw by draw: the draw, the method's title, and the fit as the protocol wants it."""
+    """List the fits of a library, draw by draw: the draw, the method's title, and the fit for the protocol."""
     fits = []
     for number, draw in enumerate(draws):
         for method in METHODS:
@@ -212,8 +206,8 @@ def plan(library: str, draws: list[Draw], options: argparse.Namespace) -> list[t
             if draw.data.n_classes > 2 and binary(method.method):
                 continue
             fit = {"method": method.method, "params": method.params | {"seed": draw.seed}, "table": number}
-            limit = OWN_LIMIT if method.ours else options.limit
-            fit |= {"limit": limit, "group": f"{method.title} {draw.level}", "budget": BUDGET}
+            limit = OUR_FIT_SECONDS if method.ours else options.limit
+            fit |= {"limit": limit, "group": f"{method.title} {draw.level}", "budget": CELL_SECONDS}
             fits.append((draw, method.title, fit))
     return fits
 
@@ -221,7 +215,7 @@ def plan(library: str, draws: list[Draw], options: argparse.Namespace) -> list[t
 def run_set(
     name: str, golds: tuple[str | None, ...], options: argparse.Namespace, versions: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Every method on one set, at every level of redundancy that it has; a result for each of its golds."""
+    """Run every method on one set, at every redundancy that it has; return a result for each of its golds."""
     data = load_dataset(name)
     table = data.annotations
     annotated = np.diff(table.item_ptr) > 0
@@ -241,9 +235,7 @@ def run_set(
             for seed in range(options.seeds):
                 rows = table.subsample(level, seed=seed) if level else table
                 order = np.random.default_rng(seed).permutation(rows.n_annotations)
-                numbers = numbering(
-                    seed, table.n_classes
-                )  # nobody may gain by an order: some peers' answers depend on it
+                numbers = numbering(seed, table.n_classes)  # nobody may gain by an order, as some peers do
                 draws.append(Draw.write(Path(folder, f"{level}-{seed}"), rows, order, numbers, level=level, seed=seed))
 
         def run(library: str) -> None:
@@ -394,11 +386,11 @@ def titles(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def column(row: dict[str, Any], figure: Figure, level: int) -> list[str]:
-    """The figures of one set, one per method, the best in bold as they are shown; the marks are README.md's."""
+    """Figures of one set, one per method, the best in bold; README.md explains the marks."""
     of_level = row["levels"][level]
     marks: dict[str, str] = defaultdict(str)
     for test in of_level["tests"]:
-        if test["score"] == figure.tested and test["difference"] < 0 and test["p"] < SIGNIFICANT:
+        if test["score"] == figure.tested and test["difference"] < 0 and test["p"] < MAX_P:
             mark = " ▽" if test["rival"] == "majority-vote" else " ▼"
             marks[test["ours"]] += mark if mark not in marks[test["ours"]] else ""
     shown: dict[str, str] = {}
@@ -427,14 +419,15 @@ def column(row: dict[str, Any], figure: Figure, level: int) -> list[str]:
 
 
 def brief(error: str | None) -> str:
-    """Why a cell is empty, in few words."""
+    """Say in few words why a cell is empty."""
     if error is None:
         return "–"  # labels only
     return error if error[0] in ">≈nt" and len(error) < 40 else error.split(":")[0]
 
 
-def write_tables(readme: Path, made: dict[str, Any], versions: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    text = [record.sentence(made, versions)]
+def tables(rows: list[dict[str, Any]]) -> list[str]:
+    """All figures at all levels, the verdict, what failed, and the sizes of the sets."""
+    text = []
     for figure in FIGURES:
         for level in figure.levels:
             there = [row for row in rows if level in row["levels"]]
@@ -455,11 +448,11 @@ def write_tables(readme: Path, made: dict[str, Any], versions: dict[str, Any], r
     columns = ("items", "annotators", "annotations", "classes", "scored")
     body = [[t, *(f"{row[c]:,}" for c in columns)] for t, row in zip(titles(rows), rows, strict=True)]
     text.append(record.table(head, body))
-    record.splice(readme, "tables", "\n\n".join(text))
+    return text
 
 
 def verdict(rows: list[dict[str, Any]]) -> str:
-    """How often ours is above and below a peer's same method, and every case where it is significantly below."""
+    """Count how often ours is above and below a peer's same method; list every case where it is significantly below."""
     text = []
     for figure in FIGURES:
         if figure.tested is None:
@@ -474,18 +467,16 @@ def verdict(rows: list[dict[str, Any]]) -> str:
         if not found:
             continue
         corrected = false_discovery_control([test["p"] for _, _, test in found])
-        left = [
-            test for (_, _, test), q in zip(found, corrected, strict=True) if test["difference"] < 0 and q < SIGNIFICANT
-        ]
+        left = [test for (_, _, test), q in zip(found, corrected, strict=True) if test["difference"] < 0 and q < MAX_P]
         drawn = [test for test in left if test.get("p_draws") is not None]
-        certain = sum(test["p_draws"] < SIGNIFICANT for test in drawn)
-        significant = [test for _, _, test in found if test["p"] < SIGNIFICANT]
+        certain = sum(test["p_draws"] < MAX_P for test in drawn)
+        significant = [test for _, _, test in found if test["p"] < MAX_P]
         above = sum(test["difference"] > 0 for test in significant)
         below = len(significant) - above
         text.append(
             f"{figure.title}: of {len(found)} comparisons with the same method of a peer, ours is significantly better "
-            f"in {above} and worse in {below} (p < {SIGNIFICANT:g}); were there no difference at all, about "
-            f"{len(found) * SIGNIFICANT / 2:.0f} of either kind would be expected. Corrected for the number of tests "
+            f"in {above} and worse in {below} (p < {MAX_P:g}); were there no difference at all, about "
+            f"{len(found) * MAX_P / 2:.0f} of either kind would be expected. Corrected for the number of tests "
             f"(Benjamini & Hochberg), {len(left)} of those where ours is worse remain; "
             f"{len(left) - len(drawn)} of them rest on one draw, and of the others {certain} are "
             "significant if draws, numberings and seeds could have been others too."
@@ -504,7 +495,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
                 str(test["seeds"]),
             ]
             for (title, level, test), q in zip(found, corrected, strict=True)
-            if test["difference"] < 0 and test["p"] < SIGNIFICANT
+            if test["difference"] < 0 and test["p"] < MAX_P
         ]
         head = ["Set", "redundancy", "ours", "below", f"difference in {figure.tested.replace('_', ' ')}"]
         if body:
@@ -520,7 +511,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
 
 
 def failures(rows: list[dict[str, Any]]) -> str:
-    """What went wrong in a method, and on which sets; sizes and times that it could not do are in its cells."""
+    """List what went wrong in a method, and on which sets; limits of size and time stand in the cells."""
     where: dict[tuple[str, str], list[str]] = defaultdict(list)
     for title, row in zip(titles(rows), rows, strict=True):
         for level, of_level in row["levels"].items():
@@ -548,35 +539,45 @@ def main() -> None:
         "--methods", nargs="+", choices=list(dz.methods), help="only these of ours, and the peers' same"
     )
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--limit", type=float, default=LIMIT, help="processor seconds that a fit of a peer may take")
-    parser.add_argument("--readme", type=Path, help="write the tables of these options into this file")
+    parser.add_argument(
+        "--limit", type=float, default=PEER_FIT_SECONDS, help="processor seconds that a fit of a peer may take"
+    )
+    parser.add_argument(
+        "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
+    )
     options = parser.parse_args()
     for library in LIBRARIES:
         peers.environment(library)
     shown = list(METHODS)
     if options.methods:  # majority vote is what all are tested against
         METHODS[:] = [method for method in METHODS if method.method in ("majority-vote", *options.methods)]
-    made, versions, rows = record.provenance(), {}, []
+    made, versions, rows = record.provenance(busy=True), {}, []
     begin = time.perf_counter()
-    for name, golds in SETS:
+    for name, golds in SETS.items():
         if options.only and name not in options.only:
             continue
         print(name, flush=True)
         rows += run_set(name, golds, options, versions)
-        for row in rows[-len(golds) :]:
-            print_set(row)
+        print("\n\n".join(tables(rows[-len(golds) :])), flush=True)
     print(f"{(time.perf_counter() - begin) / 60:.1f} minutes")
     whole = not options.only and options.seeds == SEEDS
     METHODS[:] = shown
+    of_today: list[str] = []
     if whole and options.methods:
-        earlier = json.loads(max((HERE / "results").glob("*-accuracy.json")).read_text())
-        made |= {"again": options.methods, "rest": earlier["made"]}
+        earlier = record.read_store(record.store_path(HERE, "accuracy"))["accuracy"]
         keep_rest(rows, earlier["sets"])
-    if whole:
-        content = {"versions": versions, "clip": CLIP, "seeds": SEEDS, "limit": options.limit, "sets": rounded(rows)}
-        print("written:", record.save(HERE, "accuracy", made, content, indent=None).name)
+        again, rest = ", ".join(options.methods), earlier["made"]
+        of_today = [f"This is of {again} and the peers' same; all else is of {rest['date']}, commit {rest['commit']}."]
     if whole or options.readme:
-        write_tables(options.readme or HERE / "README.md", made, versions, rows)
+        content = {
+            "versions": versions,
+            "clip": MIN_PROBABILITY,
+            "seeds": SEEDS,
+            "limit": options.limit,
+            "sets": rounded(rows),
+        }
+        readme = options.readme or HERE / "README.md"
+        record.publish(readme, "accuracy", made, content, [*of_today, *tables(rows)], versions)
 
 
 def keep_rest(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
@@ -590,35 +591,12 @@ def keep_rest(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None
 
 
 def rounded(content: Any) -> Any:
-    """With five digits of every number, and a readable file."""
+    """Round every number to five digits."""
     if isinstance(content, float):
         return float(f"{content:.5g}")
     if isinstance(content, dict):
         return {key: rounded(value) for key, value in content.items()}
     return [rounded(value) for value in content] if isinstance(content, list) else content
-
-
-def print_set(row: dict[str, Any]) -> None:
-    """Everything about one set, as text."""
-    for level, of_level in row["levels"].items():
-        print(f"  {row['set']} {row['gold'] or ''} at {level or 'full redundancy'}")
-        for title, result in of_level["methods"].items():
-            if "error" in result:
-                print(f"    {title:40} {result['error'][:120]}")
-                continue
-            loss = result["log_likelihood"]
-            print(
-                f"    {title:40} accuracy {result['accuracy']:.4f}"
-                f"  log loss {-loss if loss is not None else math.nan:7.4f}  {result['seconds']:8.3f} s"
-                f"  {result['iterations']:5.0f} iterations  {result['seeds']} seeds"
-                + "".join(f"  {key}: {result[key]}" for key in ("blank", "failed") if key in result)
-            )
-        for test in of_level["tests"]:
-            if test["difference"] < 0 and test["p"] < SIGNIFICANT and test["rival"] != "majority-vote":
-                print(
-                    f"    ▼ {test['ours']} below {test['rival']} in {test['score']}: {test['difference']:.4f}, "
-                    f"p = {test['p']:.4f}"
-                )
 
 
 if __name__ == "__main__":

@@ -15,31 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 
 import dissensus as dz
+from benchmarks.accuracy.run import SETS
+from reproductions import record
 
 HERE = Path(__file__).parent
-SETS: list[tuple[str, str | None]] = [
-    ("rte", None),
-    ("bluebirds", None),
-    ("sentiment_polarity", None),
-    ("gimpel_pos", None),
-    ("labelme", None),
-    ("wordsim", None),
-    ("medical_causes", "test_partition"),
-    ("medical_treats", "test_partition"),
-    ("cifar10h", None),
-    ("ner_mturk", None),
-    ("plank_pos", None),
-]
 REDUNDANCY = (3, 5, 10, 0)  # 0: all there is
 ALWAYS = ("majority-vote", "dawid-skene", "hierarchical-dawid-skene")  # to compare the choice with
-NEAR = 1.0  # point
+NEAR_POINTS = 1.0
 
 
 def run_case(name: str, gold: str | None, redundancy: int) -> dict[str, Any] | None:
-    """All methods on one table; None where it has no more than `redundancy` annotations per item."""
+    """Run all methods on one table; None if it has no more than `redundancy` annotations per item."""
     data = dz.load_dataset(name, gold=gold)
     table, known = data.annotations, data.gold
     per_item = table.n_annotations / max(int((np.diff(table.item_ptr) > 0).sum()), 1)
@@ -74,7 +62,7 @@ def run_case(name: str, gold: str | None, redundancy: int) -> dict[str, Any] | N
     }
 
 
-def write_tables(made: dict[str, Any], cases: list[dict[str, Any]]) -> None:
+def tables(cases: list[dict[str, Any]]) -> list[str]:
     head = ["set", "labels per item", "chosen without gold", "its accuracy", "best by gold", "behind", "vote as good?"]
     body = []
     for case in cases:
@@ -87,7 +75,7 @@ def write_tables(made: dict[str, Any], cases: list[dict[str, Any]]) -> None:
             case["chosen"] + (f" (≈ {tied} more)" if tied else ""),
             f"{case['accuracy'][case['chosen']]:.2f}",
             f"{best}: {max(case['accuracy'].values()):.2f}",
-            f"**{behind}**" if case["behind"] > NEAR else behind,
+            f"**{behind}**" if case["behind"] > NEAR_POINTS else behind,
             "yes" if case["vote_is_as_good"] else "",
         ])  # fmt: skip
     rules = [("the choice without gold", [case["behind"] for case in cases])]
@@ -95,30 +83,33 @@ def write_tables(made: dict[str, Any], cases: list[dict[str, Any]]) -> None:
     rules += [(f"always {method}", [case["always"][method] for case in cases]) for method in ALWAYS]
     rules += [("a method at random", [case["average"] for case in cases])]
     summary = [
-        [rule, f"{sum(b <= NEAR for b in behind)} of {len(behind)}", f"{np.mean(behind):.2f}", f"{max(behind):.2f}"]
+        [
+            rule,
+            f"{sum(b <= NEAR_POINTS for b in behind)} of {len(behind)}",
+            f"{np.mean(behind):.2f}",
+            f"{max(behind):.2f}",
+        ]
         for rule, behind in rules
     ]
     full = [case for case in cases if case["full"]]
-    near = sum(case["behind"] <= NEAR for case in full)
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}}),
+    near = sum(case["behind"] <= NEAR_POINTS for case in full)
+    return [
         f"On the {len(full)} whole sets the choice is within one point of the best method by gold on {near}.",
         record.table(["rule", "within one point", "points behind, mean", "largest"], summary),
         record.table(head, body),
     ]
-    record.splice(HERE / "README.md", "tables", "\n\n".join(text))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="SET", help="only these sets; the tables stay as they are")
     only = parser.parse_args().only
-    made, cases = record.provenance(), []
-    for name, gold in SETS:
+    made, cases = record.provenance(busy=True), []
+    for name, golds in SETS.items():
         for redundancy in REDUNDANCY:
             if only and name not in only:
                 continue
-            case = run_case(name, gold, redundancy)
+            case = run_case(name, golds[-1], redundancy)
             if case is not None:
                 cases.append(case)
                 print(
@@ -127,8 +118,7 @@ def main() -> None:
                     flush=True,
                 )
     if not only:
-        print("written:", record.save(HERE, "choice", made, {"cases": cases}).name)
-        write_tables(made, cases)
+        record.publish(HERE / "README.md", "choice", made, {"cases": cases}, tables(cases))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 from the repository's root, with DISSENSUS_DATA naming the data folder. The numbers of clusters are chosen on the
 development items of the data's own split; what is reported is of the test items, placed in their clusters by all of
 their votes (the paper's question: they are then compared with the same votes), and by half of them and compared with
-the other half (the honest one). Finished points are kept in `results/*.jsonl`, so that a run that was killed goes on.
+the other half (the honest one). Finished points are kept in `results/running`, so that a run that was killed goes on.
 """
 
 from __future__ import annotations
@@ -17,39 +17,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 
 import dissensus as dz
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import ConvergenceWarning
+from reproductions import load_paper, record
+from reproductions.weerasooriya2021 import METHODS, SETS
 
 HERE = Path(__file__).parent
-SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
-METHODS = ("fmm", "pgm-annealing", "pgm-bp")
-PUBLISHED = {  # Table 2: KL, K, L
-    "jobs_q1": {"fmm": (0.193, 14, None), "pgm-annealing": (0.651, 4, 4), "pgm-bp": (0.523, 10, 12)},
-    "jobs_q2": {"fmm": (0.170, 7, None), "pgm-annealing": (0.889, 6, 5), "pgm-bp": (0.906, 8, 12)},
-    "jobs_q3": {"fmm": (0.269, 35, None), "pgm-annealing": (1.389, 14, 9), "pgm-bp": (1.190, 12, 11)},
-}
+TABLE2 = load_paper("weerasooriya2021").tables["table2"]
 COARSE = (3, 5, 8, 12, 16, 20)  # for the choice by hidden labels
 RESTARTS = 5  # of the fit that is reported
 
 
 def grids(method: str, quick: bool) -> tuple[Any, Any]:
-    """Numbers of item and of annotator clusters."""
+    """Grids of the numbers of item and annotator clusters."""
     if quick:
         return (3, 8, 16), (3, 8)
     return (range(3, 41), (1,)) if method == "fmm" else (range(3, 21), range(3, 21))
 
 
 def run(name: str, method: str, quick: bool) -> dict[str, Any]:
-    """One method on one set: both searches, and what was chosen on the test items."""
+    """Search twice with one method on one set, and score what was chosen on the test items."""
     parts = {split: part.annotations for split, part in dz.load_dataset(name).splits.items()}
     train, dev, test = (
         part.select(items=np.diff(part.item_ptr) > 0) for part in (parts[s] for s in ("train", "dev", "test"))
     )
-    store = HERE / "results" / f"{name}-{method}.jsonl"
-    store.parent.mkdir(exist_ok=True)
+    store = HERE / "results" / "running" / f"{name}-{method}.jsonl"
+    store.parent.mkdir(parents=True, exist_ok=True)
     K, L = grids(method, quick)
     coarse = (K, L) if quick or method == "fmm" else (COARSE, COARSE)
     result: dict[str, Any] = {"set": name, "method": method}
@@ -68,7 +63,7 @@ def run(name: str, method: str, quick: bool) -> dict[str, Any]:
 
 
 def score(found: Any, train: Any, test: Any) -> dict[str, Any]:
-    """The chosen numbers of clusters, fitted anew with several starts, on the test items."""
+    """Fit the chosen numbers of clusters anew with several starts, and score the test items."""
     model = found.estimator().set_params(restarts=RESTARTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -90,11 +85,12 @@ def score(found: Any, train: Any, test: Any) -> dict[str, Any]:
     }
 
 
-def write_tables(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def tables(rows: list[dict[str, Any]]) -> list[str]:
     same, honest, times = [], [], []
     for row in rows:
-        published, *chosen = PUBLISHED[row["set"]][row["method"]]
-        paper = f"{published:.3f} ({', '.join(str(n) for n in chosen if n)})"
+        condition = next(name for name, method in METHODS.items() if method == row["method"])
+        told = TABLE2.published[row["set"]][condition]
+        paper = f"{told['inverse_kl']:.3f} ({', '.join(str(told[key]) for key in ('K', 'L') if key in told)})"
         kl, likelihood = row["kl"], row["likelihood"]
         head = [row["set"], row["method"]]
         same.append([*head, paper, _with_numbers(kl, "kl"), f"{kl['inverse_kl']:.3f}", f"{kl['train_kl']:.3f}"])
@@ -103,8 +99,7 @@ def write_tables(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         honest.append([*head, *by_kl, *by_likelihood, f"{kl['half_votes_kl']:.3f}"])
         times.append([*head, f"{kl['points']}", f"{kl['converged']}", f"{kl['seconds_of_fits']:.0f}"])
     both = ["chosen by KL: KL (K, L)", "log-likelihood", "chosen by hidden labels: KL (K, L)", "log-likelihood"]
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}}),
+    return [
         "Test items placed by all of their votes, compared with the same votes; chosen by KL on the development items.",
         record.table(
             [
@@ -122,7 +117,6 @@ def write_tables(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         "Points of the grid, how many of them converged, and the seconds of their fits added up (two at a time).",
         record.table(["set", "method", "points", "converged", "seconds"], times),
     ]
-    record.splice(HERE / "README.md", "jobs", "\n\n".join(text))
 
 
 def _with_numbers(chosen: dict[str, Any], measure: str) -> str:
@@ -134,12 +128,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="SET", help="only these sets; the tables stay as they are")
     parser.add_argument("--quick", action="store_true", help="a few points only; the tables stay as they are")
     options = parser.parse_args()
-    made = record.provenance()
-    rows = [run(name, method, options.quick) for name in options.only or SETS for method in METHODS]
+    made = record.provenance(busy=True)
+    rows = [run(name, method, options.quick) for name in options.only or SETS for method in METHODS.values()]
     if options.only or options.quick:
         return
-    record.save(HERE, "jobs", made, {"rows": rows})
-    write_tables(made, rows)
+    record.publish(HERE / "README.md", "jobs", made, {"rows": rows}, tables(rows))
 
 
 if __name__ == "__main__":

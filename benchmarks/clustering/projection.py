@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 from sklearn.linear_model import LogisticRegression
 
-import dissensus as dz
 from dissensus.clustering import PGMBP, Distributions, Projector, draw, model, snap
 from dissensus.evaluation import kl_divergence
+from reproductions import record
 
 HERE = Path(__file__).parent
 ITEMS, TRAIN = 600, 400
@@ -51,13 +50,11 @@ def run_case(seed: int) -> dict[str, float]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seeds", type=int, default=5)
-    made = record.provenance()
+    made = record.provenance(busy=True)
     cases = [run_case(seed) for seed in range(options.parse_args().seeds)]
-    record.save(HERE, "projection", made, {"cases": cases})
     rows = [[name, f"{np.mean([case[name] for case in cases]):.3f}"] for name in cases[0]]
-    sentence = record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}})
     table = record.table(["", "KL to the truth"], rows)
-    record.splice(HERE / "README.md", "projection", f"{sentence}\n\n{table}")
+    record.publish(HERE / "README.md", "projection", made, {"cases": cases}, [table])
 
 
 if __name__ == "__main__":

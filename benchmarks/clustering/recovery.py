@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as dz
@@ -22,6 +21,7 @@ from dissensus.clustering import draw, model
 from dissensus.clustering.annealing import State
 from dissensus.clustering.belief_propagation import Messages
 from dissensus.compute.engines.local import Threads
+from reproductions import record
 
 HERE = Path(__file__).parent
 K, L = 5, 4
@@ -39,7 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def by_truth(drawn: Any) -> tuple[Any, Any]:
-    """Clusters by belief propagation with the true parameters."""
+    """Find clusters by belief propagation with the true parameters."""
     with Threads(1) as pool:
         messages = Messages(model.Edges(drawn.annotations), drawn.params, 0.0, pool)
         messages.settle(drawn.params, 100, 1e-8)
@@ -47,16 +47,15 @@ def by_truth(drawn: Any) -> tuple[Any, Any]:
 
 
 def by_sampling(drawn: Any) -> tuple[Any, Any]:
-    """The best that can be done without knowing the parameters: cluster probabilities averaged over the posterior."""
+    """Average cluster probabilities over the posterior: the best that can be done without the true parameters."""
     edges, rng = model.Edges(drawn.annotations), np.random.default_rng(0)
     state = State(edges, drawn.params, drawn.item_cluster, drawn.annotator_cluster, model.Priors())
     of_item, of_annotator = 0.0, 0.0
-    with Threads(1) as pool:
-        for sweep in range(BURN + SWEEPS):
-            state.conditional(1.0, rng, pool)
-            if sweep >= BURN:
-                of_item += model.softmax(model.item_logits(edges, state.params, state.annotator, pool))
-                of_annotator += model.softmax(model.annotator_logits(edges, state.params, state.item, pool))
+    for sweep in range(BURN + SWEEPS):
+        state.conditional(1.0, rng)
+        if sweep >= BURN:
+            of_item += model.softmax(model.item_logits(edges, state.params, state.annotator))
+            of_annotator += model.softmax(model.annotator_logits(edges, state.params, state.item))
     return of_item.argmax(axis=1), of_annotator.argmax(axis=1)
 
 
@@ -84,8 +83,8 @@ def run_case(concentration: float, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
-def write_table(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}})]
+def tables(rows: list[dict[str, Any]]) -> list[str]:
+    text = []
     for concentration in sorted({row["concentration"] for row in rows}):
         some = [row for row in rows if row["concentration"] == concentration]
         truth = {row["seed"]: row for row in some if row["method"] == TRUTH}
@@ -100,14 +99,14 @@ def write_table(made: dict[str, Any], rows: list[dict[str, Any]]) -> None:
             body.append([*cells, f"{np.mean([row['seconds'] for row in mine]):.2f}"])
         head = ["", "items", "worst", "of truth", "annotators", "worst", "of truth", "seconds"]
         text += [f"Θ ~ Dirichlet({concentration:g}), {len(truth)} seeds", record.table(head, body)]
-    record.splice(HERE / "README.md", "recovery", "\n\n".join(text))
+    return text
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seeds", type=int, default=10)
     seeds = options.parse_args().seeds
-    made = record.provenance()
+    made = record.provenance(busy=True)
     rows = []
     for concentration in (0.2, 2.0):
         for seed in range(seeds):
@@ -115,8 +114,7 @@ def main() -> None:
             print(
                 concentration, seed, *(f"{row['items']:.3f}/{row['annotators']:.3f}" for row in rows[-7:]), flush=True
             )
-    record.save(HERE, "recovery", made, {"rows": rows})
-    write_table(made, rows)
+    record.publish(HERE / "README.md", "recovery", made, {"rows": rows}, tables(rows))
 
 
 if __name__ == "__main__":

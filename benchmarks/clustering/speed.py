@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as dz
 from dissensus.clustering import Point, draw
 from dissensus.exceptions import ConvergenceWarning
+from reproductions import record
 
 HERE = Path(__file__).parent
 SIZES = range(3, 21)
 METHODS = ("pgm-bp", "pgm-annealing")
-LONGER = 5
-AGAIN = (3, 6, 10, 13, 17, 20)  # numbers of clusters that are fitted again, for longer
+LONGER_FACTOR = 5
+REFITTED_NUMBERS = (3, 6, 10, 13, 17, 20)  # numbers of clusters that are fitted again, for longer
 
 
 def grid(method: str) -> dict[str, Any]:
@@ -41,10 +41,10 @@ def grid(method: str) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
 
     def behind(point: Point) -> float:
-        """By how much of itself the objective of a run five times as long is higher."""
-        longer: dict[str, Any] = {"sweeps": 400 * LONGER}
+        """Relative gain of the objective in a run five times as long."""
+        longer: dict[str, Any] = {"sweeps": 400 * LONGER_FACTOR}
         if method == "pgm-bp":
-            longer = {"max_iter": LONGER * point.iterations, "tol": 0.0}
+            longer = {"max_iter": LONGER_FACTOR * point.iterations, "tol": 0.0}
         model = dz.clusterings[method](
             item_clusters=point.K, annotator_clusters=point.L, restarts=1, threads=1, **longer
         )
@@ -52,7 +52,7 @@ def grid(method: str) -> dict[str, Any]:
 
     print(method, f"{seconds:.1f} s", flush=True)
     with ThreadPoolExecutor(record.cores()) as pool:
-        gaps = list(pool.map(behind, (point for point in found.points if {point.K, point.L} <= set(AGAIN))))
+        gaps = list(pool.map(behind, (point for point in found.points if {point.K, point.L} <= set(REFITTED_NUMBERS))))
     return {
         "method": method,
         "points": len(found.points),
@@ -88,7 +88,7 @@ def main() -> None:
     options.add_argument("--only", nargs="+", choices=("grid", "million"), default=("grid", "million"))
     only = options.parse_args().only
     warnings.simplefilter("ignore", ConvergenceWarning)
-    made, content = record.provenance(), {}
+    made, content = record.provenance(busy=True), {}
     for name, measure in (("million", million), ("grid", grid)):
         if name in only:
             content[name] = []
@@ -97,15 +97,13 @@ def main() -> None:
                 print(name, content[name][-1], flush=True)
     if len(only) < 2:
         return
-    record.save(HERE, "speed", made, content)
-    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}})]
     head = ["grid, jobs_q3", "points", "minutes", "slowest fit, s", "steps", "converged", "behind, mean", "worst"]
     rows = [
         [row["method"], str(row["points"]), f"{row['seconds'] / 60:.1f}", f"{row['slowest']:.1f}",
          f"{row['iterations']:.0f}", str(row["converged"]), f"{row['behind_mean']:.3%}", f"{row['behind_worst']:.3%}"]
         for row in content["grid"]
     ]  # fmt: skip
-    text.append(record.table(head, rows))
+    text = [record.table(head, rows)]
     head = ["a million annotations", "seconds", "steps", "items", "annotators", "peak, GB"]
     rows = [
         [row["method"], f"{row['seconds']:.1f}", str(row["iterations"]), f"{row['items']:.3f}",
@@ -113,7 +111,7 @@ def main() -> None:
         for row in content["million"]
     ]  # fmt: skip
     text.append(record.table(head, rows))
-    record.splice(HERE / "README.md", "speed", "\n\n".join(text))
+    record.publish(HERE / "README.md", "speed", made, content, text)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Accuracies of eight classifiers without labels, against the true ones.
 
-    python -m benchmarks.learning.classifier_accuracy [--seeds 10] [--lia-seeds 3]
+    python -m benchmarks.learning.classifier_accuracy        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. In every split the classifiers of scikit-learn
+In every split the classifiers of scikit-learn
 learn from a few labelled items and say what at most 1,500 others are; those outputs, and nothing else, are what the
 estimates are made from (LIA with features has the items' features too). Scored: the mean absolute error of the eight
 estimates, their mean error (above 0: too good), and the rank correlation with the true accuracies; of
@@ -11,46 +11,39 @@ estimates, their mean error (above 0: too good), and the rank correlation with t
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 from scipy.stats import spearmanr
 
 import dissensus as dz
+from benchmarks.learning.new_items import data as features_of
+from benchmarks.parts import Benchmark, Part, Rows
 from dissensus.models.base import methods
+from reproductions import record
 
 HERE = Path(__file__).parent
 LABELLED = {"digits": 150, "labelme": 150, "sentiment_polarity": 300, "rte": 300}
-MOST = 1500  # unlabelled items of a split
+MAX_UNLABELLED = 1500  # items of a split
+LIA_SEEDS = 3  # splits that LIA is fitted to
 OURS = "classifier_accuracy"
 LIA_STEPS = 300
 
 
-@lru_cache
 def data(name: str) -> tuple[Any, Any]:
-    """Features and classes."""
-    from dissensus.features import embed_pairs, embed_texts
-
+    """Load features and classes."""
     if name == "digits":
         from sklearn.datasets import load_digits
 
         return load_digits(return_X_y=True)  # type: ignore[no-any-return]
-    found = dz.load_dataset(name)
-    if name == "labelme":
-        return found.features, found.gold
-    texts = found.items["text"].to_pylist()
-    pairs = name == "rte"
-    return embed_pairs(texts, found.items["text_pair"].to_pylist()) if pairs else embed_texts(texts), found.gold
+    return features_of(name)[1:]
 
 
 def classifiers(seed: int) -> dict[str, Any]:
-    """Eight of different strength."""
+    """Make eight classifiers of different strength."""
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.naive_bayes import GaussianNB
@@ -73,7 +66,7 @@ def classifiers(seed: int) -> dict[str, Any]:
 def outputs(name: str, seed: int) -> tuple[Any, Any, Any]:
     """(I, 8) labels, the items' features and classes."""
     X, y = data(name)
-    order = np.random.default_rng(seed).permutation(len(y))[: LABELLED[name] + MOST]
+    order = np.random.default_rng(seed).permutation(len(y))[: LABELLED[name] + MAX_UNLABELLED]
     known, rest = order[: LABELLED[name]], order[LABELLED[name] :]
     found = [model.fit(X[known], y[known]).predict(X[rest]) for model in classifiers(seed).values()]
     return np.stack(found, axis=1), X[rest], y[rest]
@@ -125,14 +118,18 @@ def engines(lia: bool) -> dict[str, Callable[[dz.Annotations, Any, Any], Any]]:
     return found
 
 
-def run(name: str, seed: int, lia: bool) -> list[dict[str, Any]]:
-    """One split: a row for every engine."""
+def run(part: Part, device: str) -> dict[str, Any]:
+    """Run one split; one row per engine."""
+    warnings.simplefilter("ignore")  # classifiers that have not converged are weak classifiers
+    name, seed = part["data"], part["seed"]
     labels, X, y = outputs(name, seed)
     table = dz.Annotations.from_matrix(labels, classes=int(max(labels.max(), y.max())) + 1)
     right = (labels == y[:, None]).mean(axis=0)
     rows = []
     ours = dz.classifier_accuracy(table)
-    estimates = {key: estimate(table, labels, X) for key, estimate in engines(lia).items()} | {OURS: ours.accuracy}
+    estimates = {key: estimate(table, labels, X) for key, estimate in engines(seed < LIA_SEEDS).items()} | {
+        OURS: ours.accuracy
+    }
     for key, estimate in estimates.items():
         rows.append(
             {
@@ -142,12 +139,12 @@ def run(name: str, seed: int, lia: bool) -> list[dict[str, Any]]:
             }
             | ({"held": float(((ours.low <= right) & (right <= ours.high)).mean())} if key == OURS else {})
         )  # fmt: skip
-    print(name, seed, {row["engine"]: round(row["error"], 3) for row in rows}, flush=True)
-    return rows
+    return {"rows": rows}
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    """A line for every engine, three columns for every set."""
+def tables(parts: Rows) -> list[str]:
+    """A line for every engine, three figures for every set."""
+    rows = sorted((row for part in parts for row in part["rows"]), key=lambda row: row["engine"] == OURS)
     lines = []
     most = len({row["seed"] for row in rows})
     for engine in dict.fromkeys(row["engine"] for row in rows):
@@ -166,29 +163,21 @@ def summary(rows: list[dict[str, Any]]) -> str:
         f"{name} {100 * np.mean([row['held'] for row in rows if row['data'] == name and 'held' in row]):.0f} %"
         for name in LABELLED
     ]
-    return record.table(head, lines) + f"\n\n95 % intervals of `{OURS}` that hold the true accuracy: {', '.join(held)}."
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--lia-seeds", type=int, default=3)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")  # classifiers that have not converged are weak classifiers
-    made = record.provenance()
-    rows = [
-        row for name in LABELLED for seed in range(options.seeds) for row in run(name, seed, seed < options.lia_seeds)
+    return [
+        f"Points off, on average (mean error; + is too good), and rank correlation; {most} splits.",
+        record.table(head, lines),
+        f"95 % intervals of `{OURS}` that hold the true accuracy: {', '.join(held)}.",
     ]
-    import sklearn
 
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "scikit-learn": sklearn.__version__}}),
-        f"Points off, on average (mean error; + is too good), and rank correlation; {options.seeds} splits.",
-        summary(rows),
-    ]
-    record.save(HERE, "classifier-accuracy", made, {"rows": rows}, indent=None)
-    record.splice(HERE / "README.md", "classifier-accuracy", "\n\n".join(text))
+
+def parts(seeds: int) -> list[Part]:
+    """All splits of every set."""
+    return [{"data": name, "seed": seed} for name in LABELLED for seed in range(seeds)]
+
+
+QUICK: list[Part] = [{"data": name, "seed": LIA_SEEDS} for name in LABELLED]  # without LIA
+BENCHMARK = Benchmark(HERE, "classifier-accuracy", run, parts, QUICK, tables, seeds=10)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)

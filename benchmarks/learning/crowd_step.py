@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks import record
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,12 +26,13 @@ import dissensus as dz
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.objectives import CrowdLayerObjective
 from dissensus.learning.rows import Joint, RowAdam
+from reproductions import record
 
 HERE = Path(__file__).parent
 ITEMS, FEATURES, CLASSES, BATCH, LABELS = 20_000, 512, 8, 256, 5
 SIZES = (50, 5_000, 50_000, 100_000)
 DENSE = (50, 5_000)
-BOUND = 1.2
+MAX_RATIO = 1.2
 
 
 class Dense(nn.Module):
@@ -43,7 +43,7 @@ class Dense(nn.Module):
         self.kernel = nn.Parameter(torch.eye(CLASSES)[:, :, None].repeat(1, 1, n_annotators))  # (true, given, A)
 
     def forward(self, p: Tensor, label: Tensor) -> Tensor:
-        """The sum over the labels that were given."""
+        """Sum the loss over the labels that were given."""
         scores = torch.einsum("bk,kla->bla", p, self.kernel)
         return functional.cross_entropy(scores, label, ignore_index=-1, reduction="sum")
 
@@ -98,7 +98,7 @@ def dense_step(n_annotators: int, device: torch.device) -> Callable[[Tensor, Ten
 def measure(
     steps: dict[str, Callable[[Tensor, Tensor], None]], X: Tensor, n: int, slow: set[str]
 ) -> dict[str, list[float]]:
-    """Milliseconds of each step, taking turns; the slow ones join every tenth turn. The first tenth warms up."""
+    """Time the steps in turns, in milliseconds; slow ones join every tenth turn. The first tenth warms up."""
     clock = time.perf_counter if X.device.type == "cuda" else time.process_time
     spent: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(n + n // 10):
@@ -121,7 +121,7 @@ def main() -> None:
     options.add_argument("--device", default="cpu")
     arguments = options.parse_args()
     torch.set_num_threads(1)
-    device, made = torch.device(arguments.device), record.provenance()
+    device, made = torch.device(arguments.device), record.provenance(device=arguments.device, busy=True)
     X = torch.randn(ITEMS, FEATURES, generator=torch.Generator().manual_seed(0)).to(device)
     steps = {f"{link} {n}": sparse_step(n, link, device) for link in ("softmax", "normalize") for n in SIZES}
     dense = {f"dense {n}": dense_step(n, device) for n in DENSE}
@@ -136,20 +136,16 @@ def main() -> None:
         )
         print(f"{name:18} {median:8.2f} ms ({low:.2f} to {high:.2f})  {median / least:6.2f} times", flush=True)
     worst = max(row["ratio"] for row in rows if row["layer"] != "dense")
-    print(f"worst ratio {worst:.2f}, bound {BOUND}")
-    name = "crowd-step" if device.type == "cpu" else f"crowd-step-{device.type}"
-    if device.type == "cuda":
-        made["cpu"] = torch.cuda.get_device_name(device)
-    record.save(HERE, name, made, {"steps": arguments.steps, "rows": rows})
+    print(f"worst ratio {worst:.2f}, bound {MAX_RATIO}")
     head = ["layer", "annotators", "ms per step", "10 % to 90 %", "times that of 50"]
     cells = [
         [row["layer"], f"{row['annotators']:,}", f"{row['ms']:.2f}", f"{row['low']:.2f} to {row['high']:.2f}",
          f"{row['ratio']:.2f}"]
         for row in rows
     ]  # fmt: skip
-    versions = {"dissensus": {"dissensus": dz.__version__, "torch": torch.__version__}}
-    text = record.sentence(made, versions) + "\n\n" + record.table(head, cells)
-    record.splice(HERE / "README.md", name, text)
+    name = "crowd-step" if device.type == "cpu" else f"crowd-step-{device.type}"
+    found = {"steps": arguments.steps, "rows": rows}
+    record.publish(HERE / "README.md", name, made, found, [record.table(head, cells)])
 
 
 if __name__ == "__main__":

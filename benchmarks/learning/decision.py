@@ -1,12 +1,10 @@
 """Who answers what: held-out pairs of item and annotator against unobserved ones, by area under the ROC curve.
 
-    python -m benchmarks.learning.decision [--seeds 3] [--jobs 1] [--store FILE] [--quick]
-    python -m benchmarks.learning.decision --render
+    python -m benchmarks.learning.decision        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder; finished runs are kept in a store. Two ways to
-hold out: a tenth of the observed pairs, or all pairs of a tenth of the items (known then by features only). As many
-unobserved pairs are drawn, from all pairs ("any") or with the items of the held-out ones ("same item"). Where every
-item was to have five labels and one is held out, counts say so: "any" then tells how the data were made as well.
+Two ways to hold out: a tenth of the observed pairs, or all pairs of a tenth of the items (known then by features only).
+As many unobserved pairs are drawn, from all pairs ("any") or with the items of the held-out ones ("same item"). Where
+every item was to have five labels and one is held out, counts say so: "any" then tells how the data were made as well.
 
 - *popularity*: the annotator's answers times the item's, both as far as not held out. *annotator's answers*: those.
 - *vectors*: `DecisionFunction` without features. *MiniLM*: with those of the text (the whole tweet; the sentence).
@@ -16,21 +14,18 @@ item was to have five labels and one is held out, counts say so: "any" then tell
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
-from benchmarks.learning.runs import run_all, stored
 from sklearn.metrics import roc_auc_score
 
 import dissensus as dz
+from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
+from reproductions import record
 
 HERE = Path(__file__).parent
-STORE = HERE / "results" / "decision.jsonl"
 SETS = ("gimpel_pos", "medical_causes")
 WAYS = {"pairs": "a tenth of the pairs", "items": "a tenth of the items"}
 ARMS = (
@@ -44,16 +39,14 @@ def auc(yes: np.ndarray, no: np.ndarray) -> float:
     return float(roc_auc_score(np.repeat([1, 0], [yes.size, no.size]), np.concatenate([yes, no])))
 
 
-def run(name: str, way: str, seed: int, epochs: int, only: tuple[str, ...] = ARMS) -> dict[str, Any]:
-    """One split of one set."""
-    import torch
-
+def run(part: Part, device: str) -> dict[str, Any]:
+    """Run one split of one set."""
     from dissensus.features import embed_texts
     from dissensus.learning import DecisionFunction
     from dissensus.learning.encoders import MLP
 
-    torch.set_num_threads(1)
-    data = dz.load_dataset(name)
+    way, seed, epochs = part["way"], part["seed"], part.get("epochs", 60)
+    data = dz.load_dataset(part["set"])
     table: Any = data.annotations
     A = table.n_annotators
     rng = np.random.default_rng(seed)
@@ -80,8 +73,6 @@ def run(name: str, way: str, seed: int, epochs: int, only: tuple[str, ...] = ARM
     if data.annotators is not None:
         wanted["MiniLM, annotators' columns"] = (X, data.annotators.select(COLUMNS))
     for arm, (features, frame) in wanted.items():
-        if arm not in only:
-            continue
         began = time.perf_counter()
         how: dict[str, Any] = {"epochs": epochs}
         if arm == "MiniLM, careful":
@@ -93,10 +84,11 @@ def run(name: str, way: str, seed: int, epochs: int, only: tuple[str, ...] = ARM
         arm: {kind: round(auc(score(yes), score(no)), 4) for kind, no in unobserved.items()}
         for arm, score in arms.items()
     }
-    return {"set": name, "way": way, "seed": seed, "pairs": int(yes.size), "auc": scores, "seconds": seconds}
+    return {"pairs": int(yes.size), "auc": scores, "seconds": seconds}
 
 
-def table_of(rows: list[dict[str, Any]]) -> str:
+def tables(rows: Rows) -> list[str]:
+    """AUC by set, by what is held out and by arm."""
     lines = []
     for name in SETS:
         for way, text in WAYS.items():
@@ -104,44 +96,20 @@ def table_of(rows: list[dict[str, Any]]) -> str:
             for arm in ARMS:
                 values = [row["auc"][arm] for row in own if arm in row["auc"]]
                 if values:
-                    cells = [_mean([value[kind] for value in values]) for kind in ("any", "same item")]
+                    cells = [mean_and_error([value[kind] for value in values]) for kind in ("any", "same item")]
                     lines.append([name, text, arm, *cells])
-    return record.table(["set", "held out", "", "AUC, any", "AUC, same item"], lines, left=3)
+    head = ["set", "held out", "", "AUC, any", "AUC, same item"]
+    return [f"{len({row['seed'] for row in rows})} seeds, mean ± s.e.", record.table(head, lines, 3)]
 
 
-def _mean(values: list[float]) -> str:
-    spread = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{spread}"
+def parts(seeds: int) -> list[Part]:
+    """Every set and way to hold out, seed by seed."""
+    return [{"set": name, "way": way, "seed": seed} for seed in range(seeds) for name in SETS for way in WAYS]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--store", type=Path, default=STORE)
-    parser.add_argument("--render", action="store_true", help="only write the table of what is stored")
-    parser.add_argument("--quick", action="store_true", help="one set, one seed, one epoch; nothing is kept")
-    options = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    store = None if options.quick else options.store
-    rows = stored(store)
-    done = {(row["set"], row["way"], row["seed"]) for row in rows}
-    wanted = [(name, way, seed, 60) for seed in range(options.seeds) for name in SETS for way in WAYS]
-    wanted = [("medical_causes", way, 0, 1) for way in WAYS] if options.quick else wanted
-    made = record.provenance()
-    rows += run_all(run, [w for w in wanted if w[:3] not in done and not options.render], options.jobs, store)
-    seeds = len({row["seed"] for row in rows})
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}),
-        f"{seeds} seeds, mean ± s.e.",
-        table_of(rows),
-    ]
-    if store != STORE:
-        print("\n\n".join(text))
-        return
-    record.save(HERE, "decision", made, {"runs": rows})
-    record.splice(HERE / "README.md", "decision", "\n\n".join(text))
+QUICK: list[Part] = [{"set": "medical_causes", "way": way, "seed": 0, "epochs": 1} for way in WAYS]
+BENCHMARK = Benchmark(HERE, "decision", run, parts, QUICK, tables, seeds=3)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)

@@ -12,86 +12,65 @@
   the other half: what remains of it without the leak.
 - *time*: 200 epochs on jobs_q3 on two cores.
 
-`--features` names a file that MiniLM's vectors are kept in, for a machine that has no MiniLM.
+MiniLM's vectors are those of `python -m reproductions weerasooriya2021 --prepare`, for a machine that has no MiniLM.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from benchmarks import record
-from reproductions.size_search import SizeSearch, ldl_nm, search_sizes
-from reproductions.stacked import fit_together
 
+from benchmarks.parts import mean_and_error
 from dissensus.evaluation import hide_annotators
 from dissensus.learning import distribution_scores, infer_annotators
 from dissensus.learning.distribution_scores import compare_distributions
 from dissensus.learning.objectives import LDLNMObjective
 from dissensus.learning.unknown_annotators import leaking_proba
-from dissensus.table.annotations import Annotations
-from dissensus.table.datasets import load_dataset
+from reproductions import load_paper, record, weerasooriya2021
+from reproductions.size_search import SizeSearch, ldl_nm, search_sizes
+from reproductions.stacked import fit_together
 
 HERE = Path(__file__).parent
-SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
+README = HERE / "README.md"
 EPOCHS = (25, 50, 100, 200)
 STEPS = (1, 3, 10, 100)  # of Algorithm 4
 FIRST_TEST_SEED = 100  # none that the sizes were chosen with
-Part = tuple[Annotations, Any]
-
-
-def parts(name: str, features: Path | None) -> dict[str, Part]:
-    """The splits of a set: annotations and MiniLM's vectors."""
-    data = load_dataset(name)
-    if features is not None and features.exists():
-        vectors = np.load(features)[name]
-    else:
-        from dissensus.features import embed_texts
-
-        vectors = embed_texts(data.items["text"].to_pylist())
-    place = {item: at for at, item in enumerate(data.annotations.items)}
-    return {
-        split: (part.annotations, vectors[[place[item] for item in part.annotations.items]])
-        for split, part in data.splits.items()
-    }
-
-
-def keep_features(features: Path) -> None:
-    if not features.exists():
-        from dissensus.features import embed_texts
-
-        texts = {name: load_dataset(name).items["text"].to_pylist() for name in SETS}
-        np.savez(features, **{name: embed_texts(rows) for name, rows in texts.items()})
+TABLE3 = load_paper("weerasooriya2021").tables["table3"]
+SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
+         "half, features only, mean", "half, 10 steps", "half, 100 steps")  # fmt: skip
 
 
 def search(name: str, options: argparse.Namespace) -> tuple[SizeSearch, float]:
-    """The search, and the seconds that this call took."""
-    data = parts(name, options.features)
+    """Search, and return the seconds that this call took."""
+    data = weerasooriya2021.parts(name)
     begun = time.perf_counter()
 
     def say(done: int, total: int) -> None:
         print(f"{name}: {done} of {total} trainings, {time.perf_counter() - begun:.0f} s", flush=True)
 
     sizes = range(3, 21) if options.grid is None else options.grid
+    train, dev = data["train"], data["dev"]
     found = search_sizes(
-        *data["train"], dev=data["dev"], item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
-        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=store(name), on_trained=say,
+        train.table, train.X, dev=(dev.table, dev.X), item_sizes=sizes, annotator_sizes=sizes, epochs=options.epochs,
+        seeds=range(options.seeds), model=ldl_nm(device=options.device), store=running(name), on_trained=say,
         at_once=options.at_once,
     )  # fmt: skip
     return found, time.perf_counter() - begun
 
 
-def store(name: str) -> Path:
-    return HERE / "results" / f"ldl_nm-{name}.jsonl"
+def running(name: str) -> Path:
+    """The store of a search, which goes on where it was killed."""
+    (HERE / "results" / "running").mkdir(parents=True, exist_ok=True)
+    return HERE / "results" / "running" / f"ldl_nm-{name}.jsonl"
 
 
 def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
-    """The best size, at all epochs or after one, and what it reached on the development items."""
+    """Best size, over all epochs or after one, and its scores on the development items."""
     if epoch is not None:
         points = tuple(point for point in found.points if point.epoch == epoch)
         found = SizeSearch(points, found.model)
@@ -105,8 +84,8 @@ def chosen(found: SizeSearch, epoch: int | None = None) -> dict[str, Any]:
 
 
 def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keywords: Any) -> list[dict[str, Any]]:
-    """Ten trainings of one size, and all that they are asked."""
-    data = parts(name, options.features)
+    """Train ten networks of one size, and score every protocol."""
+    data = weerasooriya2021.parts(name)
     sizes = {key: best[key] for key in ("item_size", "annotator_size")} | keywords
     models = [
         ldl_nm(
@@ -114,10 +93,10 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
         )
         for seed in range(options.seeds)
     ]
-    (test_table, X), rows = data["test"], []
+    test_table, X, rows = data["test"].table, data["test"].X, []
     given, judged = hide_annotators(test_table, 0.5, 0)
     X_half = X[np.isin(test_table.items, given.items)]
-    fit_together(models, *data["train"])
+    fit_together(models, data["train"].table, data["train"].X)
     for seed, model in enumerate(models):
 
         def add(protocol: str, score: Any, seed: int = seed) -> None:
@@ -138,25 +117,19 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
 
 
 def one_run(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of 200 epochs on jobs_q3, and what that reached."""
+    """Time 200 epochs on jobs_q3, and score them."""
     torch.set_num_threads(options.threads)
-    data = parts("jobs_q3", options.features)
+    data = weerasooriya2021.parts("jobs_q3")
     model, begun = ldl_nm(seed=0, device="cpu"), time.perf_counter()
-    model.fit(*data["train"])
+    model.fit(data["train"].table, data["train"].X)
     seconds = time.perf_counter() - begun
-    X, table = data["test"][1], data["test"][0]
+    X, table = data["test"].X, data["test"].table
     begun = time.perf_counter()
     infer_annotators(model, X, table.soft_labels(), by="item")
     return {
         "seconds": seconds, "threads": options.threads, "epochs": 200, "steps": 200 * 40,
         "algorithm_4_seconds": time.perf_counter() - begun,
     } | {f"test_{key}": value for key, value in distribution_scores(model, X, table).as_row().items()}  # fmt: skip
-
-
-def mean(rows: list[dict[str, Any]], key: str) -> str:
-    values = np.array([row[key] for row in rows])
-    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    return f"{values.mean():.3f} ± {error:.3f}"
 
 
 def search_table(found: dict[str, Any]) -> str:
@@ -179,92 +152,88 @@ def tested_table(rows: list[dict[str, Any]]) -> str:
             "Manhattan"]  # fmt: skip
     lines = []
     for name in dict.fromkeys(row["set"] for row in rows):
-        theirs, accuracy = PUBLISHED[name]
+        told = TABLE3.published[name]["LDL-NM"]
+        theirs, accuracy = told["inverse_kl"][0], told["accuracy"][0]
         lines.append([name, "the paper's Table 3", "", "?", "", f"{theirs:.3f}", f"{accuracy:.3f}", ""])
         own = [row for row in rows if row["set"] == name]
         for training in dict.fromkeys(row["training"] for row in own):
             for protocol in SHOWN:
                 of = [row for row in own if (row["training"], row["protocol"]) == (training, protocol)]
                 leaks = "**yes**" if of[0]["leaked"] else ""
-                kl = "" if protocol.endswith("mode") else mean(of, "kl")  # a class that nobody names has none
-                rest = [mean(of, key) for key in ("inverse_kl", "accuracy", "manhattan")]
+                kl = (
+                    "" if protocol.endswith("mode") else mean_and_error([row["kl"] for row in of])
+                )  # a class that nobody names has none
+                rest = [mean_and_error([row[key] for row in of]) for key in ("inverse_kl", "accuracy", "manhattan")]
                 lines.append([name, training, protocol, leaks, kl, *rest])
-    return record.table(head, lines, left=4)
+    return record.table(head, lines, 4)
 
 
-SHOWN = ("features only, mean", "features only, mode", "Algorithm 4, 10 steps", "Algorithm 4, 100 steps",
-         "half, features only, mean", "half, 10 steps", "half, 100 steps")  # fmt: skip
-PUBLISHED = {"jobs_q1": (0.408, 0.915), "jobs_q2": (0.501, 0.910), "jobs_q3": (0.864, 0.923)}
+def searched(options: argparse.Namespace) -> dict[str, Any]:
+    """Search on every set."""
+    found = {}
+    for name in options.sets:
+        fresh = not running(name).exists()
+        one, seconds = search(name, options)
+        found[name] = {
+            "trainings": len(one.points) // len(one.epochs), "seconds": seconds if fresh else None,
+            "best": chosen(one), "last": chosen(one, max(one.epochs)),
+            "kl": {str(epoch): one.matrix("kl", epoch).round(4).tolist() for epoch in one.epochs},
+        }  # fmt: skip
+    return {"found": found}
+
+
+def tested(options: argparse.Namespace) -> dict[str, Any]:
+    """Score the sizes that the search chose on the test items of every set."""
+    found, rows = stored("search")["found"], []
+    for name in options.sets:
+        for training, keywords in (("best", {}), ("last", {}), ("sum", {"combine": "sum"})):
+            best = dict(found[name]["last" if training == "last" else "best"])
+            if training == "sum":
+                best["item_size"] = best["annotator_size"] = max(best["item_size"], best["annotator_size"])
+            label = f"{best['item_size']}, {best['annotator_size']}, {best['epochs']} epochs"
+            label += ", summed" if training == "sum" else ""
+            rows += [{"training": label} | row for row in test(name, best, options, **keywords)]
+            print(name, label, flush=True)
+    return {"rows": rows}
+
+
+def time_table(row: dict[str, Any]) -> str:
+    """One run."""
+    return record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
+
+
+WORK = {"search": searched, "test": tested, "time": lambda options: {"row": one_run(options)}}
+TABLES = {
+    "search": lambda line: search_table(line["found"]), "test": lambda line: tested_table(line["rows"]),
+    "time": lambda line: time_table(line["row"]),
+}  # fmt: skip
+
+
+def stored(what: str) -> dict[str, Any]:
+    """Read the last run."""
+    name = f"ldl_nm-{what}"
+    return record.read_store(record.store_path(HERE, name))[name]
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("what", choices=["search", "test", "time", "features", "render"])
+    options.add_argument("what", choices=[*WORK, "render"])
     options.add_argument("--device", default="auto")
     options.add_argument("--seeds", type=int, default=10)
-    options.add_argument("--sets", nargs="+", default=SETS)
+    options.add_argument("--sets", nargs="+", default=weerasooriya2021.SETS)
     options.add_argument("--grid", type=int, nargs="+", help="sizes, both ways; left out: 3 to 20")
     options.add_argument("--epochs", type=int, nargs="+", default=EPOCHS)
     options.add_argument("--at-once", type=int)
     options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--features", type=Path)
     given = options.parse_args()
-    made = record.provenance()
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() and given.device != "cpu" else "CPU"
-    made["versions"] = {"dissensus": {"torch": torch.__version__}}
-    if given.what == "features":
-        keep_features(given.features)
-    elif given.what == "search":
-        found = {}
-        for name in given.sets:
-            fresh = not store(name).exists()
-            search_found, seconds = search(name, given)
-            last = max(search_found.epochs)
-            found[name] = {
-                "trainings": len(search_found.points) // len(search_found.epochs),
-                "seconds": seconds if fresh else None,
-                "best": chosen(search_found), "last": chosen(search_found, last),
-                "kl": {str(e): search_found.matrix("kl", e).round(4).tolist() for e in search_found.epochs},
-            }  # fmt: skip
-        record.save(HERE, "ldl_nm-search", made, {"device": device, "found": found}, indent=None)
-    elif given.what == "test":
-        found, rows = newest("search")["found"], []
-        for name in given.sets:
-            for training, keywords in (("best", {}), ("last", {}), ("sum", {"combine": "sum"})):
-                best = dict(found[name]["last" if training == "last" else "best"])
-                if training == "sum":
-                    best["item_size"] = best["annotator_size"] = max(best["item_size"], best["annotator_size"])
-                label = f"{best['item_size']}, {best['annotator_size']}, {best['epochs']} epochs"
-                label += ", summed" if training == "sum" else ""
-                rows += [{"training": label} | row for row in test(name, best, given, **keywords)]
-                print(name, label, flush=True)
-        record.save(HERE, "ldl_nm-test", made, {"device": device, "rows": rows}, indent=None)
-    elif given.what == "time":
-        record.save(HERE, "ldl_nm-time", made, {"device": "CPU", "row": one_run(given)})
-    render()
-
-
-def newest(what: str) -> Any:
-    files = sorted((HERE / "results").glob(f"*-ldl_nm-{what}.json"))
-    return json.loads(files[-1].read_text()) if files else None
-
-
-def render() -> None:
-    """Tables of what is stored."""
-    for what in ("search", "test", "time"):
-        stored = newest(what)
-        if stored is None:
-            continue
-        if what == "search":
-            text = search_table(stored["found"])
-        elif what == "test":
-            text = tested_table(stored["rows"])
-        else:
-            row = stored["row"]
-            text = record.table(list(row), [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()]])
-        said = record.sentence(stored["made"], stored["made"].get("versions", {}))
-        record.splice(HERE / "README.md", f"ldl_nm-{what}", f"{said} Device: {stored['device']}.\n\n{text}")
-        print(text)
+    if given.what == "render":
+        for what in WORK:
+            line = stored(what)
+            record.splice(README, f"ldl_nm-{what}", f"{record.sentence(line['made'])}\n\n{TABLES[what](line)}")
+    else:
+        made = record.provenance(device="cpu" if given.what == "time" else given.device, busy=True)
+        found = WORK[given.what](given)
+        record.publish(README, f"ldl_nm-{given.what}", made, found, [TABLES[given.what](found)])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """LIA's schedule against the paper's on `rte`: likelihood of hidden annotations, and time.
 
-    python -m benchmarks.learning.lia_schedule [--seeds 5]
+    python -m benchmarks.learning.lia_schedule        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. A fifth of the annotations is hidden, another
+A fifth of the annotations is hidden, another
 one for every seed; all see the rest and the same features (MiniLM of both texts), and are asked for the hidden ones.
 Paper: AMSGrad at 0.001, ten rounds of 1,000 steps of 1,024 annotations and 1,000 of fine-tuning, four layers of 16. The
 middle line has the paper's layers with our rates and steps. Times are of one thread: of the processor, which others may
@@ -11,18 +11,17 @@ use too, and by the clock.
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
-from benchmarks.learning.new_items import data
-from scipy import stats
 
-import dissensus as dz
+from benchmarks.learning.new_items import data
+from benchmarks.parts import Benchmark, Part, Rows
 from dissensus.questions.compare import hide, log_likelihood
+from reproductions import record
+from reproductions.verdict import mean_of
 
 HERE = Path(__file__).parent
 LAYERS = {"hidden": (16, 16, 16, 16), "dropout": 0.0}
@@ -35,29 +34,28 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def run(seed: int) -> list[dict[str, Any]]:
-    """All schedules on the same hidden annotations."""
+def run(part: Part, device: str) -> dict[str, Any]:
+    """Fit all schedules with the same hidden annotations."""
     from dissensus.learning import LIA
 
+    seed, few = part["seed"], {"steps": part["steps"]} if "steps" in part else {}
     table, X, gold = data("rte")
     mask = hide(table, 0.2, np.random.default_rng(seed))
     seen, rest = table.select(rows=~mask), table.select(rows=mask)
     rows = []
     for name, keywords in SCHEDULES.items():
         clock, processor = time.perf_counter(), time.process_time()
-        model = LIA(seed=seed, **keywords).fit(seen, X, on_step=lambda epoch, loss: None)
+        model = LIA(seed=seed, device=device, **keywords | few).fit(seen, X, on_step=lambda epoch, loss: None)
         clock, processor = time.perf_counter() - clock, time.process_time() - processor
         hidden = float(log_likelihood(rest, model.predict_annotations(rest))[0].mean())
         right = float((model.posterior_.argmax(axis=1) == gold).mean())
-        rows.append(
-            {"schedule": name, "seed": seed, "hidden": hidden, "right": right, "clock": clock, "cpu": processor}
-        )
-        print(rows[-1], flush=True)
-    return rows
+        rows.append({"schedule": name, "hidden": hidden, "right": right, "clock": clock, "cpu": processor})
+    return {"rows": rows}
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
+def tables(parts: Rows) -> list[str]:
     """A line for every schedule."""
+    rows = [row for part in parts for row in part["rows"]]
     lines = []
     first = next(iter(SCHEDULES))
     for name in SCHEDULES:
@@ -66,8 +64,8 @@ def summary(rows: list[dict[str, Any]]) -> str:
         gain = hidden - np.array([row["hidden"] for row in rows if row["schedule"] == first])
         versus = ""
         if name != first and gain.size > 1:
-            reach = stats.t.ppf(0.975, gain.size - 1) * gain.std(ddof=1) / np.sqrt(gain.size)
-            versus = f"{gain.mean():+.4f} ({gain.mean() - reach:+.4f} to {gain.mean() + reach:+.4f})"
+            found = mean_of(gain)
+            versus = f"{found.mean:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
         lines.append(
             [
                 name,
@@ -79,26 +77,17 @@ def summary(rows: list[dict[str, Any]]) -> str:
             ]
         )
     head = ["schedule", "log-likelihood", "more than the paper's", "items right %", "seconds", "by the clock"]
-    return record.table(head, lines)
+    said = f"Mean log-likelihood of a hidden annotation, {len(parts)} seeds; differences with 95 % intervals."
+    return [said, record.table(head, lines)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    options = parser.parse_args()
-    import torch
+def parts(seeds: int) -> list[Part]:
+    """One part for every seed."""
+    return [{"seed": seed} for seed in range(seeds)]
 
-    torch.set_num_threads(1)
-    made = record.provenance()
-    rows = [row for seed in range(options.seeds) for row in run(seed)]
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "torch": torch.__version__}}),
-        f"Mean log-likelihood of a hidden annotation, {options.seeds} seeds; differences with 95 % intervals.",
-        summary(rows),
-    ]
-    record.save(HERE, "lia-schedule", made, {"runs": rows})
-    record.splice(HERE / "README.md", "lia-schedule", "\n\n".join(text))
+
+BENCHMARK = Benchmark(HERE, "lia-schedule", run, parts, [{"seed": 0, "steps": 20}], tables, seeds=5)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)

@@ -1,38 +1,33 @@
 """New items without annotations: h of LIA against the same network taught by labels that were made first.
 
-    python -m benchmarks.learning.new_items [--seeds 2] [--jobs 1] [--device cpu] [--store FILE] [--quick]
-    python -m benchmarks.learning.new_items --render
+    python -m benchmarks.learning.new_items        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. Five folds over the items, another division for
+Five folds over the items, another division for
 every seed; a network learns from the annotations (or the gold) of four and is asked about the fifth. All have the same
 layers, optimiser, rates, steps and batches, those of `LIA()`; only the objective differs. Scored on held-out items:
 accuracy and log loss against gold (experts' on the medical sets, which have it for few items), and the mean
 log-likelihood of their annotations, each by itself (`predict_annotator_proba`), which asks for no gold. Intervals are
-of the corrected resampled t test (Nadeau & Bengio 2003): folds share their training items. Finished runs are kept in
-`results/new_items.jsonl`, so that a run that was killed goes on.
+of the corrected resampled t test (Nadeau & Bengio 2003): folds share their training items.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
-from benchmarks.learning.runs import run_all, stored
 from scipy import stats
 
 import dissensus as dz
+from benchmarks.parts import Benchmark, Part, Rows
+from reproductions import record
 
 HERE = Path(__file__).parent
-STORE = HERE / "results" / "new_items.jsonl"
 SETS = ("rte", "medical_causes", "medical_treats", "labelme", "sentiment_polarity")
 FOLDS = 5
-LEAST = 1e-12  # of a probability: one network that is certain and wrong would make the mean infinite
+MIN_PROBABILITY = 1e-12  # one network that is certain and wrong would make the mean infinite
 PAPER = {"hidden": (16, 16, 16, 16), "dropout": 0.0, "steps": 1000}
 CONDITIONS: dict[str, tuple[Any, ...]] = {
     "majority": ("hard", "majority-vote"),
@@ -50,7 +45,7 @@ OURS = "LIA"
 
 @lru_cache
 def data(name: str) -> tuple[dz.Annotations, Any, Any]:
-    """Annotations, features and gold."""
+    """Load annotations, features and gold."""
     from dissensus.features import embed_pairs, embed_texts
 
     found = dz.load_dataset(name)
@@ -64,18 +59,16 @@ def data(name: str) -> tuple[dz.Annotations, Any, Any]:
     return found.annotations, X, found.gold
 
 
-def run(name: str, condition: str, seed: int, fold: int, device: str, steps: int | None) -> dict[str, Any]:
-    """One training."""
-    import torch
-
+def run(part: Part, device: str) -> dict[str, Any]:
+    """Train and score once."""
     from dissensus.learning import LIA, CrowdClassifier
     from dissensus.learning.objectives import Hard, Soft
 
-    torch.set_num_threads(1)
-    table, X, gold = data(name)
-    held = np.random.default_rng(seed).permutation(table.n_items) % FOLDS == fold
+    seed, steps = part["seed"], part.get("steps")
+    table, X, gold = data(part["data"])
+    held = np.random.default_rng(seed).permutation(table.n_items) % FOLDS == part["fold"]
     train = table.select(items=~held)
-    kind, what = CONDITIONS[condition]
+    kind, what = CONDITIONS[part["condition"]]
     keywords = {**(what if kind == "lia" else {}), **({} if steps is None else {"steps": steps})}
     model = LIA(seed=seed, device=device, **keywords).classifier(train, features=True)
     if kind != "lia":
@@ -89,10 +82,9 @@ def run(name: str, condition: str, seed: int, fold: int, device: str, steps: int
     rest = table.select(items=held)
     said = model.predict_annotator_proba(X[held], table.annotators)[rest.item, rest.annotator, rest.label]
     return {
-        "data": name, "condition": condition, "seed": seed, "fold": fold,
         "accuracy": float((mine.argmax(axis=1) == truth).mean()),
-        "log_loss": float(-np.log(np.maximum(mine[np.arange(truth.size), truth], LEAST)).mean()),
-        "annotations": float(np.log(np.maximum(said, LEAST)).mean()), "seconds": seconds,
+        "log_loss": float(-np.log(np.maximum(mine[np.arange(truth.size), truth], MIN_PROBABILITY)).mean()),
+        "annotations": float(np.log(np.maximum(said, MIN_PROBABILITY)).mean()), "seconds": seconds,
     }  # fmt: skip
 
 
@@ -105,8 +97,8 @@ def interval(gain: Any) -> str:
     return f"{gain.mean():+.2f} ({gain.mean() - reach:+.2f} to {gain.mean() + reach:+.2f})"
 
 
-def summary(rows: list[dict[str, Any]], name: str) -> str:
-    """Means of a set, and what LIA has more."""
+def summary(rows: Rows, name: str) -> str:
+    """Table of means of a set, and of LIA's lead."""
     of = {(row["condition"], row["seed"], row["fold"]): row for row in rows if row["data"] == name}
     lines = []
     for condition in CONDITIONS:
@@ -133,42 +125,25 @@ def summary(rows: list[dict[str, Any]], name: str) -> str:
     return f"**{name}**, {runs} runs:\n\n" + record.table(head, lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--store", type=Path, default=STORE)
-    parser.add_argument("--render", action="store_true", help="only write the tables of what is stored")
-    parser.add_argument("--quick", action="store_true", help="one fold, few steps; nothing is stored")
-    options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"
-    store = None if options.quick else options.store
-    rows = stored(store)
-    done = {(row["data"], row["condition"], row["seed"], row["fold"]) for row in rows}
-    seeds, folds = (1, 1) if options.quick else (options.seeds, FOLDS)
-    todo = [
-        (name, condition, seed, fold, options.device, 40 if options.quick else None)
+def tables(rows: Rows) -> list[str]:
+    """One table for every set."""
+    return [summary(rows, name) for name in SETS if any(row["data"] == name for row in rows)]
+
+
+def parts(seeds: int, folds: int = FOLDS) -> list[Part]:
+    """Every set and condition, fold by fold."""
+    return [
+        {"data": name, "condition": condition, "seed": seed, "fold": fold}
         for seed in range(seeds)
         for fold in range(folds)
         for name in SETS
         for condition in CONDITIONS
-        if (name, condition, seed, fold) not in done and not options.render
     ]
-    made = record.provenance()
-    rows += run_all(run, todo, options.jobs, store)
-    import torch
 
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "torch": torch.__version__}}),
-        *(summary(rows, name) for name in SETS if any(row["data"] == name for row in rows)),
-    ]
-    if store != STORE:
-        print("\n\n".join(text))
-        return
-    record.save(HERE, "new-items", made, {"runs": rows}, indent=None)
-    record.splice(HERE / "README.md", "new-items", "\n\n".join(text))
+
+QUICK: list[Part] = [part | {"steps": 40} for part in parts(1, 1)]
+BENCHMARK = Benchmark(HERE, "new-items", run, parts, QUICK, tables, seeds=2)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)

@@ -1,9 +1,8 @@
 """A relation that is added later, by few labels, and many questions at once: LIA-ML on the medical relations.
 
-    python -m benchmarks.learning.open_labels [--seeds 3] [--jobs 1] [--store FILE] [--quick]
-    python -m benchmarks.learning.open_labels --render
+    python -m benchmarks.learning.open_labels        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. 14 yes/no relations between two terms of 3,231
+14 yes/no relations between two terms of 3,231
 sentences, about 15 judgements each. Features: MiniLM of the sentence and of either term, each by itself.
 
 *Added*: LIA-ML learns the 13 other relations from all sentences; the one left out is then added by the labels of 25 to
@@ -13,39 +12,35 @@ the other relations): against the majority of all their judgements and, for CAUS
 
 *Redundancy*: labelled sentences right, by majority vote, LIA and LIA-ML of all 14, at 2, 5 and 10 judgements each;
 posteriors against the experts' gold and against the paper's (which has "both say no" as yes, see the data's README).
-Finished runs are kept in `results/open_labels.jsonl`, so that a run that was killed goes on.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
-from benchmarks.learning.runs import run_all, stored
 from sklearn.metrics import roc_auc_score
 
 import dissensus as dz
+from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from dissensus.models.base import arg_max
+from reproductions import record
 
 HERE = Path(__file__).parent
-STORE = HERE / "results" / "open_labels.jsonl"
 LEFT_OUT = ("CAUSES", "TREATS", "SYMPTOM", "PART_OF")
 SENTENCES = (25, 50, 100, 200)
 REDUNDANCY = (2, 5, 10)
 GOLDS = {"CAUSES": "medical_causes", "TREATS": "medical_treats"}
 HIDDEN = (32, 32, 32, 32)  # [P] for these data
-LEAST = 1e-6  # of a probability: one that is certain and wrong would decide a mean
+MIN_PROBABILITY = 1e-6  # one that is certain and wrong would decide a mean
 
 
 @cache
 def data() -> tuple[dz.Questions, Any, dict[tuple[str, str], Any]]:
-    """The relations, features (I, D), and gold codes (I,) by (relation, whose)."""
+    """Load the relations, features (I, D), and gold codes (I,) by (relation, whose)."""
     from dissensus.features import embed_texts
 
     questions = dz.load_dataset("medical_relations").annotations
@@ -61,8 +56,8 @@ def data() -> tuple[dz.Questions, Any, dict[tuple[str, str], Any]]:
 
 
 def scores(yes: Any, truth: Any) -> dict[str, float]:
-    """Of P(yes) against 0/1; truth −1 is left out."""
-    p, t = np.clip(yes[truth >= 0], LEAST, 1 - LEAST), truth[truth >= 0]
+    """Score P(yes) against 0/1; truth −1 is left out."""
+    p, t = np.clip(yes[truth >= 0], MIN_PROBABILITY, 1 - MIN_PROBABILITY), truth[truth >= 0]
     return {
         "accuracy": float(((p > 0.5) == t).mean()),
         "log_loss": float(-np.log(np.where(t == 1, p, 1 - p)).mean()),
@@ -70,15 +65,11 @@ def scores(yes: Any, truth: Any) -> dict[str, float]:
     }
 
 
-def added(relation: str, seed: int, quick: bool) -> dict[str, Any]:
-    """A relation left out and added, with labels of more and more sentences."""
-    import torch
-
+def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
+    """Leave out a relation, and add it with labels of more and more sentences."""
     from dissensus.learning import LIA, LIAML
 
-    torch.set_num_threads(1)
     questions, X, golds = data()
-    few: dict[str, Any] = {"steps": 20} if quick else {}
     whole = questions[relation]
     began = time.perf_counter()
     model = LIAML(hidden=HIDDEN, seed=seed, **few).fit({k: v for k, v in questions.items() if k != relation}, X)
@@ -107,18 +98,14 @@ def added(relation: str, seed: int, quick: bool) -> dict[str, Any]:
             for method in yes
             for whose, truth in truths.items()
         ]
-    return {"kind": "added", "what": relation, "seed": seed, "seconds": seconds, "found": found}
+    return {"seconds": seconds, "found": found}
 
 
-def redundancy(at: int, seed: int, quick: bool) -> dict[str, Any]:
-    """Majority vote, LIA and LIA-ML at so many judgements."""
-    import torch
-
+def redundancy(at: int, seed: int, **few: Any) -> dict[str, Any]:
+    """Fit majority vote, LIA and LIA-ML to so many judgements."""
     from dissensus.learning import LIA, LIAML
 
-    torch.set_num_threads(1)
     questions, X, golds = data()
-    few: dict[str, Any] = {"steps": 20} if quick else {}
     less = {name: table.subsample(at, seed) for name, table in questions.items()}  # the same judgements in all
     began = time.perf_counter()
     many = LIAML(hidden=HIDDEN, seed=seed, **few).fit(less, X).posterior_
@@ -136,23 +123,11 @@ def redundancy(at: int, seed: int, quick: bool) -> dict[str, Any]:
                 gold = golds[name, whose]
                 right = float((best == gold)[gold >= 0].mean())
                 found.append({"relation": name, "method": method, "against": whose, "accuracy": right})
-    return {"kind": "redundancy", "what": at, "seed": seed, "seconds": seconds, "found": found}
+    return {"seconds": seconds, "found": found}
 
 
-def run(kind: str, what: Any, seed: int, quick: bool) -> dict[str, Any]:
-    """One of the two."""
-    return added(what, seed, quick) if kind == "added" else redundancy(what, seed, quick)
-
-
-def cell(values: list[float], scale: float, digits: int) -> str:
-    """Mean ± s.e."""
-    found = scale * np.array(values)
-    spread = "" if found.size < 2 else f" ± {found.std(ddof=1) / np.sqrt(found.size):.{digits}f}"
-    return f"{found.mean():.{digits}f}{spread}"
-
-
-def added_table(rows: list[dict[str, Any]]) -> str:
-    """By relation, truth and number of sentences."""
+def added_table(rows: Rows) -> str:
+    """Table by relation, truth and number of sentences."""
     every = [entry | {"relation": row["what"]} for row in rows if row["kind"] == "added" for entry in row["found"]]
     lines = []
     for relation, whose, n in [(r, w, n) for r in LEFT_OUT for w in ("experts", "crowd") for n in SENTENCES]:
@@ -161,63 +136,63 @@ def added_table(rows: list[dict[str, Any]]) -> str:
             line = [relation, whose, str(n)]
             for key, scale, digits in (("auc", 1, 3), ("log_loss", 1, 3), ("accuracy", 100, 1)):
                 methods = ("added", "alone") if key == "auc" else ("added", "alone", "share")
-                line += [cell([e[key] for e in own if e["method"] == m], scale, digits) for m in methods]
+                line += [mean_and_error([e[key] for e in own if e["method"] == m], digits, scale) for m in methods]
             lines.append(line)
     head = [
         "relation", "against", "sentences", "AUC added", "alone", "log loss added", "alone", "share", "% right added",
         "alone", "share",
     ]  # fmt: skip
-    return record.table(head, lines, left=2)
+    return record.table(head, lines, 2)
 
 
-def redundancy_table(rows: list[dict[str, Any]]) -> str:
-    """By relation, gold and redundancy."""
+def redundancy_table(rows: Rows) -> str:
+    """Table by relation, gold and redundancy."""
     every = [entry | {"at": row["what"]} for row in rows if row["kind"] == "redundancy" for entry in row["found"]]
     lines = []
     for relation, whose, at in [(r, w, at) for r in GOLDS for w in ("experts", "paper") for at in REDUNDANCY]:
         own = [e for e in every if (e["relation"], e["against"], e["at"]) == (relation, whose, at)]
         if own:
             cells = [[e["accuracy"] for e in own if e["method"] == m] for m in ("majority", "LIA", "LIA-ML")]
-            lines.append([relation, whose, str(at), *(cell(values, 100, 1) for values in cells)])
-    return record.table(["relation", "gold", "judgements", "majority %", "LIA %", "LIA-ML %"], lines, left=2)
+            lines.append([relation, whose, str(at), *(mean_and_error(values, 1, 100) for values in cells)])
+    return record.table(["relation", "gold", "judgements", "majority %", "LIA %", "LIA-ML %"], lines, 2)
 
 
-def main() -> None:
-    """Run what is missing and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--store", type=Path, default=STORE)
-    parser.add_argument("--render", action="store_true", help="only write the tables of what is stored")
-    parser.add_argument("--quick", action="store_true", help="one seed, twenty epochs; nothing is stored")
-    options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"
-    store = None if options.quick else options.store
-    rows = stored(store)
-    done = {(row["kind"], row["what"], row["seed"]) for row in rows}
-    wanted = [
-        (kind, what, seed)
-        for seed in range(1 if options.quick else options.seeds)
-        for kind, all_of in (("added", LEFT_OUT), ("redundancy", REDUNDANCY))
-        for what in (all_of[:1] if options.quick else all_of)
-    ]
-    todo = [] if options.render else [(*key, options.quick) for key in wanted if key not in done]
-    made = record.provenance()
-    rows += run_all(run, todo, options.jobs, store)
+def tables(rows: Rows) -> list[str]:
+    """Both tables, with a sentence each."""
     seeds = len({row["seed"] for row in rows})
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}),
+    return [
         f"A relation added later; seeds: at most {seeds}; mean ± s.e. `share`: of the few labels' majorities.",
         added_table(rows),
         "Labelled sentences right, by the posterior:",
         redundancy_table(rows),
     ]
-    if store != STORE:
-        print("\n\n".join(text))
-        return
-    record.save(HERE, "open_labels", made, {"runs": rows})
-    record.splice(HERE / "README.md", "open_labels", "\n\n".join(text))
+
+
+KINDS = {"added": added, "redundancy": redundancy}
+
+
+def run(part: Part, device: str) -> dict[str, Any]:
+    """Run one relation, or one number of judgements."""
+    few = {"steps": part["steps"]} if "steps" in part else {}
+    return KINDS[part["kind"]](part["what"], part["seed"], **few)
+
+
+def parts(seeds: int) -> list[Part]:
+    """Relations and numbers of judgements, seed by seed."""
+    return [
+        {"kind": kind, "what": what, "seed": seed}
+        for seed in range(seeds)
+        for kind, all_of in (("added", LEFT_OUT), ("redundancy", REDUNDANCY))
+        for what in all_of
+    ]
+
+
+QUICK: list[Part] = [
+    {"kind": "added", "what": LEFT_OUT[0], "seed": 0, "steps": 20},
+    {"kind": "redundancy", "what": REDUNDANCY[0], "seed": 0, "steps": 20},
+]
+BENCHMARK = Benchmark(HERE, "open-labels", run, parts, QUICK, tables, seeds=3)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)

@@ -1,9 +1,8 @@
 """What each annotator would say, and what all of them: POPQUORN offensiveness, with metadata of annotators and without.
 
-    python -m benchmarks.learning.perspectives [--seeds 5] [--new-seeds 2] [--store FILE] [--quick]
-    python -m benchmarks.learning.perspectives --render
+    python -m benchmarks.learning.perspectives        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. The set has no split: five folds over the 1,500
+The set has no split: five folds over the 1,500
 comments, others for every seed, whole comments held out; models have MiniLM vectors of the comments. For *new
 annotators* a fifth of the 262 annotators is held out as well, and asked about comments that others labelled in the
 training part ("seen") and about those that nobody did ("unseen").
@@ -30,29 +29,27 @@ annotators, then over seeds; intervals by a bootstrap over comments or annotator
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
-from benchmarks.learning.runs import run_all, stored
-from benchmarks.learning.unseen_annotators import log_of, smoothed
 
 import dissensus as dz
+from benchmarks.learning.unseen_annotators import log_of, others_of_annotator, own_counts, regression, smoothed
+from benchmarks.parts import Benchmark, Part, Rows
+from reproductions import record
 
 HERE = Path(__file__).parent
-STORE = HERE / "results" / "perspectives.jsonl"
 SET = "popquorn_offensiveness"
 FOLDS = 5
-DEV = 0.25
+NEW_SEEDS = 2  # with annotators held out too
+DEV_SHARE = 0.25
 SHRINK = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # labels of everybody among an annotator's own
 DECAY = (0.0, 3e-4, 1e-3, 3e-3)  # of MiniLM's softmax regression
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.5)  # of metadata in the log-linear form
 EPOCHS = (10, 20, 40)
-"""Of ldl-nm. 50, 100 and 200 were worse on one fold that was looked at beforehand, with sizes 5, 10 and 20."""
+"""Epochs of ldl-nm. 50, 100 and 200 were worse on one fold that was looked at beforehand, with sizes 5, 10 and 20."""
 SOFT, OWN = ("manhattan", "wasserstein", "kl"), ("error", "distance", "log_loss")
 NAMES = {
     "manhattan": "Manhattan", "wasserstein": "Wasserstein", "kl": "KL", "error": "error rate",
@@ -74,7 +71,7 @@ PAIRS = (
 
 
 class Split:
-    """What is trained on, what is asked, and a part of the former to choose by."""
+    """Training rows, test rows, and a development part of the training rows."""
 
     def __init__(self, fold: int, seed: int, new: bool):
         from dissensus.features import embed_texts
@@ -95,13 +92,13 @@ class Split:
             parts["seen"] = table.select(items=~item, annotators=who)
         self.asked = {name: (part, self.X[item if name == "unseen" else ~item]) for name, part in parts.items()}
         self.votes = table.select(items=item).soft_labels()  # of everybody
-        dev = rng.permutation(self.train.n_items) < DEV * self.train.n_items
+        dev = rng.permutation(self.train.n_items) < DEV_SHARE * self.train.n_items
         self.rest = self.train.select(items=~dev), self.X_train[~dev]
         self.dev = self.train.select(items=dev), self.X_train[dev]
 
 
 def minilm(seed: int, decay: float = 0.0, **keywords: Any) -> Any:
-    """Softmax regression on vectors as they are."""
+    """Make a softmax regression on unscaled vectors."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import Identity
 
@@ -116,28 +113,15 @@ def chosen_decay(split: Split, seed: int) -> float:
     return min(DECAY, key=lambda one: distribution_scores(minilm(seed, one).fit(*split.rest), X, table).kl)
 
 
-def own_counts(table: Any) -> np.ndarray:
-    """(A, K) how often each annotator gave each label."""
-    cell = table.annotator * np.int64(table.n_classes) + table.label
-    return np.bincount(cell, minlength=table.n_annotators * table.n_classes).reshape(table.n_annotators, -1)
-
-
 def own_shares(train: Any, crowd: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(A, K) of every annotator, and (N, K) for every training label, without it."""
-    count = own_counts(train)
-    others = count[train.annotator] - np.eye(train.n_classes)[train.label]
+    """Own shares of every annotator (A, K), and for every training label those of the annotator's others (N, K)."""
+    count, others = own_counts(train), others_of_annotator(train)
     best = max(SHRINK, key=lambda weight: log_of(smoothed(others, crowd, weight), train.label).sum())
     return smoothed(count, crowd, best), smoothed(others, crowd, best)
 
 
-def regression(x: np.ndarray, label: np.ndarray) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label)
-
-
 def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[Any, float]:
-    """Softmax regression on logarithms (N, K) and what a frame says of annotators, and its scale, by three folds."""
+    """Fit a softmax regression on logarithms (N, K) and annotators' columns, whose scale three folds choose."""
     from dissensus.learning.annotator_features import AnnotatorFeatures
 
     features = AnnotatorFeatures.fit(frame, train.annotators)
@@ -162,12 +146,12 @@ def with_columns(train: Any, logs: np.ndarray, frame: Any, seed: int) -> tuple[A
 
 
 def mean_of_all(model: Any, X: np.ndarray, frame: Any = None) -> np.ndarray:
-    """(rows, K) the mean of what all annotators of the fit would say."""
+    """Mean (rows, K) of what all annotators of the fit would say."""
     return np.asarray(model.predict_annotator_proba(X, model.annotators_ if frame is None else frame).mean(axis=1))
 
 
 def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool = True) -> Any:
-    """LDL-NM of the training part, or what is left of it without the development part."""
+    """Fit LDL-NM to the training part, with or without its development part."""
     from reproductions.size_search import ldl_nm
 
     table, X = (split.train, split.X_train) if whole else split.rest
@@ -175,7 +159,7 @@ def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool 
 
 
 def chosen_epochs(split: Split, seed: int) -> tuple[int, int]:
-    """By the KL of comments, and by the log loss of labels."""
+    """Choose epochs by the KL of comments, and by the log loss of labels."""
     from dissensus.learning import distribution_scores
 
     table, X = split.dev
@@ -190,7 +174,7 @@ Said = dict[str, tuple[np.ndarray | None, np.ndarray]]
 
 
 def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
-    """New comments, annotators who were there."""
+    """Predict new comments for annotators who were there."""
     from dissensus.learning import LIA, out_of_fold
 
     train, X, (test, X_test) = split.train, split.X_train, split.asked["unseen"]
@@ -228,7 +212,7 @@ def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
 
 
 def newcomers(split: Split, seed: int) -> tuple[dict[str, Said], dict[str, Any]]:
-    """Annotators who were not there, on comments that were and on new ones."""
+    """Predict annotators who were not there, on old and on new comments."""
     from dissensus.learning import LIA, out_of_fold
 
     train, X = split.train, split.X_train
@@ -292,26 +276,24 @@ def judged(said: Said, test: Any, votes: np.ndarray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(fold: int, seed: int, new: bool) -> dict[str, Any]:
-    import torch
-
-    torch.set_num_threads(1)
-    began = time.perf_counter()
-    split = Split(fold, seed, new)
-    if new:
+def run(part: Part, device: str) -> dict[str, Any]:
+    """Run and score one fold."""
+    began, seed = time.perf_counter(), part["seed"]
+    split = Split(part["fold"], seed, part["new"])
+    if part["new"]:
         said, chosen = newcomers(split, seed)
         parts = {where: judged(said[where], split.asked[where][0], split.votes) for where in said}
     else:
         one, chosen = known(split, seed)
         parts = {"known": judged(one, split.asked["unseen"][0], split.votes)}
     seconds = round(time.perf_counter() - began, 1)
-    return {"fold": fold, "seed": seed, "new": new, "chosen": chosen, "parts": parts, "seconds": seconds}
+    return {"chosen": chosen, "parts": parts, "seconds": seconds}
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def values(rows: list[dict[str, Any]], part: str, arm: str, measure: str) -> np.ndarray:
+def values(rows: Rows, part: str, arm: str, measure: str) -> np.ndarray:
     """(seeds, units) a measure of each comment, or each annotator's mean; NaN where a seed has none."""
     whole = [row for row in rows if part in row["parts"]]
     unit = "items" if measure in SOFT else "annotators"
@@ -327,7 +309,7 @@ def values(rows: list[dict[str, Any]], part: str, arm: str, measure: str) -> np.
     return np.where(count > 0, total / np.where(count > 0, count, 1), np.nan)
 
 
-def difference(rows: list[dict[str, Any]], part: str, arm: str, than: str, measure: str) -> dict[str, Any]:
+def difference(rows: Rows, part: str, arm: str, than: str, measure: str) -> dict[str, Any]:
     """Mean over units, and its 95 % interval by a bootstrap over them."""
     apart = np.nanmean(values(rows, part, arm, measure) - values(rows, part, than, measure), axis=0)
     draw = np.random.default_rng(0).integers(0, apart.size, (10_000, apart.size))
@@ -335,9 +317,10 @@ def difference(rows: list[dict[str, Any]], part: str, arm: str, than: str, measu
     return {"value": float(apart.mean()), "low": float(low), "high": float(high), "lower": float((apart < 0).mean())}
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Everything that the tables say."""
-    made: dict[str, Any] = {"levels": {}, "differences": {}}
+def summary(rows: Rows) -> dict[str, Any]:
+    """Everything that the tables say, and what was chosen in every run."""
+    chosen = [{key: row[key] for key in ("fold", "seed", "new", "chosen", "seconds")} for row in rows]
+    made: dict[str, Any] = {"levels": {}, "differences": {}, "runs": chosen}
     for part, arms in (("known", ARMS), ("seen", NEW), ("unseen", NEW)):
         whole = [row for row in rows if part in row["parts"]]
         there = [arm for arm in arms if whole and arm in whole[0]["parts"][part]["arms"]]
@@ -355,6 +338,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def tables(made: dict[str, Any]) -> list[str]:
+    """Levels and differences of every part."""
     titles = {
         "known": "New comments, annotators who were there:",
         "seen": "Annotators who were not there, comments that others labelled:",
@@ -384,39 +368,23 @@ def tables(made: dict[str, Any]) -> list[str]:
             ]
             for pair in made["differences"][part]
         ]
-        text.append(record.table(["", "less", *heads], lines, left=2))
+        text.append(record.table(["", "less", *heads], lines, 2))
     return text
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--new-seeds", type=int, default=2, help="with new annotators")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--store", type=Path, default=STORE)
-    parser.add_argument("--render", action="store_true", help="only write the tables of what is stored")
-    parser.add_argument("--quick", action="store_true", help="one fold of each; nothing is kept")
-    options = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    store = None if options.quick else options.store
-    rows = stored(store)
-    done = {(row["fold"], row["seed"], row["new"]) for row in rows}
-    wanted = [
-        (f, s, new) for new, seeds in ((False, options.seeds), (True, options.new_seeds)) for s in range(seeds)
-        for f in range(FOLDS)
-    ]  # fmt: skip
-    wanted = [(0, 0, False), (0, 0, True)] if options.quick else wanted
-    made = record.provenance()
-    rows += run_all(run, [w for w in wanted if w not in done and not options.render], options.jobs, store)
-    found = summary(rows)
-    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}), *tables(found)]
-    if store != STORE:
-        print("\n\n".join(text))
-        return
-    chosen = [{key: row[key] for key in ("fold", "seed", "new", "chosen", "seconds")} for row in rows]
-    record.save(HERE, "perspectives", made, {**found, "runs": chosen})
-    record.splice(HERE / "README.md", "perspectives", "\n\n".join(text))
+def parts(seeds: int) -> list[Part]:
+    """All folds, without and with annotators held out."""
+    return [
+        {"fold": fold, "seed": seed, "new": new}
+        for new, most in ((False, seeds), (True, min(seeds, NEW_SEEDS)))
+        for seed in range(most)
+        for fold in range(FOLDS)
+    ]
+
+
+QUICK: list[Part] = [{"fold": 0, "seed": 0, "new": new} for new in (False, True)]
+BENCHMARK = Benchmark(HERE, "perspectives", run, parts, QUICK, tables, seeds=5, summary=summary)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)

@@ -1,9 +1,8 @@
 """Labels of annotators who were not there, with what is known of them and without: POPQUORN offensiveness.
 
-    python -m benchmarks.learning.unseen_annotators [--seeds 3] [--jobs 1] [--store FILE] [--quick]
-    python -m benchmarks.learning.unseen_annotators --render
+    python -m benchmarks.learning.unseen_annotators        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. Five folds over the 262 annotators, other folds
+Five folds over the 262 annotators, other folds
 for every seed: models see the other annotators' labels of the same comments and MiniLM vectors of these, and are asked
 for the log likelihood of every label of the held-out annotators. Gains are per label, their intervals by a bootstrap
 over annotators (each has all its labels in one fold; its figure is the mean over seeds).
@@ -21,19 +20,16 @@ over annotators (each has all its labels in one fold; its figure is the mean ove
 
 from __future__ import annotations
 
-import argparse
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
-from benchmarks.learning.runs import run_all, stored
 
 import dissensus as dz
+from benchmarks.parts import Benchmark, Part, Rows
+from reproductions import record
 
 HERE = Path(__file__).parent
-STORE = HERE / "results" / "unseen_annotators.jsonl"
 SET = "popquorn_offensiveness"
 FOLDS = 5
 SMOOTHING = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # votes of the marginal
@@ -53,9 +49,9 @@ PAIRS = (
 
 
 class Split:
-    """The labels of the held-out annotators and what is known besides."""
+    """Labels of the held-out annotators, and everything that models may see."""
 
-    def __init__(self, fold: int, seed: int, part: int):
+    def __init__(self, fold: int, seed: int, one_in: int):
         from dissensus.features import embed_texts
         from dissensus.learning.annotator_features import AnnotatorFeatures
 
@@ -65,8 +61,8 @@ class Split:
         held = np.random.default_rng(seed).permutation(table.n_annotators) % FOLDS == fold
         self.train = table.select(annotators=~held)
         self.test = table.select(annotators=held)
-        if part > 1:
-            self.test = self.test.select(annotators=np.arange(self.test.n_annotators) % part == 0)
+        if one_in > 1:
+            self.test = self.test.select(annotators=np.arange(self.test.n_annotators) % one_in == 0)
         self.frame = data.annotators
         names = np.array(self.frame["annotator"].to_pylist(), object)
         at = {name: row for row, name in enumerate(names.tolist())}
@@ -112,36 +108,40 @@ def baselines(split: Split) -> dict[str, np.ndarray]:
 
         def score(scale: float, r: np.ndarray = r, group: np.ndarray = group) -> float:
             x = inputs(taught, train.item, r, scale)
-            return sum(
-                log_of(_logistic(x[group != g], train.label[group != g], x[group == g]), train.label[group == g]).sum()
-                for g in range(3)
-            )
+            fitted = [regression(x[group != g], train.label[group != g]) for g in range(3)]
+            return sum(log_of(fitted[g].predict_proba(x[group == g]), train.label[group == g]).sum() for g in range(3))
 
         scale = scales[0] if len(scales) == 1 else max(scales, key=score)
         x = inputs(taught, train.item, r, scale)
-        found[name] = _logistic(x, train.label, inputs(votes, test.item, split.r_test[test.annotator], scale))
-    own_taught, own_new = (np.log(smoothed(_others_of_annotator(t), marginal, OWN)) for t in (train, test))
+        asked = inputs(votes, test.item, split.r_test[test.annotator], scale)
+        found[name] = regression(x, train.label).predict_proba(asked)
+    own_taught, own_new = (np.log(smoothed(others_of_annotator(t), marginal, OWN)) for t in (train, test))
     x = inputs(taught, train.item, own_taught, 1.0)
-    found["linear + own labels"] = _logistic(x, train.label, inputs(votes, test.item, own_new, 1.0))
+    asked = inputs(votes, test.item, own_new, 1.0)
+    found["linear + own labels"] = regression(x, train.label).predict_proba(asked)
     return found
 
 
-def _others_of_annotator(table: Any) -> np.ndarray:
-    """(N, K) how often the annotator of a row gave each label in its other rows."""
-    own = np.eye(table.n_classes)[table.label]
-    total = np.zeros((table.n_annotators, table.n_classes))
-    np.add.at(total, table.annotator, own)
-    return np.asarray(total[table.annotator] - own)
+def own_counts(table: Any) -> np.ndarray:
+    """Counts (A, K): how often each annotator gave each label."""
+    cell = table.annotator * np.int64(table.n_classes) + table.label
+    return np.bincount(cell, minlength=table.n_annotators * table.n_classes).reshape(table.n_annotators, -1)
 
 
-def _logistic(x: np.ndarray, label: np.ndarray, new: np.ndarray) -> np.ndarray:
+def others_of_annotator(table: Any) -> np.ndarray:
+    """Counts (N, K): how often the annotator of a row gave each label in its other rows."""
+    return np.asarray(own_counts(table)[table.annotator] - np.eye(table.n_classes)[table.label])
+
+
+def regression(x: np.ndarray, label: np.ndarray) -> Any:
+    """Fit a softmax regression."""
     from sklearn.linear_model import LogisticRegression
 
-    return np.asarray(LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label).predict_proba(new))
+    return LogisticRegression(C=1.0, max_iter=300, tol=1e-3).fit(x, label)
 
 
 def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(n, K) probabilities of the test rows, by the mean residual and by all residuals."""
+    """Probabilities (n, K) of the test rows, by the mean residual and by all residuals."""
     import torch
 
     from dissensus.learning import LIA
@@ -173,13 +173,11 @@ def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> t
     return np.einsum("nk,nkl->nl", q, mean), np.einsum("nk,nkl->nl", q, np.concatenate(spread))
 
 
-def run(fold: int, seed: int, part: int) -> dict[str, Any]:
+def run(part: Part, device: str) -> dict[str, Any]:
     """Per arm, the log likelihood of each held-out annotator's labels."""
-    import torch
-
-    torch.set_num_threads(1)
-    split = Split(fold, seed, part)
-    keywords = {"steps": 100} if part > 1 else {}
+    seed, one_in = part["seed"], part.get("one_in", 1)
+    split = Split(part["fold"], seed, one_in)
+    keywords = {"steps": 100} if one_in > 1 else {}
     found = baselines(split)
     frames = {"LIA": (None, None), "LIA + metadata": (split.frame, split.of_test)}
     frames["LIA + shuffled"] = (split.shuffled, split.shuffled_of_test)
@@ -187,7 +185,7 @@ def run(fold: int, seed: int, part: int) -> dict[str, Any]:
         found[f"{name}, mean"], found[f"{name}, spread"] = lia(split, frame, of_test, seed, **keywords)
     test = split.test
     return {
-        "fold": fold, "seed": seed, "annotators": test.annotators.tolist(),
+        "annotators": test.annotators.tolist(),
         "labels": np.bincount(test.annotator, minlength=test.n_annotators).tolist(),
         "log_likelihood": {
             arm: np.bincount(test.annotator, log_of(found[arm], test.label), test.n_annotators).round(6).tolist()
@@ -196,7 +194,7 @@ def run(fold: int, seed: int, part: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def gains(rows: list[dict[str, Any]], arm: str, than: str) -> tuple[float, float, float, float]:
+def gains(rows: Rows, arm: str, than: str) -> tuple[float, float, float, float]:
     """Gain per label, its 95 % interval, and the share of annotators who are predicted better."""
     by: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
@@ -212,7 +210,8 @@ def gains(rows: list[dict[str, Any]], arm: str, than: str) -> tuple[float, float
     return float(gain.sum() / n.sum()), float(low), float(high), float((gain > 0).mean())
 
 
-def tables(rows: list[dict[str, Any]]) -> list[str]:
+def tables(rows: Rows) -> list[str]:
+    """Levels of all arms, and differences between some."""
     seeds = sorted({row["seed"] for row in rows})
     levels, lines = [], []
     for arm in ARMS:
@@ -227,32 +226,18 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
         lines.append([arm, than, f"{gain:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{better:.0%}"])
     return [
         record.table(["", "log likelihood per label", f"of {len(seeds)} seeds"], levels),
-        record.table(["", "less", "gain", "95 % interval", "annotators predicted better"], lines, left=2),
+        record.table(["", "less", "gain", "95 % interval", "annotators predicted better"], lines, 2),
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--store", type=Path, default=STORE)
-    parser.add_argument("--render", action="store_true", help="only write the tables of what is stored")
-    parser.add_argument("--quick", action="store_true", help="one fold, a few annotators, 100 steps; nothing is kept")
-    options = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    store = None if options.quick else options.store
-    rows = stored(store)
-    done = {(row["fold"], row["seed"]) for row in rows}
-    wanted = [(0, 0, 10)] if options.quick else [(f, s, 1) for s in range(options.seeds) for f in range(FOLDS)]
-    made = record.provenance()
-    rows += run_all(run, [w for w in wanted if w[:2] not in done and not options.render], options.jobs, store)
-    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__}}), *tables(rows)]
-    if store != STORE:
-        print("\n\n".join(text))
-        return
-    record.save(HERE, "unseen-annotators", made, {"runs": rows}, indent=None)
-    record.splice(HERE / "README.md", "unseen-annotators", "\n\n".join(text))
+def parts(seeds: int) -> list[Part]:
+    """All folds, seed by seed."""
+    return [{"fold": fold, "seed": seed} for seed in range(seeds) for fold in range(FOLDS)]
+
+
+QUICK: list[Part] = [{"fold": 0, "seed": 0, "one_in": 10}]
+BENCHMARK = Benchmark(HERE, "unseen-annotators", run, parts, QUICK, tables, seeds=3)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)

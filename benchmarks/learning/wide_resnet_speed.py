@@ -16,55 +16,28 @@ the same run, after the training. `--tiny`: a small network on 200 images, to se
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import torch
-from benchmarks import record
-from pyarrow import csv
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import dissensus as dz
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import WideResNet
+from reproductions import record
+from reproductions.uor2021 import cifar10h
 
 HERE = Path(__file__).parent
-TRAIN = 7_000
 RHO = 0.05
 GROUPS, PRODUCTS = 10, 20  # of the device's rate: so many times, the time of so many products
 
 
-def cifar(train: int) -> tuple[dz.Annotations, Any, Any, Any]:
-    """The votes on `train` images drawn at random, their pixels; pixels and classes of the others."""
-    folder = Path(os.environ["DISSENSUS_DATA"]) / "cifar10h"
-    text = csv.ConvertOptions(column_types={"item": pa.string()})  # 0007 is a name
-    counts, gold = (csv.read_csv(folder / f"{name}.csv.gz", convert_options=text) for name in ("counts", "gold"))
-    with np.load(folder / "images.npz") as file:
-        place = {str(name): i for i, name in enumerate(file["item"])}
-        x = file["x"]
-    names = np.random.default_rng(0).permutation(sorted(place)).astype(object)
-    teach, test = np.sort(names[:train]), names[train:]
-    counts = counts.filter(pa.compute.is_in(counts["item"], pa.array(teach.tolist())))
-    table = dz.Annotations.from_counts(counts["item"], counts["label"], counts["count"], classes=range(10))
-    known = dict(zip(gold["item"].to_pylist(), gold["label"].to_pylist(), strict=True))
-    return (
-        table,
-        x[[place[name] for name in table.items]],
-        x[[place[name] for name in test]],
-        [known[name] for name in test],
-    )
-
-
 def operations(encoder: WideResNet, x: Any) -> int:
-    """Of a forward and a backward pass, per image."""
+    """Operations of a forward and a backward pass, per image."""
     network = nn.Sequential(encoder.module(), nn.Linear(encoder.width, 10))
     with FlopCounterMode(display=False) as counter:
         network(encoder.prepare(x).columns["x"]).sum().backward()
@@ -87,19 +60,19 @@ def rate(size: int, device: torch.device, kind: torch.dtype) -> float:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """One run."""
+    """Train, and measure time, operations and memory."""
     gpu = torch.cuda.is_available() and not options.tiny
     device = torch.device("cuda" if gpu else "cpu")
     torch.backends.cudnn.benchmark = options.autotune
-    table, x, others, truth = cifar(200 if options.tiny else TRAIN)
-    if options.tiny:
-        others, truth = others[:100], truth[:100]
+    size = {"depth": 10, "widen": 1, "items": 200} if options.tiny else {"depth": 16, "widen": 12}
+    task = cifar10h(0, {"objective": "hard", **size})
+    x = task.X
     model = CrowdClassifier(
-        encoder=WideResNet(depth=10 if options.tiny else 16, widen=1 if options.tiny else 12), objective="hard",
+        encoder=task.encoder, objective="hard",
         optimizer={"name": "sgd", "momentum": 0.8}, learning_rate=0.1, weight_decay=1e-3, schedule="cosine", sam=RHO,
         epochs=options.epochs, batch_size=options.batch, device=device.type, compile=options.compile,
     )  # fmt: skip
-    model.fit(table, x, on_step=lambda epoch, loss: print(f"epoch {epoch}: loss {loss:.3f}", flush=True))
+    model.fit(task.table, x, on_step=lambda epoch, loss: print(f"epoch {epoch}: loss {loss:.3f}", flush=True))
     memory = torch.cuda.max_memory_allocated() / 1e9 if gpu else None
     seconds = [entry["seconds"] for entry in model.history_]
     epoch = statistics.median(seconds[1:])
@@ -107,8 +80,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     reached = 2 * count * len(x) / epoch
     possible = rate(8192 if gpu else 1024, device, torch.bfloat16 if gpu else torch.float32)
     return {
-        "device": torch.cuda.get_device_name() if gpu else "CPU",
-        "versions": {"dissensus": dz.__version__, "torch": torch.__version__, "cuda": torch.version.cuda},
+        "cuda": torch.version.cuda,
         "network": f"WRN-{model.encoder_.depth}-{model.encoder_.widen}",
         "weights": sum(p.numel() for p in model.network_.parameters()),
         "images": len(x),
@@ -126,13 +98,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "share": reached / possible,
         "peak_gb": memory,
         "loss": [entry["loss"] for entry in model.history_],
-        "test_images": len(truth),
-        "test_accuracy": model.score(others, truth),
+        "test_images": len(task.truth),
+        "test_accuracy": float((model.predict_proba(task.asked).argmax(axis=1) == task.truth).mean()),
     }
 
 
 def shown(run: dict[str, Any]) -> str:
-    """The run as a table."""
+    """Table of a run."""
     head = ["", "batch", "compiled", "s per epoch", "images/s", "TFLOP/s", "of bf16 products", "GB", "test accuracy"]
     memory = "" if run["peak_gb"] is None else f"{run['peak_gb']:.1f}"
     row = [run["network"], str(run["batch"]), "yes" if run["compile"] else "no", f"{run['epoch_seconds']:.2f}",
@@ -149,18 +121,16 @@ def main() -> None:
     options.add_argument("--epochs", type=int, help="default 30, with --tiny 3; at least 2")
     options.add_argument("--batch", type=int, help="default 1000, with --tiny 50")
     options.add_argument("--tiny", action="store_true", help="on the processor, in seconds")
-    options.add_argument("--out", type=Path, help="the JSON; default a dated file in results/, with --tiny none")
+    options.add_argument("--out", type=Path, help="the store; default in results/, with --tiny none")
     chosen = options.parse_args()
     chosen.epochs = chosen.epochs or (3 if chosen.tiny else 30)
     chosen.batch = chosen.batch or (50 if chosen.tiny else 1000)
     if chosen.epochs < 2:
         options.error("--epochs must be at least 2: the first is not timed")
-    made = record.provenance()
+    made = record.provenance(device="cpu" if chosen.tiny else "auto", busy=True)
     run = measure(chosen)
-    if chosen.out is not None:
-        chosen.out.write_text(json.dumps({"made": made, "run": run}, indent=1) + "\n")
-    elif not chosen.tiny:
-        record.save(HERE, "wide-resnet-speed", made, {"run": run})
+    if not chosen.tiny or chosen.out:
+        record.add_line(chosen.out or record.store_path(HERE, "wide-resnet-speed"), "wide-resnet-speed", made, run)
     print(shown(run))
 
 

@@ -8,24 +8,15 @@ import numpy as np
 import protocol
 from cleanlab.multiannotator import get_label_quality_multiannotator, get_majority_vote_label
 
-MOST = 1e9  # bytes of a matrix
-
 
 def prepare(item, annotator, label, n_items, n_classes):
-    items, row = np.unique(item, return_inverse=True)
-    annotators, column = np.unique(annotator, return_inverse=True)
-    if (size := 8 * items.size * annotators.size) > MOST:
-        return f"needs a dense matrix of {size / 1e9:.1f} GB"
-    given = np.full((items.size, annotators.size), np.nan)
-    given[row, column] = label
+    given, items, row = protocol.dense(item, annotator, label, np.nan)
     share = np.zeros((items.size, n_classes))
     np.add.at(share, (row, label), 1.0)
     return given, share / share.sum(axis=1, keepdims=True), items, n_items
 
 
 def fit(prepared, method, params):
-    if isinstance(prepared, str):
-        raise protocol.Impossible(prepared)
     given, share, items, n_items = prepared
     if method == "majority-vote":
         answer = get_majority_vote_label(given, verbose=False)

@@ -8,29 +8,19 @@ import numpy as np
 import protocol
 from snorkel.labeling.model import LabelModel, MajorityLabelVoter
 
-MOST = 1e9  # bytes of a matrix
-
 
 def prepare(item, annotator, label, n_items, n_classes):
-    items, row = np.unique(item, return_inverse=True)
-    annotators, column = np.unique(annotator, return_inverse=True)
-    if (size := 8 * items.size * annotators.size) > MOST:
-        return f"needs a dense matrix of {size / 1e9:.1f} GB"
-    given = np.full((items.size, annotators.size), -1)
-    given[row, column] = label
+    given, items, _ = protocol.dense(item, annotator, label, -1)
     return given, items, n_items, n_classes
 
 
 def fit(prepared, method, params):
-    if isinstance(prepared, str):
-        raise protocol.Impossible(prepared)
     given, items, n_items, n_classes = prepared
     seed = params.pop("seed", 0)
     if method == "majority-vote":
         model = MajorityLabelVoter(cardinality=n_classes)
     else:
-        if (size := 8 * (given.shape[1] * n_classes) ** 2) > MOST:
-            raise protocol.Impossible(f"needs a dense matrix of {size / 1e9:.1f} GB")
+        protocol.check_matrix((given.shape[1] * n_classes) ** 2)
         model = LabelModel(cardinality=n_classes, verbose=False)
         model.fit(given, seed=seed, progress_bar=False, **params)
     everything = np.zeros((n_items, n_classes))

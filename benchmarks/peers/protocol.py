@@ -17,8 +17,9 @@ rows (where compilers and lazy imports are paid for) and of every fit, or why th
 bytes of resident set.
 
 A worker hands `serve` three functions: `prepare(item, annotator, label, n_items, n_classes)` makes the library's own
-table, `fit(table, method, params)` fits, `read(model)` gives (posterior (I, K), or labels (I,) where a method has no
-more to say; iterations; trace of the objective). A worker must not be named as the library that it imports.
+table (or raises `Impossible`), `fit(table, method, params)` fits, `read(model)` gives (posterior (I, K), or labels (I,)
+where a method has no more to say; iterations; trace of the objective). A worker must not be named as the library that
+it imports.
 """
 
 import gc
@@ -35,8 +36,8 @@ from typing import Any
 
 import numpy as np
 
-FEW = 200  # rows of the first fit
-HOPELESS = 2.0  # times the limit that a fit would take at the pace of the one before, from which it is not tried
+FIRST_FIT_ROWS = 200
+HOPELESS_LIMITS = 2.0  # a fit is not tried if it would take so many times its limit at the pace of the one before
 
 
 class Impossible(Exception):
@@ -44,7 +45,7 @@ class Impossible(Exception):
 
 
 class TooSlow(Impossible):
-    """The limit of a fit."""
+    """A fit that ran into its limit."""
 
 
 def serve(
@@ -70,9 +71,9 @@ def serve(
         return [np.load(Path(task["data"]) / f"{name}.npy") for name in names], sizes
 
     arrays, sizes = columns(job["fits"][0].get("table", 0))
-    step = max(1, arrays[0].size // FEW)
+    step = max(1, arrays[0].size // FIRST_FIT_ROWS)
     begin = time.perf_counter()
-    few = prepare(*(column[::step] for column in arrays), **sizes)
+    few = prepared(prepare, [column[::step] for column in arrays], sizes)
     methods: dict[str, dict[str, Any]] = {}
     for spec in job["fits"] if compiles else job["fits"][:1]:
         methods.setdefault(spec["method"], spec)
@@ -88,7 +89,7 @@ def serve(
             made, table = spec.get("table", 0), None  # the last one goes before the next is made
             arrays, sizes = columns(made)
             begin = time.perf_counter()
-            table = prepare(*arrays, **sizes)
+            table = prepared(prepare, arrays, sizes)
             result["prepare_seconds"] = time.perf_counter() - begin
             rows = arrays[0].size
             del arrays
@@ -122,6 +123,14 @@ def serve(
     (folder / "result.json").write_text(json.dumps(result))
 
 
+def prepared(prepare: Callable[..., Any], arrays: list[np.ndarray], sizes: dict[str, Any]) -> Any:
+    """The library's own table, or why there is none."""
+    try:
+        return prepare(*arrays, **sizes)
+    except Impossible as error:
+        return error
+
+
 def attempt(fit: Callable[..., Any], table: Any, spec: dict[str, Any]) -> tuple[Any, str | None]:
     """A fitted model, or None and what went wrong."""
 
@@ -132,6 +141,8 @@ def attempt(fit: Callable[..., Any], table: Any, spec: dict[str, Any]) -> tuple[
         if "limit" in spec:
             signal.signal(signal.SIGPROF, ring)
             signal.setitimer(signal.ITIMER_PROF, spec["limit"])
+        if isinstance(table, Impossible):
+            raise table
         return fit(table, spec["method"], dict(spec["params"])), None
     except Impossible as error:
         return None, str(error)
@@ -154,14 +165,14 @@ class Guard:
         return json.dumps([spec["method"], {key: value for key, value in spec["params"].items() if key != "seed"}])
 
     def refuses(self, spec: dict[str, Any], rows: int) -> str | None:
-        """Why not to start, if so."""
+        """Reason not to start a fit; None if there is none."""
         case = self._case(spec)
         if "budget" in spec and self.spent[spec["group"]] >= spec["budget"]:
             return "budget"
         if "limit" in spec and rows >= self.too_many.get(case, sys.maxsize):
             return f"> {spec['limit']:g} s"
         expected = self.pace.get(case, 0.0) * rows
-        if "limit" in spec and expected > HOPELESS * spec["limit"]:
+        if "limit" in spec and expected > HOPELESS_LIMITS * spec["limit"]:
             return f"≈ {expected:.0f} s"
         return None
 
@@ -173,6 +184,25 @@ class Guard:
             self.pace[case] = seconds / rows
         elif error.startswith(">"):
             self.too_many[case] = min(rows, self.too_many.get(case, rows))
+
+
+MAX_MATRIX_BYTES = 1e9
+
+
+def dense(item: Any, annotator: Any, label: Any, missing: float) -> tuple[Any, Any, Any]:
+    """Matrix of labels (items, annotators), the later of two kept; items of its rows; row of each label (N,)."""
+    items, row = np.unique(item, return_inverse=True)
+    annotators, column = np.unique(annotator, return_inverse=True)
+    check_matrix(items.size * annotators.size)
+    given = np.full((items.size, annotators.size), missing)
+    given[row, column] = label
+    return given, items, row
+
+
+def check_matrix(numbers: int) -> None:
+    """Raise `Impossible` for a matrix that is too large."""
+    if 8 * numbers > MAX_MATRIX_BYTES:
+        raise Impossible(f"needs a dense matrix of {8 * numbers / 1e9:.1f} GB")
 
 
 def memory(field: str) -> int:
@@ -187,7 +217,7 @@ def memory(field: str) -> int:
 
 
 def reset_peak() -> bool:
-    """Start VmHWM afresh; whether the system let us."""
+    """Reset VmHWM; False if the system does not allow it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:

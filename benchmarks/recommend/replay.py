@@ -1,40 +1,35 @@
 """Buying labels again, one batch at a time, from those that were bought once: `recommend` against buying at random.
 
-    python -m benchmarks.recommend.replay [--only rte/dawid-skene/one …] [--tables]
+    python -m benchmarks.recommend.replay        # options: see benchmarks/parts.py
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. What is done is kept in
-`results/replay.jsonl` and not done again. All arms refit the same method to what they have bought; gold only scores.
-Writes `results/`, the curves (`curves.svg`) and the table of README.md.
+All arms refit the same method to what they have bought; gold only scores. Also draws the curves (`curves.svg`).
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import json
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
-from benchmarks import record
 
 import dissensus as dz
+from benchmarks.parts import Benchmark, Part, Rows
 from dissensus import recommend
 from dissensus.evaluation.hard import hits
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.methods import DawidSkene, HierarchicalDawidSkene, MajorityVote
 from dissensus.questions import recommend as recommendation
 from dissensus.table.annotations import Annotations
+from reproductions import record
 
 HERE = Path(__file__).parent
-STORE = HERE / "results" / "replay.jsonl"
 BATCH = 50  # labels between two fits where they are recommended
-SEEDS = 10
-NEAR = 0.005  # of the accuracy of all labels
+NEAR_ACCURACY = 0.005  # below the accuracy of all labels
 METHODS: dict[str, Any] = {
     "dawid-skene": lambda: DawidSkene(threads=1),
     "hierarchical-dawid-skene": lambda: HierarchicalDawidSkene(threads=1, tol=1e-5),
@@ -42,7 +37,7 @@ METHODS: dict[str, Any] = {
 
 
 class Case(NamedTuple):
-    """A set, who refits, and how."""
+    """A set, the method that is refitted, and how often."""
 
     set: str
     method: str
@@ -67,7 +62,7 @@ UNSEEN = ("sentiment_polarity", "labelme")  # sets that nothing was chosen on
 
 
 def replay(table: Annotations, gold: Any, case: Case, arm: str, seed: int) -> dict[str, Any]:
-    """Labels bought and the accuracy that they gave, after every fit."""
+    """Buy labels batch by batch; return their number and the accuracy after every fit."""
     N, rng = len(table), np.random.default_rng([seed, 0])
     shuffled = np.lexsort((rng.random(N), table.item))  # rows of an item together, in random order
     rank = np.empty(N, np.int64)
@@ -110,61 +105,39 @@ def replay(table: Annotations, gold: Any, case: Case, arm: str, seed: int) -> di
 
 
 def _part(table: Annotations, have: Any) -> Annotations:
-    """The bought rows, with all items and annotators; names are codes."""
+    """Table of the bought rows, with all items and annotators; names are codes."""
     return Annotations.from_codes(
         table.item[have], table.annotator[have], table.label[have], np.arange(table.n_items),
         np.arange(table.n_annotators), table.classes,
     )  # fmt: skip
 
 
-@contextmanager
-def _as_in(arm: str) -> Iterator[None]:
-    """`items only`: annotators are taken for known."""
-    inside: Any = recommendation
-    before = inside._labels_behind
-    if arm == "items only":
-        inside._labels_behind = lambda model, who, given: np.full((who.size, model.classes_.size), inside.MOST)
-    try:
-        yield
-    finally:
-        inside._labels_behind = before
-
-
 Key = tuple[str, str, str, str, int]
 
 
-def done() -> dict[Key, dict[str, Any]]:
-    """What was run before."""
-    lines = STORE.read_text().splitlines() if STORE.exists() else []
-    rows = [json.loads(line) for line in lines]
-    return {(row["set"], row["method"], row["start"], row["arm"], row["seed"]): row for row in rows}
+def key_of(row: Part) -> Key:
+    """Set, method, start, arm and seed of a part."""
+    return row["set"], row["method"], row["start"], row["arm"], row["seed"]
 
 
-def run(only: list[str] | None) -> None:
-    """Run what is missing, one seed after the other."""
-    before = done()
-    STORE.parent.mkdir(exist_ok=True)
-    for seed, case in itertools.product(range(SEEDS), CASES):
-        if only and f"{case.set}/{case.method}/{case.start}" not in only:
-            continue
-        data = dz.load_dataset(case.set)
-        for arm in ARMS:
-            key: Key = (case.set, case.method, case.start, arm, seed)
-            if key in before or (arm == "items only" and case.set != "rte"):
-                continue
-            begin = time.perf_counter()
-            with warnings.catch_warnings(), _as_in(arm):
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                curve = replay(data.annotations, data.gold, case, arm, seed)
-            row = dict(zip(("set", "method", "start", "arm", "seed"), key, strict=True)) | curve
-            row["seconds"] = round(time.perf_counter() - begin, 1)
-            with STORE.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            print(*key, f"{row['seconds']} s", flush=True)
+def run(part: Part, device: str) -> dict[str, Any]:
+    """One curve. The arm "items only" takes annotators for known."""
+    name, method, start, arm, seed = key_of(part)
+    case = next(case for case in CASES if case[:3] == (name, method, start))
+    case = case._replace(upto=part.get("upto", case.upto))
+    data, begin, patch = dz.load_dataset(name), time.perf_counter(), nullcontext()
+    if arm == "items only":
+        patch = mock.patch.object(
+            recommendation, "_labels_behind", lambda model, who, given: np.full((who.size, model.classes_.size), 1e9)
+        )
+    with warnings.catch_warnings(), patch:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        curve = replay(data.annotations, data.gold, case, arm, seed)
+    return curve | {"seconds": round(time.perf_counter() - begin, 1)}
 
 
 def needed(labels: Any, accuracy: Any, target: float) -> int | None:
-    """The number of labels from which a curve does not fall below the target again; None where it ends below."""
+    """Number of labels from which a curve stays at the target; None if it ends below."""
     below = np.flatnonzero(accuracy < target)
     if not below.size:
         return int(labels[0])
@@ -192,11 +165,11 @@ def cases(rows: dict[Key, dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 for what in ("accuracy", "vote")
             }
             mean = curves["accuracy"].mean(axis=0)
-            single = [needed(labels, curve, full - NEAR) for curve in curves["accuracy"]]
+            single = [needed(labels, curve, full - NEAR_ACCURACY) for curve in curves["accuracy"]]
             keep = np.unique(np.linspace(0, labels.size - 1, 81).round().astype(int))
             case["arms"][arm] = {
                 "seeds": len(own),
-                "needed": needed(labels, mean, full - NEAR),
+                "needed": needed(labels, mean, full - NEAR_ACCURACY),
                 "needed_by_seed": single,
                 "labels": labels[keep].tolist(),
                 "mean": mean[keep].round(5).tolist(),
@@ -209,7 +182,8 @@ def cases(rows: dict[Key, dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield case
 
 
-def write_tables(made: dict[str, Any], found: list[dict[str, Any]]) -> None:
+def tables(summary: dict[str, Any]) -> list[str]:
+    """Labels needed, by case and arm."""
     head = [
         "set",
         "refitted",
@@ -222,7 +196,7 @@ def write_tables(made: dict[str, Any], found: list[dict[str, Any]]) -> None:
         "of round robin",
     ]
     body = []
-    for case in found:
+    for case in summary["cases"]:
         arms = case["arms"]
 
         def cell(arm: str, arms: Any = arms) -> str:
@@ -241,17 +215,15 @@ def write_tables(made: dict[str, Any], found: list[dict[str, Any]]) -> None:
             name, case["method"], what, str(arms["recommend"]["seeds"]), f"{case['all']:,}",
             f"{100 * case['full']:.2f}", *(cell(arm) for arm in ARMS), share("random"), share("round robin"),
         ])  # fmt: skip
-    text = [
-        record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}}),
+    return [
         "Labels needed until the mean curve stays within half a point of the accuracy of all labels:",
-        record.table(head, body, left=3),
+        record.table(head, body, 3),
         "\\* nothing was chosen looking at this set.",
     ]
-    record.splice(HERE / "README.md", "tables", "\n\n".join(text))
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """The curves: mean over seeds, and where 80 % of them lie."""
+    """Draw the curves: mean over seeds, and a band with 80 % of them."""
     import altair as alt
     import vl_convert
 
@@ -275,7 +247,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
             y=alt.Y("low:Q", scale=scale, title="accuracy, per cent"), y2="high:Q"
         )
         line = base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", scale=scale))
-        near = alt.Chart(alt.Data(values=[{"y": 100 * (case["full"] - NEAR)}])).mark_rule(strokeDash=[4, 3])
+        near = alt.Chart(alt.Data(values=[{"y": 100 * (case["full"] - NEAR_ACCURACY)}])).mark_rule(strokeDash=[4, 3])
         title = f"{case['set']}, {case['method']}"
         panels.append(
             (band + line + near.encode(y=alt.Y("y:Q", scale=scale))).properties(width=300, height=220, title=title)
@@ -283,19 +255,26 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     path.write_text(vl_convert.vegalite_to_svg(alt.concat(*panels, columns=2).to_dict()))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", metavar="SET/METHOD/START", help="run only these")
-    parser.add_argument("--tables", action="store_true", help="run nothing, write the tables of what was run")
-    options = parser.parse_args()
-    made = record.provenance()
-    if not options.tables:
-        run(options.only)
-    found = list(cases(done()))
-    print("written:", record.save(HERE, "replay", made, {"batch": BATCH, "cases": found}, indent=None).name)
-    write_tables(made, found)
-    draw(found, HERE / "curves.svg")
+def summary(rows: Rows) -> dict[str, Any]:
+    """Summarise all cases."""
+    return {"batch": BATCH, "cases": list(cases({key_of(row): row for row in rows}))}
+
+
+def parts(seeds: int) -> list[Part]:
+    """All arms of all cases, seed by seed; "items only" on one set."""
+    return [
+        {"set": case.set, "method": case.method, "start": case.start, "arm": arm, "seed": seed}
+        for seed in range(seeds)
+        for case in CASES
+        for arm in ARMS
+        if arm != "items only" or case.set == "rte"
+    ]
+
+
+QUICK: list[Part] = [part | {"upto": 900} for part in parts(1) if part["method"] == "dawid-skene"][:4]
+BENCHMARK = Benchmark(HERE, "replay", run, parts, QUICK, tables, seeds=10, summary=summary)
 
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main(__doc__)
+    draw(record.read_store(record.store_path(HERE, "replay"))["replay"]["cases"], HERE / "curves.svg")

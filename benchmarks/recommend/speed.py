@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 
 import dissensus as dz
 from dissensus.models.methods import DawidSkene
 from dissensus.table.simulate import simulate
+from reproductions import record
 
 HERE = Path(__file__).parent
 ITEMS, ANNOTATORS, RUNS = 10_000, 100, 5
@@ -30,7 +30,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def case(n_classes: int) -> dict[str, Any]:
-    """One label, and five hundred, of a million pairs; the floor is K logarithms for each pair."""
+    """Time one label, and five hundred, of a million pairs; the floor is K logarithms for each pair."""
     table = simulate(ITEMS, ANNOTATORS, n_classes, redundancy=3, seed=0).annotations
     model = DawidSkene(threads=1).fit(table)
     numbers = np.random.default_rng(0).random(ITEMS * ANNOTATORS * n_classes) + 1e-3
@@ -43,16 +43,14 @@ def case(n_classes: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    made = record.provenance()
+    made = record.provenance(busy=True)
     cases = [case(n_classes) for n_classes in (2, 5, 12)]
     rows = []
     for one in cases:
         times = [f"{one[name]:.3f}" for name in ("one", "many", "floor")]
         rows.append([str(one["classes"]), *times, f"{one['one'] / one['floor']:.1f}"])
-    record.save(HERE, "speed", made, {"cases": cases})
     head = ["classes", "one label, s", "500 labels, s", "logarithms alone, s", "one label / logarithms"]
-    text = [record.sentence(made, {"dissensus": {"dissensus": dz.__version__, "numpy": np.__version__}})]
-    record.splice(HERE / "README.md", "speed", "\n\n".join([*text, record.table(head, rows)]))
+    record.publish(HERE / "README.md", "speed", made, {"cases": cases}, [record.table(head, rows)])
 
 
 if __name__ == "__main__":

@@ -14,12 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import altair
-import numpy as np
-from benchmarks import record
-
 import dissensus as dz
 from dissensus.table.simulate import simulate
+from reproductions import record
 
 HERE = Path(__file__).parent
 SETS = ("digits-crowd", "rte", "labelme", "popquorn_offensiveness", "jobs_q3")
@@ -29,7 +26,7 @@ TEXT = "Somebody wrote this text, and somebody else is to say what it is about; 
 
 
 def run(name: str, table: Any, **known: Any) -> dict[str, Any]:
-    """Fit and report; what took how long."""
+    """Fit and report, and time both."""
     begin = time.perf_counter()
     fitted = dz.methods[METHOD]().fit(table)
     fit = time.perf_counter() - begin
@@ -45,7 +42,7 @@ def run(name: str, table: Any, **known: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    made, rows = record.provenance(), []
+    made, rows = record.provenance(busy=True), []
     run("warm-up", simulate(200, 20, 3, seed=0).annotations)  # compiles, and makes the bundle of the charts' library
     there = {one.name for one in dz.list_datasets()}
     for name in SETS:
@@ -56,7 +53,6 @@ def main() -> None:
     table = sim.annotations
     texts = {"item": table.items, "text": [f"{TEXT}{i}" for i in range(table.n_items)]}
     rows.append(run("simulated", table, gold=sim.truth, items=texts))
-    record.save(HERE, "report", made, {"rows": rows})
     body = [
         [
             row["set"],
@@ -69,10 +65,8 @@ def main() -> None:
         for row in rows
     ]
     head = ["set", "annotations", "items", f"{METHOD}: seconds to fit", "seconds to report", "page, MB"]
-    versions = {"dissensus": dz.__version__, "altair": altair.__version__, "numpy": np.__version__}
-    text = [record.sentence(made, {"dissensus": versions}), record.table(head, body)]
-    text.append(f"The process took {max(row['memory'] for row in rows):.1f} GB at most.")
-    record.splice(HERE / "README.md", "tables", "\n\n".join(text))
+    memory = f"The process took {max(row['memory'] for row in rows):.1f} GB at most."
+    record.publish(HERE / "README.md", "report", made, {"rows": rows}, [record.table(head, body), memory])
 
 
 if __name__ == "__main__":

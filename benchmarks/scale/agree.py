@@ -17,23 +17,21 @@ import argparse
 import tempfile
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
-from tests.engines.cluster import cluster
 
 from dissensus import methods
 from dissensus.compute.engines import Disk, Spark, Torch
 from dissensus.table.simulate import simulate
+from reproductions import record
+from tests.compute.engines.cluster import cluster
 
 HERE = Path(__file__).parent
-VERSIONS = {name: version(name) for name in ("numpy", "numba", "torch", "duckdb", "pyspark")}
 METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
 OTHERS = ("disk", "torch", "spark")
-TIE = 1e-9
+TIE_TOLERANCE = 1e-9
 
 
 def keywords(name: str, passes: int) -> dict[str, Any]:
@@ -48,7 +46,7 @@ def main() -> None:
     options.add_argument("--passes", type=int, default=500)
     given = options.parse_args()
     warnings.simplefilter("ignore")
-    made = record.provenance()
+    made = record.provenance(busy=True)
     table = simulate(given.million * 100_000, 5_000, 5, redundancy=10, seed=0).annotations
     rows, results = [], []
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder) / "spark", 2, "2g"):
@@ -65,7 +63,7 @@ def main() -> None:
                 fitted[engine] = methods[name](engine=placed, **keywords(name, given.passes)).fit(table)
                 seconds[engine] = time.perf_counter() - begun
             best = np.sort(fitted["local"].posterior_, axis=1)[:, -2:]
-            clear = best[:, 1] - best[:, 0] > TIE
+            clear = best[:, 1] - best[:, 0] > TIE_TOLERANCE
             one: dict[str, Any] = {"method": name, "seconds": seconds}
             for engine in OTHERS:
                 model, local = fitted[engine], fitted["local"]
@@ -85,9 +83,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     head = ["method", "passes", *(f"{e}: posterior, labels" for e in OTHERS), *(f"s {e}" for e in engines)]
     text = record.table(head, rows)
-    record.save(HERE, f"agree-{given.million}M", made, {"annotations": len(table), "results": results})
-    said = record.sentence(made, {"dissensus": VERSIONS})
-    record.splice(HERE / "README.md", "agree", f"{said}\n\n{text}")
+    record.publish(HERE / "README.md", "agree", made, {"annotations": len(table), "results": results}, [text])
     print(text)
 
 

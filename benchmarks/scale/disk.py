@@ -19,20 +19,19 @@ import shutil
 import subprocess
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks import record
+
+from reproductions import record
 
 HERE = Path(__file__).parent
-VERSIONS = {name: version(name) for name in ("numpy", "numba", "pyarrow", "duckdb")}
 ITEMS_PER_FILE = 2**13 * 60  # a multiple of `simulate.BLOCK`; 10 annotations each
 ANNOTATORS, CLASSES, REDUNDANCY = 100_000, 5, 10
-BYTES = 60  # of disk per annotation: Parquet, codes, what the sort spills, posteriors
+DISK_BYTES = 60  # per annotation: Parquet, codes, what the sort spills, posteriors
 
 
 def write(folder: Path, million: int) -> float:
@@ -62,7 +61,7 @@ def peak_gb() -> float:
 
 
 def fit(folder: Path, passes: int) -> dict[str, Any]:
-    """What one process finds: seconds to code, of each pass and to write the results, and its peak of memory."""
+    """Measure in one process the seconds to code, of each pass and to write the results, and the peak of memory."""
     import warnings
 
     from dissensus.compute.engines import Disk, code
@@ -116,7 +115,7 @@ def table(results: list[dict[str, Any]]) -> str:
                 f"{one['s_last_pass_and_parquet']:.0f}", f"{one['peak_gb']:.2f}",
             ]
         )  # fmt: skip
-    return record.table(head, rows, left=0)
+    return record.table(head, rows, 0)
 
 
 def main() -> None:
@@ -131,12 +130,12 @@ def main() -> None:
         print(json.dumps(fit(folder, given.passes)))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    free, needed = shutil.disk_usage(folder).free, given.million * 10**6 * BYTES
+    free, needed = shutil.disk_usage(folder).free, given.million * 10**6 * DISK_BYTES
     if free < needed:
         sys.exit(
             f"{folder} has {free / 1e9:.0f} GB free and {needed / 1e9:.0f} GB may be needed; name another --folder."
         )
-    made = record.provenance()
+    made = record.provenance(busy=True)
     seconds = write(folder, given.million)
     print(f"files written in {seconds:.0f} s", flush=True)
     command = [sys.executable, "-m", "benchmarks.scale.disk", "--fit-only", "--million", str(given.million)]
@@ -145,10 +144,8 @@ def main() -> None:
     if done.returncode:
         sys.exit(done.stderr)
     result = json.loads(done.stdout.splitlines()[-1])
-    record.save(HERE, f"disk-{given.million}M", made, {"result": result})
     text = table([result])
-    said = record.sentence(made, {"dissensus": VERSIONS})
-    record.splice(HERE / "README.md", "disk", f"{said}\n\n{text}")
+    record.publish(HERE / "README.md", "disk", made, {"result": result}, [text])
     print(text)
 
 

@@ -19,18 +19,17 @@ import sys
 import threading
 import time
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from benchmarks import record
-from benchmarks.scale.disk import write
-from tests.engines.cluster import cluster
 
+from benchmarks.scale.disk import write
 from dissensus import read
 from dissensus.models.methods import DawidSkene
+from reproductions import record
+from tests.compute.engines.cluster import cluster
 
 HERE = Path(__file__).parent
 
@@ -42,7 +41,7 @@ def timed(work: Any) -> tuple[float, Any]:
 
 
 def passes(table: Any, count: int, on_step: Any = None, **keywords: Any) -> tuple[Any, list[float]]:
-    """A fit of so many passes, and the seconds of those after the first."""
+    """Fit for so many passes; return the seconds of those after the first."""
     at: list[float] = []
 
     def step(number: int, objective: float) -> None:
@@ -141,7 +140,7 @@ def main() -> None:
     source = given.folder / f"{given.million}M"
     source.mkdir(parents=True, exist_ok=True)
     folder = given.folder / f"spark-{given.million}M-{os.getpid()}"
-    made = record.provenance()
+    made = record.provenance(busy=True)
     write(source, given.million)
     table = read(pq.read_table(sorted(source.glob("part-*.parquet"))))
     result: dict[str, Any] = {"annotations": len(table), "items": table.n_items, "annotators": table.n_annotators}
@@ -153,12 +152,10 @@ def main() -> None:
     for cores in (1, 2):
         result["spark"].append(on_cluster(source.absolute(), folder.absolute(), cores, given.passes, local))
         print(result["spark"][-1], flush=True)
-    record.save(HERE, f"spark-{given.million}M", made, {"result": result})
     head = ["where", "s to sort and code", "s of an empty job", "s to hand over the parts", "s per pass"]
     head += ["s for posteriors to Parquet", "posterior, largest difference from local"]
     text = record.table(head, rows_of(result))
-    versions = {name: version(name) for name in ("numpy", "numba", "pyarrow", "pyspark")}
-    record.splice(HERE / "README.md", "spark", f"{record.sentence(made, {'dissensus': versions})}\n\n{text}")
+    record.publish(HERE / "README.md", "spark", made, {"result": result}, [text])
     print(text)
 
 

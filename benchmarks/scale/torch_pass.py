@@ -1,7 +1,7 @@
 """One pass of Dawid-Skene on a GPU: 1 billion annotations, generated on the device.
 
     python -m benchmarks.scale.torch_pass                           # 100M items, 100k annotators, 5 classes
-    python -m benchmarks.scale.torch_pass --kernel triton           # the candidate of `triton_pass`, in its place
+    python -m benchmarks.scale.torch_pass --kernel torch            # torch's operations in place of the fused kernel
     python -m benchmarks.scale.torch_pass --million 1 --device cpu  # does it run at all; writes nothing
 
 - **s per pass** is the least of several `engine.sweep`s: parameters from the host to the device, E step and counts
@@ -11,8 +11,8 @@
   The ratio is the pass to these bytes over the bandwidth of the copy. **With cells** also counts, for every row, K
   doubles fetched from Θ and K added to counts: 40 MB of tables at this size, which the device's cache may hold.
 
-`kernels.on_torch` makes arrays of K numbers per row on the way, about 300 bytes per row in all: the ratio to the
-streamed bytes cannot be near 1 without a kernel that does all of it at once.
+The fused kernel (`kernels.on_triton`) writes nothing per row. Torch's operations (`kernels.on_torch`) make arrays of K
+numbers per row on the way, about 300 bytes per row in all.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks import record
 
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
 from dissensus.compute.kernels.on_torch import Data
-from dissensus.models.methods.dawid_skene import ConfusionPass, DawidSkene
+from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, Likelihood
+from dissensus.models.methods import DawidSkene
+from reproductions import record
 
 HERE = Path(__file__).parent
-CHUNK = 2**26  # rows that are generated at a time
-COPY = 2**30  # doubles
+ROWS_PER_CHUNK = 2**26  # rows that are generated at a time
+COPIED_DOUBLES = 2**30  # doubles
 
 
 def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, device: torch.device) -> Data:
-    """Annotators whose activity is log-normal and whose accuracy lies between 0.4 and 0.95; errors are uniform."""
+    """Generate annotators with log-normal activity, accuracies from 0.4 to 0.95 and uniform errors."""
     torch.manual_seed(0)
     accuracy = 0.4 + 0.55 * torch.rand(n_annotators, device=device)
     activity = torch.randn(n_annotators, device=device).exp()
@@ -48,8 +49,8 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
     rows = n_items * redundancy
     annotator = torch.empty(rows, dtype=torch.int32, device=device)
     label = torch.empty(rows, dtype=torch.int8, device=device)
-    for start in range(0, rows, CHUNK):
-        stop = min(start + CHUNK, rows)
+    for start in range(0, rows, ROWS_PER_CHUNK):
+        stop = min(start + ROWS_PER_CHUNK, rows)
         who = tickets[torch.randint(tickets.numel(), (stop - start,), device=device)]
         true = truth[torch.arange(start, stop, device=device) // redundancy]
         wrong = (true + torch.randint(1, n_classes, (stop - start,), dtype=torch.int8, device=device)) % n_classes
@@ -62,7 +63,7 @@ def generate(n_items: int, redundancy: int, n_annotators: int, n_classes: int, d
 
 
 def least(work: Callable[[], Any], device: torch.device, repeats: int = 7) -> tuple[float, list[float]]:
-    """Least seconds, and all, after one call that is not counted."""
+    """Fastest and all times in seconds, after one call that is not counted."""
     work()
     seconds = []
     for _ in range(repeats):
@@ -81,7 +82,7 @@ def wait(device: torch.device) -> None:
 
 def copy_bandwidth(device: torch.device) -> float:
     """Bytes per second, read and written."""
-    one = torch.ones(COPY if device.type == "cuda" else 2**24, dtype=torch.float64, device=device)
+    one = torch.ones(COPIED_DOUBLES if device.type == "cuda" else 2**24, dtype=torch.float64, device=device)
     other = torch.empty_like(one)
     return 2 * one.nbytes / least(lambda: other.copy_(one), device)[0]
 
@@ -90,18 +91,14 @@ def measure(million: int, redundancy: int, n_annotators: int, n_classes: int, de
     n_items = million * 1_000_000 // redundancy
     bandwidth = copy_bandwidth(device)
     data = generate(n_items, redundancy, n_annotators, n_classes, device)
-    engine, model, walk = TorchEngine(data, Threads(1)), DawidSkene(), ConfusionPass()
+    engine, model, walk = TorchEngine(data, Threads(1)), DawidSkene(), ConfusionPass(LIKELIHOOD, FULL)
     begun = time.perf_counter()
+    model._begin(engine)
     params = model.start(engine, None)
     start = time.perf_counter() - begun
-    each, passes = least(lambda: engine.sweep(walk, params), device)
-
-    def iteration() -> None:
-        sums = engine.sweep(walk, params)
-        model.log_penalty(params)
-        model._maximise(sums.counts, sums.prior_counts, engine.pool)
-
-    whole, _ = least(iteration, device, repeats=3)
+    likelihood = Likelihood.of(params.prior, model.cells(params))
+    each, passes = least(lambda: engine.sweep(walk, likelihood), device)
+    whole, _ = least(lambda: model.em_pass(engine, params), device, repeats=3)
     streamed = data.annotator.nbytes + data.label.nbytes + data.item_ptr.nbytes
     cells = data.annotator.numel() * n_classes * 8 * 2
     return {
@@ -144,22 +141,18 @@ def main() -> None:
     options.add_argument("--annotators", type=int, default=100_000)
     options.add_argument("--classes", type=int, default=5)
     options.add_argument("--device", default="cuda")
-    options.add_argument("--kernel", choices=["torch", "triton"], default="torch")
+    options.add_argument("--kernel", choices=["torch", "triton"], default="triton")
     given = options.parse_args()
-    made = record.provenance()
-    if given.kernel == "triton":  # a candidate: in its place, so that the same engine runs it
-        from benchmarks.scale import triton_pass
-
-        on_torch.confusion = triton_pass.confusion
+    made = record.provenance(device=given.device, busy=True)
+    if given.kernel == "torch":
+        on_torch._fused = lambda data: None
     result = measure(given.million, given.redundancy, given.annotators, given.classes, torch.device(given.device))
     result["kernel"] = given.kernel
     text = table(result)
     print(text)
     print(np.round(result["s_passes"], 4).tolist())
     if given.device != "cpu":
-        record.save(HERE, given.kernel, made, {"result": result})
-        versions = {"dissensus": {"torch": result["torch"]}}
-        record.splice(HERE / "README.md", given.kernel, f"{record.sentence(made, versions)}\n\n{text}")
+        record.publish(HERE / "README.md", given.kernel, made, {"result": result}, [text])
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ import numpy as np
 
 from dissensus.compute.kernels.vector import ask, plus, times
 
-TRIAD = 2**25  # numbers per array: 268 MB each
+TRIAD_NUMBERS = 2**25  # numbers per array: 268 MB each
 REPEATS = 5
-AHEAD = (0, 16)  # annotations between asking for a cell and using it; 0: do not ask
+PREFETCH_ROWS = (0, 16)  # annotations between asking for a cell and using it; 0: do not ask
 
 
 @numba.njit(nogil=True)
@@ -32,7 +32,7 @@ def _triad(a: Any, b: Any, c: Any, start: int, stop: int) -> None:
 
 
 def _walk(n_classes: int) -> Any:
-    """The loop compiled for this number of classes."""
+    """Compile the loop for this number of classes."""
 
     @numba.njit(nogil=True)
     def walk(item_ptr, annotator, label, cells, start, stop, gather, scatter, ahead):
@@ -52,7 +52,7 @@ def _walk(n_classes: int) -> Any:
 
 
 def _fastest(work: Callable[[int], object], threads: int) -> float:
-    """Least seconds of `work(thread)` on all threads at once."""
+    """Fastest time in seconds of `work(thread)` on all threads at once."""
     best = np.inf
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(REPEATS):
@@ -64,9 +64,9 @@ def _fastest(work: Callable[[int], object], threads: int) -> float:
 
 def bandwidth(threads: int) -> float:
     """Bytes per second, reads and writes counted once each."""
-    a, b, c = np.zeros(TRIAD), np.ones(TRIAD), np.ones(TRIAD)
+    a, b, c = np.zeros(TRIAD_NUMBERS), np.ones(TRIAD_NUMBERS), np.ones(TRIAD_NUMBERS)
     _triad(a, b, c, 0, 1)
-    edges = np.linspace(0, TRIAD, threads + 1).astype(int)
+    edges = np.linspace(0, TRIAD_NUMBERS, threads + 1).astype(int)
     return 3 * a.nbytes / _fastest(lambda t: _triad(a, b, c, edges[t], edges[t + 1]), threads)
 
 
@@ -85,7 +85,7 @@ def gathers_and_scatters(table: Any, threads: int) -> dict[str, float]:
                 table.item_ptr, table.annotator, table.label, cells[t], edges[t], edges[t + 1], gather, scatter, ahead
             )  # fmt: skip
 
-        return min(_fastest(partial(work, ahead=ahead), threads) for ahead in AHEAD)
+        return min(_fastest(partial(work, ahead=ahead), threads) for ahead in PREFETCH_ROWS)
 
     return {"gather": seconds(True, False), "scatter": seconds(False, True), "both": seconds(True, True)}
 

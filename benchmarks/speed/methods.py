@@ -20,21 +20,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import peers, record
-from benchmarks.accuracy.run import binary
-from benchmarks.speed.run import HERE, SIZES, THREADS, Size, per_iteration, say, three, write_table
 
 import dissensus as dz
+from benchmarks import peers
+from benchmarks.accuracy.run import binary
+from benchmarks.speed.run import HERE, SIZES, THREADS, Size, per_iteration, say, three, write_table
+from reproductions import record
 
 PEER = "crowd-kit"
-REPEATS, LIMIT = 3, 240.0
-MEMORY = 4e9  # bytes that 10M annotations may take
-ON = {"tol": float("-inf")}  # it stops where its loss falls; this goes on
+REPEATS, MAX_FIT_SECONDS = 3, 240.0
+MAX_BYTES = 4e9  # that 10M annotations may take
+NO_TOLERANCE = {"tol": float("-inf")}  # it stops where its loss falls; this goes on
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a method of the peer's is timed."""
+    """How to time a method of the peer."""
 
     short: dict[str, Any] | None = None  # keywords of the two fits of a slope; None: it has no iterations
     long: dict[str, Any] | None = None
@@ -49,9 +50,9 @@ PLANS = {
     "majority-vote": Plan(),
     "wawa": Plan(),
     "zero-based-skill": Plan({"n_iter": 1}, {"n_iter": 4}),
-    "dawid-skene": Plan({"n_iter": 1} | ON, {"n_iter": 4} | ON),
-    "one-coin": Plan({"n_iter": 1} | ON, {"n_iter": 4} | ON),
-    "glad": Plan({"n_iter": 1} | ON, {"n_iter": 2} | ON, slope_at=10, at=50),
+    "dawid-skene": Plan({"n_iter": 1} | NO_TOLERANCE, {"n_iter": 4} | NO_TOLERANCE),
+    "one-coin": Plan({"n_iter": 1} | NO_TOLERANCE, {"n_iter": 4} | NO_TOLERANCE),
+    "glad": Plan({"n_iter": 1} | NO_TOLERANCE, {"n_iter": 2} | NO_TOLERANCE, slope_at=10, at=50),
     "mace": Plan(
         {"n_restarts": 1, "n_iter": 1},
         {"n_restarts": 1, "n_iter": 4},
@@ -84,9 +85,9 @@ class Tables:
 def fit(
     library: str, method: str, table: tuple[peers.Data, np.ndarray], params: list[dict[str, Any]], threads: int = 1
 ) -> list[dict[str, Any]]:
-    """What the worker tells of each fit, with the score; or with the error, where there was one."""
+    """Fit, and return the worker's report of each fit with its score or its error."""
     data, truth = table
-    fits = [{"method": method, "params": p, "limit": LIMIT} for p in params]
+    fits = [{"method": method, "params": p, "limit": MAX_FIT_SECONDS} for p in params]
     report, labels = peers.run(library, data, fits, keep="label", threads=threads)
     return [
         done
@@ -97,7 +98,7 @@ def fit(
 
 
 def ours(method: str, table: tuple[peers.Data, np.ndarray], threads: int, slope: bool = True) -> dict[str, Any]:
-    """Seconds per iteration, where it has any, and a fit with our defaults."""
+    """Time an iteration, if the method has any, and a fit with our defaults."""
     begin = time.perf_counter()
     knows = inspect.signature(dz.methods[method]).parameters
     every = {"threads": threads} if "threads" in knows else {}
@@ -115,7 +116,7 @@ def ours(method: str, table: tuple[peers.Data, np.ndarray], threads: int, slope:
 
 
 def theirs(method: str, tables: Tables, size: Size) -> dict[str, Any]:
-    """The same of the peer, by its plan, scaled up to the size asked for."""
+    """Time the peer by its plan, scaled up to the size asked for."""
     begin, how = time.perf_counter(), PLANS[method]
     result: dict[str, Any] = {"seconds_per_iteration": None, "slope_at": how.slope_at, "at": how.at, "note": how.note}
     if how.short is not None:
@@ -141,7 +142,7 @@ def tell(who: str, result: dict[str, Any], begin: float) -> None:
     )
 
 
-def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) -> None:
+def tables(content: dict[str, Any]) -> list[str]:
     rows = []
     for method, result in content["methods"].items():
         own, peer = result["ours"], result.get("theirs")
@@ -172,17 +173,15 @@ def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) ->
         [
             method,
             _seconds(done),
-            f"{done['peak_bytes'] / 1e9:.2f}" + (" **over 4**" if done["peak_bytes"] > MEMORY else ""),
+            f"{done['peak_bytes'] / 1e9:.2f}" + (" **over 4**" if done["peak_bytes"] > MAX_BYTES else ""),
             _score(done.get("score")),
         ]
         for method, done in content["large"].items()
     ]
-    text = [
-        record.sentence(made, content["versions"]),
+    return [
         record.table(head, rows),
         record.table(["10M annotations, ours", "s to converge (iterations)", "peak GB", "accuracy (%)"], large),
     ]
-    record.splice(readme, "methods", "\n\n".join(text))
 
 
 def _ms(seconds: float | None) -> str:
@@ -201,36 +200,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", metavar="METHOD", help="only these; the tables stay as they are")
     parser.add_argument("--small", action="store_true", help="tables a hundredth as large; writes nothing either")
-    parser.add_argument("--readme", type=Path, help="write the tables of these options into this file")
+    parser.add_argument(
+        "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
+    )
     options = parser.parse_args()
     peers.environment(PEER)
     names = [name for name in options.only or dz.methods if not dz.methods.entry(name).facts.get("needs_features")]
-    made, begin = record.provenance(), time.perf_counter()
+    made, begin = record.provenance(busy=True), time.perf_counter()
     content: dict[str, Any] = {"versions": {}, "methods": {}, "large": {}}
     with tempfile.TemporaryDirectory(prefix="dissensus-speed-") as folder:
-        tables = Tables(Path(folder))
+        made_tables = Tables(Path(folder))
         million, ten = (
             replace(s, n_items=s.n_items // 100, n_annotators=s.n_annotators // 10) if options.small else s
             for s in SIZES
         )
         for method in names:
-            result: dict[str, Any] = {"ours": {str(t): ours(method, tables(million, method), t) for t in THREADS}}
+            result: dict[str, Any] = {"ours": {str(t): ours(method, made_tables(million, method), t) for t in THREADS}}
             if method in PLANS:
-                result["theirs"] = theirs(method, tables, million)
+                result["theirs"] = theirs(method, made_tables, million)
             content["methods"][method] = result
         for method in names:
-            result = ours(method, tables(ten, method), max(THREADS), slope=False)
+            result = ours(method, made_tables(ten, method), max(THREADS), slope=False)
             content["large"][method] = result["converged"]
     for method in content["methods"].values():
         for library, side in (("dissensus", method["ours"][str(max(THREADS))]), (PEER, method.get("theirs"))):
             if side:
                 content["versions"][library] = side["converged"]["versions"]
     say("everything", begin)
-    whole = not (options.only or options.small)
-    if whole:
-        print("written:", record.save(HERE, "methods", made, content).name)
-    if whole or options.readme:
-        write_tables(options.readme or HERE / "README.md", made, content)
+    if options.readme or not (options.only or options.small):
+        readme = options.readme or HERE / "README.md"
+        record.publish(readme, "methods", made, content, tables(content), content["versions"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long a file of ten million annotations takes to become an `Annotations`, and how much memory.
 
-    python benchmarks/speed/read.py [--rows 10000000] [--json PATH]
+    python -m benchmarks.speed.read [--rows 10000000]
 
 Files are made in a temporary folder (a tenth as many items as rows, a thousandth as many annotators, ten classes, rows
 in random order) and each is read in a process of its own, after one that fills the cache of compiled code. Peak memory
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,8 +21,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dissensus.table import io
+from reproductions import record
 
+HERE = Path(__file__).parent
 CHILD = """
 import json, re, sys, time
 from pathlib import Path
@@ -69,22 +68,19 @@ def measure(path: Path) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    results = {}
+    made, results = record.provenance(busy=True), {}
     with tempfile.TemporaryDirectory() as folder:
         paths = make(options.rows, Path(folder))
         for path in make(10_000, Path(tempfile.mkdtemp(dir=folder))).values():
             measure(path)  # compiles, where nothing is cached yet
-        print(f"{options.rows:,} rows, {os.cpu_count()} cores\n{'':28}{'file MB':>9}{'read s':>9}{'peak GB':>9}")
+        print(f"{options.rows:,} rows, {record.cores()} cores\n{'':28}{'file MB':>9}{'read s':>9}{'peak GB':>9}")
         for name, path in paths.items():
             results[name] = {"file_mb": path.stat().st_size / 2**20, **measure(path)}
             print(
                 f"{name:28}{results[name]['file_mb']:9.0f}{results[name]['read_s']:9.2f}{results[name]['peak_gb']:9.2f}"
             )
-    if options.json:
-        machine = {"python": platform.python_version(), "pyarrow": pa.__version__, "cores": os.cpu_count()}
-        io.write_json({"rows": options.rows, **machine, "results": results}, options.json)
+    record.add_line(record.store_path(HERE, "read"), "read", made, {"rows": options.rows, "results": results})
 
 
 if __name__ == "__main__":

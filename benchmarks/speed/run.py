@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import peers, record
-from benchmarks.speed import floors
 
 import dissensus as dz
+from benchmarks import peers
+from benchmarks.speed import floors
 from dissensus.table.simulate import BLOCK, simulate
+from reproductions import record
 
 HERE = Path(__file__).parent
-PART = 64 * BLOCK  # items simulated at a time
+ITEMS_PER_PART = 64 * BLOCK  # items simulated at a time
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ THEIRS = {
 
 
 def write_table(size: Size, folder: Path) -> tuple[peers.Data, np.ndarray]:
-    """Simulate part by part into files; the truth (I,)."""
+    """Simulate part by part into files; return the truth (I,)."""
     folder.mkdir()
     n = size.n_items * size.redundancy
     columns = {
@@ -62,8 +63,8 @@ def write_table(size: Size, folder: Path) -> tuple[peers.Data, np.ndarray]:
         for name, dtype in (("item", np.int32), ("annotator", np.int32), ("label", np.int8))
     }
     truth = np.empty(size.n_items, np.int8)
-    for first in range(0, size.n_items, PART):
-        end = min(first + PART, size.n_items)
+    for first in range(0, size.n_items, ITEMS_PER_PART):
+        end = min(first + ITEMS_PER_PART, size.n_items)
         part = simulate(
             size.n_items, size.n_annotators, size.n_classes, redundancy=size.redundancy, part=(first, end), seed=0
         )
@@ -76,7 +77,7 @@ def write_table(size: Size, folder: Path) -> tuple[peers.Data, np.ndarray]:
 
 
 class Bench:
-    """The cases of one size, and what they gave: (library, threads) → samples."""
+    """Cases of one size, and their samples by (library, threads)."""
 
     def __init__(self, data: peers.Data, truth: np.ndarray, versions: dict[str, Any]):
         self.data, self.truth, self.versions = data, truth, versions
@@ -95,7 +96,7 @@ class Bench:
         return report, [float((label == self.truth).mean()) for label in labels]
 
     def slope(self, library: str, threads: int, repeats: int) -> None:
-        """Time of an iteration."""
+        """Time an iteration."""
         plan = OURS if library == "dissensus" else THEIRS
         begin = time.perf_counter()
         report, scores = self._run(
@@ -108,7 +109,7 @@ class Bench:
         say(f"{library}, {threads} threads: {1e3 * per_iteration(pairs):.2f} ms per iteration", begin)
 
     def converge(self, library: str, threads: int) -> None:
-        """Time and memory of a fit with the library's defaults."""
+        """Measure time and memory of a fit with the library's defaults."""
         begin = time.perf_counter()
         report, scores = self._run(library, [{}], threads)
         fit = report["fits"][0] | {"score": scores[0]}
@@ -144,7 +145,7 @@ class Bench:
 
 
 def run_size(size: Size, folder: Path, versions: dict[str, Any]) -> dict[str, Any]:
-    """Ours and the peers' in turns, then the floors."""
+    """Run ours and the peers' in turns, then the floors."""
     print(f"{size.title}: {asdict(size)}", flush=True)
     data, truth = write_table(size, folder / size.title)
     bench = Bench(data, truth, versions)
@@ -180,7 +181,7 @@ def measure_floors(data: peers.Data) -> dict[str, Any]:
 
 
 def run_huge(size: Size, folder: Path, versions: dict[str, Any]) -> dict[str, Any]:
-    """Ours alone, where the peers would need more memory than the machine has."""
+    """Run ours alone, where the peers would need more memory than the machine has."""
     print(f"{size.title}: {asdict(size)}", flush=True)
     data, truth = write_table(size, folder / size.title)
     bench = Bench(data, truth, versions)
@@ -189,7 +190,7 @@ def run_huge(size: Size, folder: Path, versions: dict[str, Any]) -> dict[str, An
 
 
 def compilation(folder: Path) -> dict[str, float]:
-    """Seconds of the first fit in a process that must compile, and in one that finds the compiled code."""
+    """Time the first fit in a process that must compile, and in one that finds the compiled code."""
     size = Size("first call", 1_000, 50, 5, 0)
     data, _ = write_table(size, folder / "first")
     result = {}
@@ -202,7 +203,7 @@ def compilation(folder: Path) -> dict[str, float]:
     return result
 
 
-def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) -> None:
+def tables(content: dict[str, Any]) -> list[str]:
     rows, floor_rows = [], []
     for result in content["sizes"]:
         ours = {case["threads"]: case for case in result["cases"] if case["library"] == "dissensus"}
@@ -251,19 +252,12 @@ def write_tables(readme: Path, made: dict[str, Any], content: dict[str, Any]) ->
     floor_head = ["Annotations", "threads", "ms per iteration", "triad GB/s", "MB streamed", "ms to stream"]
     floor_head += ["ms to gather", "ms to scatter", "ms for both", "ours / both"]
     first = content["first_call"]
-    record.splice(
-        readme,
-        "speed",
-        "\n\n".join(
-            [
-                record.sentence(made, content["versions"]),
-                record.table(head, rows, 3),
-                f"First call in a new process: {first['compiling']:.1f} s where the code must be compiled, "
-                f"{first['cached']:.2f} s where a process before it has done so. Neither is in the table.",
-                record.table(floor_head, floor_rows, 2),
-            ]
-        ),
-    )
+    return [
+        record.table(head, rows, 3),
+        f"First call in a new process: {first['compiling']:.1f} s where the code must be compiled, "
+        f"{first['cached']:.2f} s where a process before it has done so. Neither is in the table.",
+        record.table(floor_head, floor_rows, 2),
+    ]
 
 
 def per_iteration(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> float:
@@ -286,7 +280,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     for peer in PEERS:
         peers.environment(peer)
-    made, versions = record.provenance(), {}
+    made, versions = record.provenance(busy=True), {}
     begin = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dissensus-speed-") as temporary:
         folder = Path(temporary)
@@ -296,8 +290,7 @@ def main() -> None:
             content["sizes"].append(run_huge(HUGE, folder, versions))
     say("everything", begin)
     if not quick:
-        print("written:", record.save(HERE, "speed", made, content).name)
-        write_tables(HERE / "README.md", made, content)
+        record.publish(HERE / "README.md", "speed", made, content, tables(content), versions)
 
 
 if __name__ == "__main__":

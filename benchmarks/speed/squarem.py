@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import record
 
 import dissensus as dz
 from dissensus.table.datasets import load_dataset
+from reproductions import record
 
 HERE = Path(__file__).parent
 SETS = ["gimpel_pos", "labelme", "ner_mturk", "plank_pos", "rte", "sentiment_polarity", "medical_causes"]
-PLAIN, WITHIN = 1_000, (1e-6, 1e-8)
+PLAIN_PASSES, RELATIVE_GAPS = 1_000, (1e-6, 1e-8)
 
 
 def climb(table: Any, accelerate: str | None) -> tuple[Any, np.ndarray]:
-    """The fitted model, and the best objective known after each pass (P,)."""
+    """Fit, and return the model and the best objective after each pass (P,)."""
     seen: list[float] = []
-    model = dz.methods["dawid-skene"](seed=0, max_iter=PLAIN, tol=0.0, accelerate=accelerate)
+    model = dz.methods["dawid-skene"](seed=0, max_iter=PLAIN_PASSES, tol=0.0, accelerate=accelerate)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # stopping at max_iter is meant
         model.fit(table, on_step=lambda step, objective: seen.append(objective))
@@ -35,7 +35,7 @@ def climb(table: Any, accelerate: str | None) -> tuple[Any, np.ndarray]:
 
 
 def run_set(name: str) -> dict[str, Any]:
-    """Passes needed with and without acceleration."""
+    """Count passes with and without acceleration."""
     data = load_dataset(name)
     known = data.gold >= 0
     runs = {mode: climb(data.annotations, mode) for mode in (None, "squarem")}
@@ -43,7 +43,7 @@ def run_set(name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"set": name, "objective": goal, "plain_iterations": len(runs[None][1])}
     for mode, (model, seen) in runs.items():
         passes = {}
-        for within in WITHIN:
+        for within in RELATIVE_GAPS:
             there = np.flatnonzero(seen >= goal - within * abs(goal))
             passes[f"{within:g}"] = int(there[0]) + 1 if there.size else None
         row[mode or "plain"] = {
@@ -58,18 +58,18 @@ def passes(row: dict[str, Any], within: float) -> str:
     """Plain → squarem passes and their ratio."""
     plain, fast = (row[mode]["passes"][f"{within:g}"] for mode in ("plain", "squarem"))
     if fast is None:
-        return f"{plain} → not in {PLAIN:,}"
+        return f"{plain} → not in {PLAIN_PASSES:,}"
     return f"{plain} → {fast} ({fast / plain:.2f})"
 
 
 def main() -> None:
-    made, rows = record.provenance(), [run_set(name) for name in SETS]
-    head = ["Set", *(f"passes to within {within:g}: plain → squarem (ratio)" for within in WITHIN)]
+    made, rows = record.provenance(busy=True), [run_set(name) for name in SETS]
+    head = ["Set", *(f"passes to within {within:g}: plain → squarem (ratio)" for within in RELATIVE_GAPS)]
     head += ["objective of 1,000 plain iterations", "best of squarem", "accuracy (%), plain", "accuracy (%), squarem"]
     body = [
         [
             row["set"],
-            *(passes(row, within) for within in WITHIN),
+            *(passes(row, within) for within in RELATIVE_GAPS),
             f"{row['objective']:.3f}",
             f"{row['squarem']['best_objective']:.3f}",
             f"{100 * row['plain']['accuracy']:.2f}",
@@ -79,9 +79,7 @@ def main() -> None:
     ]
     text = record.table(head, body)
     print(text)
-    print("written:", record.save(HERE, "squarem", made, {"dissensus": dz.__version__, "sets": rows}).name)
-    sentence = record.sentence(made, {"dissensus": {"version": dz.__version__}})
-    record.splice(HERE / "README.md", "squarem", f"{sentence}\n\n{text}")
+    record.publish(HERE / "README.md", "squarem", made, {"sets": rows}, [text])
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+"""The command line of the papers."""
+
 from __future__ import annotations
 
 import json
@@ -6,8 +8,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from papers.test_papers import FILE, Module
+
 from reproductions import experiment, runner
+from reproductions.tests.toy import FILE, Module
 
 
 def toy(monkeypatch):
@@ -24,14 +27,14 @@ def toy(monkeypatch):
 
 
 def test_papers_are_listed(cli, here):
-    text = cli("reproduce", "--list").stdout
+    text = cli("--list").stdout
     assert "weerasooriya2021: " in text
     assert "table3" in text
 
 
 def test_pages_and_a_store_are_written_and_nothing_is_run_twice(cli, here, monkeypatch):
     one = toy(monkeypatch)
-    result = cli("reproduce", "toy", "table1", "--seeds", "1", "-o", "out")
+    result = cli("toy", "table1", "--seeds", "1", "-o", "out")
     assert "out/toy.md, .html; 2 parts are left, 2 of them failed" in result.stdout
     assert "2 parts are left, 2 of which failed; the same command goes on" in result.stderr
     assert result.exit_code == 1
@@ -43,13 +46,13 @@ def test_pages_and_a_store_are_written_and_nothing_is_run_twice(cli, here, monke
     ]
     assert len((here / "out" / "toy.jsonl").read_text().splitlines()) == 4
     one.calls.clear()
-    cli("reproduce", "--seeds", "1", "-o", "out")
+    cli("--seeds", "1", "-o", "out")
     assert [call[1] for call in one.calls] == ["broken", "broken"]
     one.calls.clear()
-    assert cli("reproduce", "toy", "--render", "-o", "out").exit_code == 0
+    assert cli("toy", "--render", "-o", "out").exit_code == 0
     assert not one.calls
     assert "| plain | 1.0 | 1.5 ± 0.5 | -0.5 | 0.000 | 1 |" in (here / "out" / "toy.md").read_text()
-    cli("reproduce", "--quick", "-o", "out")
+    cli("--quick", "-o", "out")
     assert "A quick run" in (here / "out" / "toy-quick.md").read_text()
     assert json.loads((here / "out" / "toy-quick.jsonl").read_text().splitlines()[0])["values"]["square"] == [101]
 
@@ -60,7 +63,7 @@ def test_wrong_names_and_numbers_are_one_sentence(cli, here):
         (("weerasooriya2021", "table9"), "has no 'table9'"),
         (("--jobs", "0"), "--jobs must be at least 1, got 0"),
     ):
-        result = cli("reproduce", *words)
+        result = cli(*words)
         assert result.exit_code == 2
         assert message in result.stderr
 
@@ -69,7 +72,7 @@ def test_without_the_device_nothing_is_begun(cli, here, monkeypatch):
     pytest.importorskip("torch", reason="needs the `learning` extra")
     one = toy(monkeypatch)
     for device, message in (("gpu", "device must be 'auto', "), ("cuda:99", "this machine has no device 'cuda:99'")):
-        result = cli("reproduce", "toy", "--device", device, "-o", "out")
+        result = cli("toy", "--device", device, "-o", "out")
         assert result.exit_code == 2
         assert message in result.stderr
     assert not one.calls
@@ -85,34 +88,34 @@ def test_without_the_data_nothing_is_begun(cli, here, monkeypatch):
         ("nowhere", "DISSENSUS_DATA names 'nowhere', which is not a folder"),
     ):
         monkeypatch.delenv("DISSENSUS_DATA") if folder is None else monkeypatch.setenv("DISSENSUS_DATA", folder)
-        result = cli("reproduce", "toy", "-o", "out")
+        result = cli("toy", "-o", "out")
         assert result.exit_code == 1
         assert message in result.stderr
         assert len(result.stderr.splitlines()) == 1
-        assert cli("reproduce", "toy", "--render", "-o", "out").exit_code == 0  # which needs none
+        assert cli("toy", "--render", "-o", "out").exit_code == 0  # which needs none
     assert not one.calls
 
 
 def test_a_page_that_cannot_be_written_whole_stays_what_it_was(cli, here, monkeypatch):
     toy(monkeypatch)
-    cli("reproduce", "toy", "--seeds", "1", "-o", "out")
+    cli("toy", "--seeds", "1", "-o", "out")
     before = (here / "out" / "toy.html").read_text()
 
     monkeypatch.setattr("reproductions.render_html", lambda *args, **kwargs: "\ud800")  # no UTF-8: breaks in writing
-    result = cli("reproduce", "toy", "--render", "-o", "out")
+    result = cli("toy", "--render", "-o", "out")
     assert result.exit_code != 0
     assert (here / "out" / "toy.html").read_text() == before
 
 
 def test_what_is_kept_is_said_when_a_run_is_interrupted(cli, here, monkeypatch):
     toy(monkeypatch)
-    cli("reproduce", "toy", "--seeds", "1", "-o", "out")
+    cli("toy", "--seeds", "1", "-o", "out")
 
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("reproductions.reproduce", stopped)
-    result = cli("reproduce", "toy", "-o", "out")
+    result = cli("toy", "-o", "out")
     assert result.exit_code == 130
     assert "4 parts are in out/toy.jsonl; the same command goes on, --render writes pages." in result.stderr
 
@@ -120,7 +123,7 @@ def test_what_is_kept_is_said_when_a_run_is_interrupted(cli, here, monkeypatch):
 def test_pictures_that_are_not_there_are_named(cli, here, monkeypatch):
     one = toy(monkeypatch)
     one.paper.tables["table1"] = replace(one.paper.tables["table1"], figures=({"file": "a.svg", "text": "A map"},))
-    result = cli("reproduce", "toy", "--render", "-o", "out")
-    assert "a.svg: not in out; `dissensus reproduce toy` without --render draws it." in result.stderr
+    result = cli("toy", "--render", "-o", "out")
+    assert "a.svg: not in out; `python -m reproductions toy` without --render draws it." in result.stderr
     (here / "out" / "a.svg").touch()
-    assert not cli("reproduce", "toy", "--render", "-o", "out").stderr
+    assert not cli("toy", "--render", "-o", "out").stderr

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
-from reproductions.error_cells import error_cells, kurtosis
 from scipy.stats import kurtosis as scipy_kurtosis
 from scipy.stats import mannwhitneyu
 
 import dissensus as dz
 from dissensus.exceptions import DataError, DataWarning
+from reproductions.error_cells import error_cells, kurtosis
 
 
 def test_kurtosis_is_scipy_s_default():

@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reproductions import fornaciari2021, load_paper, make_page, render_markdown
-from reproductions.fornaciari2021 import derived, folds, load, silver
-from reproductions.pooled import leads, pack, twice_the_difference, unpack
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
+
+from reproductions import fornaciari2021, load_paper, make_page, render_markdown
+from reproductions.fornaciari2021 import derived, folds, load, silver
+from reproductions.pooled import bootstrap_p_values, pack, score_leads, unpack
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
 
@@ -59,7 +60,7 @@ def test_leads_are_those_of_sklearn():
     truth, stl, mtl = rng.integers(4, size=(3, 60))
     truth[truth == 3], mtl[mtl == 3] = 2, 1  # a class that only one predicts
     kinds, count = np.unique(np.stack([truth, stl, mtl]), axis=1, return_counts=True)
-    accuracy, f1 = leads(kinds, count[None], 5)[:, 0]  # and one that never occurs
+    accuracy, f1 = score_leads(kinds, count[None], 5)[:, 0]  # and one that never occurs
     assert accuracy == pytest.approx(accuracy_score(truth, mtl) - accuracy_score(truth, stl))
     assert f1 == pytest.approx(f1_score(truth, mtl, average="macro") - f1_score(truth, stl, average="macro"))
 
@@ -76,12 +77,12 @@ def test_the_bootstrap_is_the_papers():
 
     whole, n = lead(np.arange(300)), 2000
     literal = np.mean([lead(rng.choice(300, 99)) > 2 * whole for _ in range(n)])
-    p, _ = twice_the_difference(truth, stl, mtl, 3, 20_000)
+    p, _ = bootstrap_p_values(truth, stl, mtl, 3, 20_000)
     assert 0.05 < literal < 0.3  # where a third and all of it are told apart
     assert p == pytest.approx(literal, abs=4 * np.sqrt(literal * (1 - literal) / n))
-    worse, _ = twice_the_difference(truth, truth, mtl, 3, 500)
+    worse, _ = bootstrap_p_values(truth, truth, mtl, 3, 500)
     assert worse > 0.99  # one-sided: what loses gets no stars
-    assert twice_the_difference(truth, stl, stl, 3, 100) == (1, 1)  # nor what is the same
+    assert bootstrap_p_values(truth, stl, stl, 3, 100) == (1, 1)  # nor what is the same
 
 
 def test_stars_are_of_all_seeds_and_say_who_is_better(runs):
@@ -133,11 +134,11 @@ def test_lines_without_the_truth_make_nothing(runs):
 
 def test_published_figures_are_the_papers():
     first, second, third = (TABLES[name] for name in ("table1", "table2", "table3"))
-    assert first.told("POS, separate test", "MTL, inverse KL", "accuracy") == (86.29, None)
-    assert first.told_stars("POS, separate test", "MTL, inverse KL", "accuracy") == "*"
-    assert first.told_stars("stemming, 10 folds", "MTL, KL", "f1") == ""
-    assert second.told("stemming, 10 folds", "MTL, inverse KL", "accuracy") == (77.47, None)
-    assert third.told("POS, 5 folds", "MTL, cross entropy", "neither") == (5.727, None)
+    assert first.published_value("POS, separate test", "MTL, inverse KL", "accuracy") == (86.29, None)
+    assert first.published_stars("POS, separate test", "MTL, inverse KL", "accuracy") == "*"
+    assert first.published_stars("stemming, 10 folds", "MTL, KL", "f1") == ""
+    assert second.published_value("stemming, 10 folds", "MTL, inverse KL", "accuracy") == (77.47, None)
+    assert third.published_value("POS, 5 folds", "MTL, cross entropy", "neither") == (5.727, None)
     figures = sum(len(one) for table in (first, second) for of in table.published.values() for one in of.values())
     assert figures == 2 * 3 * 4 * 2 + 3  # accuracy and F1 of four networks on three tests, twice; three of earlier work
 

@@ -13,71 +13,30 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy import stats
+
+from dissensus.exceptions import BadParameter, UnwritableFile
 from reproductions import (
+    claims_picture,
     experiment,
-    forest,
     load_paper,
     make_page,
     paper_names,
+    record,
     render,
     render_html,
     render_markdown,
     reproduce,
     runner,
 )  # fmt: skip
+from reproductions.record import read_store
 from reproductions.render import values_of
-from reproductions.runner import read_store
-from reproductions.verdict import Claim, Difference, judge, mean_of, paired, sure
+from reproductions.tests.toy import FILE, Module
+from reproductions.verdict import Claim, Difference, judge, mean_of, paired, significant
 from reproductions.watch import Watch
-from scipy import stats
 
-from dissensus.exceptions import BadParameter, UnwritableFile
-
+RESULTS = record.ROOT / "reproductions" / "results"
 SVG = "{http://www.w3.org/2000/svg}"
-FILE = """
-title = "A <paper>"
-cite = "Somebody 2020"
-[table1]
-title = "Squares"
-seeds = 3
-data.one = { number = 1 }
-data.two = { number = 2 }
-conditions."plain" = {}
-conditions."twice" = { factor = 2 }
-conditions."broken" = { fails = true }
-conditions."gone" = {}
-metrics.square = { label = "x²", digits = 1 }
-metrics.seed = { label = "seed" }
-quick = { seeds = 1, data = ["one"], offset = 100 }
-published.one."plain" = { square = [1.5, 0.5] }
-published.two."plain" = { square = 4 }
-[[table1.without]]
-condition = "gone"
-why = "the data are lost."
-[[table1.differs]]
-data = "two"
-condition = "twice"
-why = "Twice is thrice here."
-"""
-
-
-class Module:
-    """Stands for a paper's module."""
-
-    def __init__(self):
-        self.calls = []
-
-    def table1(self, cell, device):
-        self.calls.append((cell.data, cell.condition, cell.seeds))
-        if cell.keywords.get("fails"):
-            raise ValueError("no such thing")
-        value = cell.keywords["number"] ** 2 * cell.keywords.get("factor", 1) + cell.keywords.get("offset", 0)
-        return {"square": [value + seed for seed in cell.seeds], "seed": [float(seed) for seed in cell.seeds]}
-
-    @staticmethod
-    def claims(get):
-        first, second = get("table1", "one", "twice", "square"), get("table1", "one", "plain", "square")
-        return [judge("twice is more", {"one": paired(first, second)} if first and second else {})]
 
 
 @pytest.fixture
@@ -289,7 +248,7 @@ def test_some_of_many_are_sure_by_holms_correction():
             max(min(1, p[j] * np.sum(p >= p[j])) for j in range(p.size) if p[j] <= p[i]) for i in range(p.size)
         ]
         if len(set(p)) == p.size:  # else the order of equal ones counts above
-            assert sure([Difference(1.0, 0.5, 1.5, 9, each) for each in p]) == [one <= 0.05 for one in adjusted]
+            assert significant([Difference(1.0, 0.5, 1.5, 9, each) for each in p]) == [one <= 0.05 for one in adjusted]
     clear, nearly = Difference(1.0, 0.5, 1.5, 9, 0.001), Difference(1.0, 0.01, 1.99, 9, 0.04)
     assert judge("so", {"a": clear, "b": nearly}).verdict == "holds"  # "and" needs no correction
     assert judge("so", {str(n): nearly for n in range(19)} | {"a": mean_of([1.0, -1.0])}).verdict == "cannot be told"
@@ -309,7 +268,7 @@ def test_a_small_p_is_not_nought():
 def test_the_picture_of_the_claims(paper):
     wide, one = mean_of([4.0, 5.0, 6.0]), mean_of([-2.0])
     claims = [judge("More & more", {"a <b>": wide, "c": one}), judge("Nothing", {})]
-    drawn = ElementTree.fromstring(forest.draw_claims(claims))
+    drawn = ElementTree.fromstring(claims_picture.draw_claims(claims))
     texts = ["".join(text.itertext()) for text in drawn.iter(f"{SVG}text")]
     assert {"More & more", "holds in part: 1 of 2, the others undecided", "a <b>", "+5.000", "-2.000"} <= set(texts)
     assert "nothing was run that it is about" in texts
@@ -321,7 +280,7 @@ def test_the_picture_of_the_claims(paper):
     assert len(bars) == 1  # one seed has no interval
     low, high = (float(x) for x in re.fullmatch(r"M(\S+) \S+H(\S+)", bars[0]).groups())
     scale = (dots[0][1] - zero) / wide.mean
-    assert high == pytest.approx(forest.WIDTH - forest.RIGHT)  # all the room is used
+    assert high == pytest.approx(claims_picture.WIDTH - claims_picture.RIGHT)  # all the room is used
     assert (low - zero, high - zero) == pytest.approx((wide.low * scale, wide.high * scale), abs=0.2)
     assert "toy-claims.svg" in render_markdown(make_page(paper.paper, [paper.table], {}))
 
@@ -350,7 +309,7 @@ def test_what_there_is_not_is_one_clear_error():
 
 def test_two_runs_at_once_do_not_share_a_store(paper, tmp_path):
     store = tmp_path / "new" / "toy.jsonl"
-    with runner.only_run(store):
+    with record.locked_store(store):
         with pytest.raises(UnwritableFile, match="another run is writing it; wait for its end, or name another folder"):
             reproduce([paper.table], store)
         assert not paper.calls
@@ -369,10 +328,10 @@ def test_a_store_that_cannot_be_written_is_an_error_before_anything_is_run(paper
 
 STARTS = """
 import time
-from reproductions import runner
+from reproductions import processes
 if __name__ == "__main__":
-    pool = runner.pool(1)
-    print(pool.submit(runner.os.getpid).result(), flush=True)
+    pool = processes.worker_pool(1)
+    print(pool.submit(processes.os.getpid).result(), flush=True)
     time.sleep(60)
 """
 
@@ -381,7 +340,9 @@ if __name__ == "__main__":
 def test_processes_end_with_the_run_that_began_them(tmp_path):
     script = tmp_path / "starts.py"
     script.write_text(STARTS)
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as run:
+    path = os.pathsep.join(["src", ".", os.environ.get("PYTHONPATH", "")])
+    words, where = [sys.executable, str(script)], {"cwd": record.ROOT, "env": os.environ | {"PYTHONPATH": path}}
+    with subprocess.Popen(words, **where, stdout=subprocess.PIPE, text=True) as run:
         worker = int(run.stdout.readline())
         run.kill()
     for _ in range(100):
@@ -400,3 +361,49 @@ def test_what_is_alike_and_what_is_not_is_on_the_page(paper):
     assert "## What is alike and what is not\n\n- Folds <are> ours.\n" in render_markdown(page)
     assert "<li>Folds &lt;are&gt; ours.</li>" in render_html(page)
     assert "alike" not in render_markdown(make_page(paper.paper, [paper.table], {}))
+
+
+# What is stored in the repository -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_every_stored_line_names_a_command_that_exists_and_what_made_it(name):
+    paper, lines = load_paper(name), read_store(RESULTS / f"{name}.jsonl")
+    assert lines
+    for line in lines.values():
+        assert line["command"] == f"python -m reproductions {name} {line['table']}"
+        assert [table.name for table in paper.only([line["table"]])]
+        assert line["made"].keys() >= {"by", "date", "commit"}
+
+
+@pytest.mark.parametrize("name", paper_names())
+def test_the_stored_page_says_where_all_of_its_lines_were_made(name):
+    lines = read_store(RESULTS / f"{name}.jsonl")
+    page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert f"## How it was made\n\n    python -m reproductions {name}\n" in page
+    counted = 0
+    for row in page.split("## How it was made")[1].splitlines():
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if len(cells) == 5 and cells[1].replace(",", "").isdigit():
+            table, count, day, commit, by = cells
+            found = [
+                line
+                for line in lines.values()
+                if (line["table"], line["made"]["date"][:10]) == (table, day)
+                and line["made"]["commit"].replace("-dirty", " with changes") == commit
+                and by.startswith(f"`{line['made']['by']}`")
+            ]
+            assert len(found) == int(count.replace(",", ""))
+            assert by.endswith(" of that commit") == (not by.startswith("`python -m reproductions"))
+            counted += len(found)
+    assert counted == len(lines)
+
+
+def test_a_line_says_where_it_was_made(paper, tmp_path):
+    found, _ = reproduce([paper.table], tmp_path / "toy.jsonl", seeds=1)
+    line = next(iter(found.values()))
+    assert line["command"] == "python -m reproductions toy table1"
+    assert line["made"]["commit"] == record.commit()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", line["made"]["date"])
+    page = render_markdown(make_page(paper.paper, [paper.table], found))
+    assert f"| table1 | 4 | {line['made']['date'][:10]} | " in page

@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from reproductions import size_search
-from reproductions.size_search import search_sizes
 from scipy import sparse
 
 from crowds import blobs
@@ -14,6 +12,8 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier, distribution_scores
 from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives import LDLNMObjective
+from reproductions import size_search
+from reproductions.size_search import search_sizes
 
 TABLE, X, _ = blobs(50, redundancy=4, noise=0.4)
 DEV, X_DEV, _ = blobs(20, redundancy=4, seed=3)

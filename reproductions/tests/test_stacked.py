@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from reproductions.stacked import Stack, StackedRowAdam, fit_together, stacked
 
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
@@ -11,6 +10,7 @@ from dissensus.learning import LIAML, CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, ItemEmbedding
 from dissensus.learning.objectives import CrowdLayerObjective, Hard, LDLNMObjective, LIAObjective
 from dissensus.learning.rows import RowAdam
+from reproductions.stacked import Stack, StackedRowAdam, fit_together, stacked
 
 NEAR = 2e-5
 SEEDS = 3

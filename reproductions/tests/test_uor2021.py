@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from reproductions import experiment, load_paper, uor2021
-from reproductions.render import rows_of
-from reproductions.verdict import mean_of
 from sklearn.metrics import accuracy_score, f1_score
 
 from dissensus.table.annotations import Annotations
+from reproductions import experiment, load_paper, uor2021
+from reproductions.render import rows_of
+from reproductions.verdict import mean_of
 
 TABLE = load_paper("uor2021").tables["table3"]
 
@@ -63,12 +63,12 @@ def test_every_set_has_its_conditions_and_pdis_is_not_run():
 
 def test_published_figures_are_the_papers():
     crowd = "crowd layer, matrix, softmax"
-    assert TABLE.told("LabelMe", crowd, "f1") == (0.7839, None)
-    assert TABLE.told("CIFAR-10H, all votes", "majority + SAM", "cross_entropy") == (0.8274, None)
-    assert TABLE.told("PDIS", crowd, "cross_entropy") == (0.8295, None)
+    assert TABLE.published_value("LabelMe", crowd, "f1") == (0.7839, None)
+    assert TABLE.published_value("CIFAR-10H, all votes", "majority + SAM", "cross_entropy") == (0.8274, None)
+    assert TABLE.published_value("PDIS", crowd, "cross_entropy") == (0.8295, None)
     first = "Gimpel-POS, MiniLM, 1 epoch"
     for metric in ("f1", "cross_entropy"):
-        assert TABLE.told(first, "majority", metric) == TABLE.told(first, crowd, metric)
+        assert TABLE.published_value(first, "majority", metric) == TABLE.published_value(first, crowd, metric)
 
 
 # Votes ----------------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_few_votes_are_some_of_an_items_own():
     counts = np.array([[3, 1, 0], [0, 5, 2], [1, 0, 0], [9, 9, 9]])
     table, totals = counted(counts), np.zeros((4, 3))
     for seed in range(300):
-        few = uor2021.drawn(table, 2, seed)
+        few = uor2021.draw_votes(table, 2, seed)
         for i in range(4):
             got = np.bincount(few.label[few.item == i], minlength=3)
             assert got.sum() == min(2, counts[i].sum())
@@ -92,13 +92,13 @@ def test_votes_are_dealt_out_to_different_annotators_and_stay_what_they_are():
     rng = np.random.default_rng(1)
     table = counted(rng.multinomial(9, [0.7, 0.2, 0.1], size=50))
     known = counted_by(np.zeros((6, 13), int))
-    dealt = uor2021.dealt_out(table, known, seed=0)
+    dealt = uor2021.simulate_annotators(table, known, seed=0)
     for i in range(50):
         mine = dealt.item == i
         assert len(set(dealt.annotator[mine])) == mine.sum() == 9
         assert sorted(dealt.label[mine]) == sorted(table.label[table.item == i])
     assert np.bincount(dealt.annotator) == pytest.approx(450 / 13, abs=16)  # 5 s.d.
-    other = uor2021.dealt_out(table, known, seed=1)
+    other = uor2021.simulate_annotators(table, known, seed=1)
     assert (other.annotator != dealt.annotator).any() or (other.label != dealt.label).any()
 
 
@@ -114,7 +114,7 @@ def test_who_erred_where_it_is_known_errs_here():
     labels[:, 15:] = np.where(np.arange(100)[:, None] < 80, 1, 0)  # five are wrong on 80 of 100 items
     known = counted_by(labels)
     table = counted(np.tile([8, 1, 1], (2000, 1)))
-    dealt = uor2021.dealt_out(table, known, seed=0)
+    dealt = uor2021.simulate_annotators(table, known, seed=0)
     wrong = np.bincount(dealt.annotator, dealt.label != 0, 20)
     given = np.bincount(dealt.annotator, minlength=20)
     # the same, literally: ten of the twenty, two of whom are drawn by their rates

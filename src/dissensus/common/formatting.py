@@ -1,6 +1,8 @@
-"""Numbers as people read them."""
+"""Numbers and lists as people read them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -15,3 +17,12 @@ def percent(share: float, digits: int = 0) -> str:
             return percent(share, 1)
         return "less than 0.1 %" if share < 0.5 else "more than 99.9 %"
     return f"{text} %"
+
+
+def word_list(words: Sequence[str], last: str = "and") -> str:
+    """Words as a sentence lists them.
+
+    >>> word_list(["a", "b", "c"]), word_list(["a", "b"], "or"), word_list(["a"])
+    ('a, b and c', 'a or b', 'a')
+    """
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import names as naming
-from dissensus.table.frames import guess_column, listed, no_column, to_arrow
+from dissensus.table.find_columns import guess_column, listed, no_column, to_arrow
 
 MIN_ANNOTATORS = 5  # of a level, to have a column of its own
 ANNOTATOR = "annotator"

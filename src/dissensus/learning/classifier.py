@@ -35,7 +35,6 @@ from dissensus.learning.storage import file_in, of_this_version, read_tree, writ
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import arg_max, reliability
-from dissensus.table import kernels
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
 FILE = "model.safetensors"
@@ -179,9 +178,7 @@ class CrowdClassifier(Training):
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
-        hits, total = kernels.agreement(
-            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
-        )
+        hits, total = table.agreement_with(self.posterior_)
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
         self.difficulty_, self.competence_ = difficulty_and_competence(self, lessons.inputs)

@@ -22,7 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from dissensus.common.parameters import check_keyword
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
 from dissensus.models.methods.dawid_skene import soft_counts
@@ -57,8 +57,8 @@ def mistakes(
     posterior = np.asarray(posterior, np.float64)
     if posterior.shape != (table.n_items, table.n_classes):
         raise DataError(f"posterior must be {(table.n_items, table.n_classes)}, (I, K), got {posterior.shape}.")
-    check_keyword("clusters", clusters, int, low=1)
-    check_keyword("least", least, int, low=1)
+    check_argument("clusters", clusters, int, low=1)
+    check_argument("least", least, int, low=1)
     known = posterior.sum(axis=1) > 0
     table = table if known.all() else table.select(rows=known[table.item])
     labels = np.diff(table.annotator_ptr)

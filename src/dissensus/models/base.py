@@ -9,37 +9,48 @@ where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from dissensus.common.parameters import Parameters
+from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines import Coded, Scattered, Spread, brought
-from dissensus.compute.engines.disk import PerItem, RunFolder
+from dissensus.compute.engines import options_of
+from dissensus.compute.engines.base import Engine, TableElsewhere
 from dissensus.evaluation.hard import TIE
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
-from dissensus.models import incremental as online
+from dissensus.models import incremental
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
-from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 FrameKind = Literal["items", "annotators", "confusions"]
 
 CROWD_LABELS = 5  # see `reliability`
-PART_ROWS = 10_000_000  # annotations behind each Parquet file of a fit on a disk
-FRAME_ROWS = 1_000_000  # items that are read of such a file at a time
+FRAME_ROWS = 1_000_000  # items that are read of a Parquet file of results at a time
+EXPECTED_ROWS = 100_000  # rows whose confusion matrices are looked up at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihoods:
+    """The belief (I, K) about a model's items, and `of(items, annotators)`: (items or 1, annotators, K, K).
+
+    Codes are the model's, −1 for one it has not seen; [given, true] P(label | class); `same`: for all items.
+    """
+
+    belief: FloatArray
+    of: Callable[[IntArray, IntArray], FloatArray]
+    same: bool
 
 
 class Aggregator(Parameters, ABC):
     """Answers about the items of a table: what is the label, how sure are we, how good is each annotator."""
 
-    seed: int | None
+    seed: int | None = param(0, "of all draws; None draws one", low=0)
 
     classes_: Names
     items_: Names
@@ -59,10 +70,11 @@ class Aggregator(Parameters, ABC):
     _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_")
     """Results with one row per item, where there are any."""
     takes_earlier: ClassVar[bool] = True
+    labels_depend_on_items: ClassVar[bool] = False  # given the class
 
     def fit(
         self,
-        table: Annotations | Coded | Scattered | str | Path | Any,
+        table: Annotations | TableElsewhere | str | Path | Any,
         *,
         gold: IntArray | None = None,
         earlier: Earlier | None = None,
@@ -86,13 +98,12 @@ class Aggregator(Parameters, ABC):
         on_step : callable, optional
             Called after every pass over the data with (pass number, objective).
         """
-        data: Any = brought(getattr(self, "engine", "local"), table)
+        options = options_of(getattr(self, "engine", "local"))
+        data: Any = options.bring(table)
         _check_table(data, "fit")
         if data.n_annotations == 0:
             raise DataError("the table has no annotations; there is nothing to learn from.")
-        if self.seed is not None and self.seed < 0:
-            raise BadParameter(f"seed must be 0 or more, or None, got {self.seed}.")
-        self._check_parameters()
+        self.check_parameters()
         self._check_classes(data)
         vars(self).pop("items_path_", None)  # of another fit
         self.classes_, self.items_, self.annotators_ = data.classes, data.items, data.annotators
@@ -100,22 +111,22 @@ class Aggregator(Parameters, ABC):
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
-        if earlier is not None and not (self.takes_earlier and isinstance(data, Annotations)):
-            elsewhere = "on a disk" if isinstance(data, Coded) else "in Spark"
-            why = "has no use for" if isinstance(data, Annotations) else f"{elsewhere} takes no"
-            raise DataError(f"{type(self).__name__} {why} earlier counts of annotators; leave them out.")
         if earlier is None:
             self._fit(data, gold, on_step)
         else:
-            self._fit(*with_earlier(data, gold, check_earlier(earlier, data)), on_step)
+            self._fit(*self._with_earlier(data, gold, earlier), on_step)
             for key in self._per_item:
                 if key in vars(self):
                     setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
-        if isinstance(data, Coded):
-            self._leave(RunFolder(self, data, gold), data)
-        elif isinstance(data, Scattered):
-            self._scattered = data
+        options.leave(self, data, gold)
         return self
+
+    def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
+        """The table and its gold with items that stand for what is known of annotators from before."""
+        if not (self.takes_earlier and isinstance(data, Annotations)):
+            why = "has no use for" if isinstance(data, Annotations) else f"{data.where} takes no"
+            raise DataError(f"{type(self).__name__} {why} earlier counts of annotators; leave them out.")
+        return with_earlier(data, gold, check_earlier(earlier, data))
 
     def partial_fit(self, table: Annotations, *, gold: IntArray | None = None) -> Self:
         """Learn from more annotations, in time that depends on how many they are.
@@ -145,16 +156,16 @@ class Aggregator(Parameters, ABC):
         if table.n_annotations == 0 and table.n_items == 0:
             return self
         vars(self).pop("items_path_", None)  # what is there is of before
-        self.items_, at, item = online.merge(np.asarray(self.items_), table.items, "items")
+        self.items_, at, item = incremental.merge(np.asarray(self.items_), table.items, "items")
         for key in self._per_item:
             if key in vars(self):
                 fill = {"posterior_": self.prior_, "difficulty_": 1.0}.get(key, 0.0)
-                setattr(self, key, online.put_in(np.asarray(getattr(self, key)), at, fill))
-        old = online.known_before(self.items_.size, at, item)
-        self.annotators_, at, annotator = online.merge(self.annotators_, table.annotators, "annotators")
+                setattr(self, key, incremental.put_in(np.asarray(getattr(self, key)), at, fill))
+        old = incremental.known_before(self.items_.size, at, item)
+        self.annotators_, at, annotator = incremental.merge(self.annotators_, table.annotators, "annotators")
         fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | self._newcomer()
         for key, fill in fills.items():
-            setattr(self, key, online.put_in(getattr(self, key), at, fill))
+            setattr(self, key, incremental.put_in(getattr(self, key), at, fill))
 
         posterior = self._update(table, item, annotator, old, gold)
         self.posterior_ = _written(self.posterior_, item, posterior)
@@ -200,6 +211,22 @@ class Aggregator(Parameters, ABC):
         posterior = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
         return self._label_proba(posterior, item, annotator)
 
+    def likelihoods(self) -> Likelihoods:
+        """What the model believes of its items, and how probable it thinks every label of any pair."""
+        self._check_fitted()
+        K = self.classes_.size
+        if not self.labels_depend_on_items:
+            return Likelihoods(
+                self.posterior_, lambda _, annotators: given_first(self._confusions(annotators)[None]), True
+            )
+
+        def of(items: IntArray, annotators: IntArray) -> FloatArray:
+            pairs = np.repeat(items, annotators.size * K), np.tile(np.repeat(annotators, K), items.size)
+            given = self._label_proba(np.tile(np.eye(K), (items.size * annotators.size, 1)), *pairs)
+            return given_first(given.reshape(items.size, annotators.size, K, K))
+
+        return Likelihoods(self.posterior_, of, False)
+
     def reliability_interval(self, level: float = 0.95) -> FloatArray:
         """(A, 2) bounds of each annotator's reliability: of the Beta distribution that its right and wrong labels make.
 
@@ -225,16 +252,12 @@ class Aggregator(Parameters, ABC):
         installed, else an Arrow table; or say which. The items of a fit in Spark are a DataFrame of PySpark, unless you
         say which.
         """
-        import pyarrow as pa
-
         self._check_fitted()
-        make, difficulty = partial(item_columns, self.classes_, self.tie_seed_), getattr(self, "difficulty_", None)
-        if kind == "items" and isinstance(self.posterior_, Spread) and backend is None:
-            from dissensus.compute.engines.spark import item_frame
-
-            return item_frame(self._scattered, self.posterior_, difficulty, make)
+        if kind == "items" and backend is None and hasattr(self.posterior_, "item_frame"):
+            return self.posterior_.item_frame(getattr(self, "difficulty_", None), self.item_columns)
         if kind == "items":
-            columns = make(np.asarray(self.items_), np.asarray(self.posterior_), difficulty)
+            difficulty = getattr(self, "difficulty_", None)
+            columns = self.item_columns(np.asarray(self.items_), np.asarray(self.posterior_), difficulty)
         elif kind == "annotators":
             columns = {
                 "annotator": self.annotators_,
@@ -257,73 +280,46 @@ class Aggregator(Parameters, ABC):
                 columns |= _bounds(self.confusion_interval().reshape(-1, 2))
         else:
             raise BadParameter(f"kind must be 'items', 'annotators' or 'confusions', got {kind!r}.")
-        frame = pa.table(columns)
-        if backend is None:
-            try:
-                return frame.to_pandas()
-            except ImportError:
-                return frame
-        if backend == "pyarrow":
-            return frame
-        if backend == "pandas":
-            return frame.to_pandas()
-        if backend == "polars":
-            import polars as pl
-
-            return pl.from_arrow(frame)
-        raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
+        return as_frame(columns, backend)
 
     def item_frames(self) -> Iterator[Any]:
         """`to_frame("items")` in parts, Arrow tables in the order of the items.
 
         Of a fit on a disk or in Spark one part at a time is in memory here.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         self._check_fitted()
-        if isinstance(self.posterior_, Spread):
-            from dissensus.compute.engines.spark import item_parts
-
-            make, difficulty = partial(item_columns, self.classes_, self.tie_seed_), getattr(self, "difficulty_", None)
-            yield from item_parts(self._scattered, self.posterior_, difficulty, make)
+        if hasattr(self.posterior_, "item_parts"):
+            yield from self.posterior_.item_parts(getattr(self, "difficulty_", None), self.item_columns)
         elif "items_path_" in vars(self):
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
             for file in sorted(Path(self.items_path_).iterdir()):
                 for batch in pq.ParquetFile(file).iter_batches(FRAME_ROWS):
                     yield pa.Table.from_batches([batch])
         else:
             yield self.to_frame("items", "pyarrow")
 
-    def _leave(self, run: RunFolder, table: Coded) -> None:
-        """Write the frame of all items as Parquet files, and leave results with a row per item on the disk."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        folder = run.path / "items"
-        folder.mkdir(exist_ok=True)
-        difficulty = getattr(self, "difficulty_", None)
-        for number, (first, stop) in enumerate(table.ranges(PART_ROWS)):
-            posterior = self.posterior_.get(first, stop)  # type: ignore[attr-defined]  # a PerItem until all is written
-            hard = None if difficulty is None else difficulty[first:stop]
-            columns = item_columns(self.classes_, self.tie_seed_, np.asarray(table.items[first:stop]), posterior, hard)
-            pq.write_table(pa.table(columns), folder / f"part-{number:05d}.parquet")
-        for key in self._per_item:
-            if isinstance(value := vars(self).get(key), PerItem):
-                setattr(self, key, value.open())
-        self.items_path_ = str(folder)
-        run.done()
+    def item_columns(self, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
+        """The frame of some items."""
+        winner = arg_max(posterior, items, self.classes_, self.tie_seed_)
+        columns = {"item": items, "label": self.classes_[winner], "confidence": posterior.max(axis=1, initial=0)}
+        if difficulty is not None:
+            columns["difficulty"] = difficulty
+        return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(self.classes_)}
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
-    def _check_parameters(self) -> None:
-        """Raise BadParameter where a keyword of `__init__` is out of range."""
+    def _place(self, table: Any, gold: IntArray | None) -> Engine:
+        """The table where the passes run."""
+        return options_of(getattr(self, "engine", "local")).place(self, table, gold)
 
-    def _check_classes(self, table: Annotations | Coded | Scattered) -> None:
+    def _check_classes(self, table: Any) -> None:
         """Raise DataError where a method for two classes meets more."""
-        binary = [n for n, entry in methods.entries() if entry.facts.get("binary") and isinstance(self, entry.value)]
-        if binary and table.n_classes > 2:
+        entry = methods.entry_of(type(self))
+        if entry is not None and entry.facts.get("binary") and table.n_classes > 2:
             raise DataError(
-                f"{binary[0]} is for two classes and the table has {table.n_classes}, such as "
+                f"{entry.name} is for two classes and the table has {table.n_classes}, such as "
                 f"{', '.join(map(naming.shown, table.classes[:3]))}; take another method, or ask about one class at a "
                 "time."
             )
@@ -348,15 +344,7 @@ class Aggregator(Parameters, ABC):
 
     def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
-        return kernels.agreement(
-            table.item_ptr, table.annotator, table.label, table.weight, table.proba, posterior, table.n_annotators
-        )
-
-    def _recount(self, posterior: FloatArray, before: FloatArray, old: BoolArray, count: FloatArray | float) -> None:
-        """`class_counts_` and `prior_` after items changed from `before`; those not `old` had not been counted."""
-        self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
-        counts = np.maximum(self.class_counts_, 0) + count
-        self.prior_ = counts / counts.sum()
+        return table.agreement_with(posterior)
 
     @abstractmethod
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
@@ -368,8 +356,12 @@ class Aggregator(Parameters, ABC):
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         """(n, K) P(label | item, annotator) of n pairs; posterior (n, K) of their items, codes (n,), −1 unseen."""
-        confusion = self._confusions(np.arange(-1, self.annotators_.size, dtype=np.int32))
-        return kernels.expected_labels(posterior, annotator + 1, np.ascontiguousarray(confusion))
+        everyone = self._confusions(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
+        expected = np.empty_like(posterior)
+        for start in range(0, len(posterior), EXPECTED_ROWS):
+            rows = slice(start, start + EXPECTED_ROWS)
+            expected[rows] = np.einsum("nc,nck->nk", posterior[rows], everyone[annotator[rows]])
+        return expected
 
     def _confusion_size(self) -> FloatArray | None:
         """How many labels are behind every entry of `confusion_`, (A, K, K) or what spreads to it; None: not known."""
@@ -393,14 +385,14 @@ clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help
 
 
 def _check_table(table: Any, caller: str) -> None:
-    if not isinstance(table, Annotations | Coded | Scattered):
+    if not isinstance(table, Annotations | TableElsewhere):
         raise DataError(
             f"{caller} takes one table of annotations, got {type(table).__name__}; `dissensus.read` makes one from a "
             "file, and of several questions each is fitted by itself."
         )
 
 
-def check_gold(gold: IntArray | None, table: Annotations | Coded | Scattered) -> IntArray | None:
+def check_gold(gold: IntArray | None, table: Annotations | TableElsewhere) -> IntArray | None:
     """`gold` as int32 (I,), checked; None where nothing is known."""
     if gold is None:
         return None
@@ -416,15 +408,25 @@ def check_gold(gold: IntArray | None, table: Annotations | Coded | Scattered) ->
     return np.ascontiguousarray(gold, np.int32) if (gold >= 0).any() else None
 
 
-def item_columns(
-    classes: Names, tie_seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
-) -> dict[str, Any]:
-    """The frame of some items."""
-    winner = arg_max(posterior, items, classes, tie_seed)
-    columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
-    if difficulty is not None:
-        columns["difficulty"] = difficulty
-    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
+def as_frame(columns: dict[str, Any], backend: str | None) -> Any:
+    """Columns as a frame: pandas where it is installed, else an Arrow table; or as asked for."""
+    import pyarrow as pa
+
+    frame = pa.table(columns)
+    if backend == "pyarrow":
+        return frame
+    if backend == "polars":
+        import polars as pl
+
+        return pl.from_arrow(frame)
+    if backend not in (None, "pandas"):
+        raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
+    try:
+        return frame.to_pandas()
+    except ImportError:
+        if backend is None:
+            return frame
+        raise
 
 
 def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:
@@ -466,6 +468,11 @@ def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArra
     with np.errstate(invalid="ignore"):
         ends = [np.where(sure, mean, betaincinv(np.where(sure, 1, a), np.where(sure, 1, b), tail)) for tail in tails]
     return np.stack(ends, axis=-1)
+
+
+def given_first(confusion: FloatArray) -> FloatArray:
+    """[…, true, given] → […, given, true]."""
+    return np.ascontiguousarray(np.swapaxes(confusion, -1, -2), np.float64)
 
 
 def _written(values: Any, at: IntArray, new: Any) -> Any:

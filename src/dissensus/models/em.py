@@ -1,7 +1,7 @@
 """One EM driver: restarts, convergence, acceleration and the trace, written once for every EM method.
 
-A method is its equations: a start, a pass and, as the readable form that tests hold the fast pass to, `log_votes`,
-`m_step` and `log_penalty`. The objective is the one EM raises, log evidence plus log prior density, so it never falls.
+A method gives a start and a pass. The objective is the one EM raises, log evidence plus log prior density, so it never
+falls.
 
 `accelerate="squarem"` looks ahead of EM. First two cycles of SQUAREM (Varadhan & Roland 2008, scheme S3): from θ0 take
 two EM steps to θ1, θ2; with r = θ1 − θ0 and v = (θ2 − θ1) − r jump to θ' = θ0 + 2αr + α²v, α = ‖r‖/‖v‖. The pass at θ'
@@ -18,19 +18,19 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from numbers import Integral
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
-from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.common.parameters import param
+from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.base import Checkpoint
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.models.base import Aggregator
-from dissensus.table.annotations import Annotations
 
 LONGEST = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
 MOMENTUM = 0.75  # 0.7 to 0.8 are alike
+PASSES_BEFORE_REFINING = 4  # the first few passes find what most items are
 
 Accelerate = Literal["squarem"] | None
 
@@ -46,6 +46,7 @@ class Point(Protocol):
 
 
 P = TypeVar("P", bound=Point)
+T = TypeVar("T")
 
 
 @dataclass
@@ -57,39 +58,26 @@ class Run(Generic[P]):
     converged: bool
 
 
+def remembered(method: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+    """Keep what a method of a model makes of some parameters beside them: a pass asks for it more than once."""
+
+    def recall(self: Any, params: Any) -> T:
+        kept = vars(params)  # they are frozen, and forgotten after the pass
+        if method.__name__ not in kept:
+            kept[method.__name__] = method(self, params)
+        return kept[method.__name__]  # type: ignore[no-any-return]
+
+    return recall
+
+
 class EMAggregator(Aggregator, Generic[P]):
-    """An aggregator fitted by EM. Keywords: `max_iter` (passes over the data), `tol`, `accelerate`, `restarts`."""
+    """An aggregator fitted by EM."""
 
-    max_iter: int
-    tol: float
-    accelerate: Accelerate
-    restarts: int
-
-    def _check_parameters(self) -> None:
-        for keyword in ("max_iter", "restarts"):
-            value = getattr(self, keyword)
-            if not isinstance(value, Integral) or value < 1:
-                raise BadParameter(f"{keyword} must be a whole number, at least 1, got {value!r}.")
-        if not self.tol >= 0:
-            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
-        if self.accelerate not in (None, "squarem"):
-            raise BadParameter(f"accelerate must be None or 'squarem', got {self.accelerate!r}.")
-
-    def log_votes(self, table: Annotations, params: P) -> FloatArray:
-        """(N, K) log P(this row's label | class)."""
-        raise NotImplementedError
-
-    def log_prior(self, params: P) -> FloatArray:
-        """(K,) log P(class)."""
-        raise NotImplementedError
-
-    def m_step(self, table: Annotations, posterior: FloatArray) -> P:
-        """The parameters that maximise the expected log posterior."""
-        raise NotImplementedError
-
-    def log_penalty(self, params: P) -> float:
-        """Log prior density of the parameters, up to a constant."""
-        raise NotImplementedError
+    max_iter: int = param(500, "passes over the data at most, for one start", low=1)
+    tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
+    accelerate: Accelerate = param("squarem", "look ahead of EM, or (None) take its steps alone")
+    restarts: int = param(1, "number of starts, of which the best objective is kept", low=1)
+    threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     def run(
         self,
@@ -97,11 +85,13 @@ class EMAggregator(Aggregator, Generic[P]):
         start: Callable[[np.random.Generator | None], P],
         on_step: OnStep,
         checkpoint: Checkpoint,
+        refine: Callable[[P], P] | None = None,
     ) -> P:
         """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all.
 
         `start` gives the first parameters: from the votes, or (a generator given) from a random start near that. After
-        every pass the state goes to `checkpoint`, and a run that finds one there goes on from it.
+        every pass the state goes to `checkpoint`, and a run that finds one there goes on from it. `refine` improves
+        parameters at the price of few passes, once, after `PASSES_BEFORE_REFINING`.
         """
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per restart, and nobody else
         stored = checkpoint.load()
@@ -115,7 +105,7 @@ class EMAggregator(Aggregator, Generic[P]):
             if stored:
                 (passes, best, climbing), stored = unpack(stored, climbing), None
             put_away = partial(_put_away, checkpoint, number, passes, best, climbing, on_step)
-            done = climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away)
+            done = climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away, refine=refine)
             passes += len(done.trace)
             if best is None or done.trace[-1] > best.trace[-1]:
                 best = done
@@ -151,21 +141,6 @@ def _put_away(
     on_step(passes + step, objective)
 
 
-def e_step(
-    model: EMAggregator[P], table: Annotations, params: P, gold: IntArray | None = None
-) -> tuple[FloatArray, float]:
-    """Posterior (I, K) and objective in their readable form: the oracle of the fused passes. Makes an (N, K) array."""
-    votes = np.zeros((table.n_items, table.n_classes))
-    np.add.at(votes, table.item, model.log_votes(table, params))  # (N, K) → (I, K)
-    log_joint = model.log_prior(params) + votes
-    if gold is not None:
-        known = gold >= 0
-        others = np.arange(table.n_classes) != gold[:, None]
-        log_joint = np.where(known[:, None] & others, -np.inf, log_joint)
-    log_evidence = np.logaddexp.reduce(log_joint, axis=1, keepdims=True)
-    return np.exp(log_joint - log_evidence), float(log_evidence.sum()) + model.log_penalty(params)
-
-
 class Climb(Generic[P]):
     """One EM run. All of its state is here, so that it can be put away between passes and taken up again."""
 
@@ -176,9 +151,21 @@ class Climb(Generic[P]):
         self.refuge: P | None = None  # the EM step to go back to, while `params` is a look ahead of it
         self.ended: Run[P] | None = None
 
-    def run(self, em_pass: Callable[[P], tuple[float, P]], *, max_iter: int, tol: float, on_step: OnStep) -> Run[P]:
+    def run(
+        self,
+        em_pass: Callable[[P], tuple[float, P]],
+        *,
+        max_iter: int,
+        tol: float,
+        on_step: OnStep,
+        refine: Callable[[P], P] | None = None,
+    ) -> Run[P]:
         """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|."""
         while self.ended is None:
+            if refine is not None and len(self.trace) == PASSES_BEFORE_REFINING:
+                self.params, self.refuge = refine(self.params if self.refuge is None else self.refuge), None
+                if self.ahead is not None:
+                    self.ahead.forget()
             if len(self.trace) >= max_iter:
                 return Run(self.params, self.trace, False)  # an EM step: there was no looking ahead of the last pass
             self._step(*em_pass(self.params), max_iter, tol)

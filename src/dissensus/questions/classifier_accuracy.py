@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.parameters import is_number
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.progress import waiting
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError
@@ -36,9 +37,9 @@ from dissensus.models.base import arg_max, beta_interval
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table.annotations import Annotations
 
-LEAST = 3  # of two that disagree, nothing says which is right
-PASSES, TOL = 1000, 1e-7  # of EM for one confusion matrix, and the largest change of an entry that ends it
-LEAST_SIZE = 1e-3  # of a Beta distribution, whose variance has an upper bound
+MIN_CLASSIFIERS = 3  # of two that disagree, nothing says which is right
+MAX_PASSES, TOL = 1000, 1e-7  # of EM for one confusion matrix, and the largest change of an entry that ends it
+MIN_BETA_SIZE = 1e-3  # of a Beta distribution, whose variance has an upper bound
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,15 +68,9 @@ class ClassifierAccuracy:
 
     def to_frame(self) -> Any:
         """One row per classifier, the best first; a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
         order = np.argsort(-self.accuracy, kind="stable")  # NaN comes last
         columns = {"accuracy": self.accuracy, "low": self.low, "high": self.high}
-        frame = pa.table({"classifier": self.classifiers[order]} | {key: v[order] for key, v in columns.items()})
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame({"classifier": self.classifiers[order]} | {key: v[order] for key, v in columns.items()})
 
 
 def classifier_accuracy(
@@ -110,12 +105,11 @@ def classifier_accuracy(
     >>> bool(np.abs(found.accuracy - right).max() < 0.03)
     True
     """
-    if not (is_number(level) and 0 < level < 1):
-        raise BadParameter(f"level must be between 0 and 1, got {level!r}.")
+    check_argument("level", level, float, above=0, below=1)
     table = _table(outputs, classes)
     A, n = table.n_annotators, np.diff(table.annotator_ptr)
     active = np.flatnonzero(np.bincount(table.annotator, table.weight, A)).tolist()  # whose labels weigh anything
-    if len(active) < LEAST:
+    if len(active) < MIN_CLASSIFIERS:
         raise DataError(
             f"outputs of {len(active)} classifiers: of two that disagree nothing says which is right; give three."
         )
@@ -141,7 +135,7 @@ def classifier_accuracy(
     mean = (items * own + 0.5) / (items + 1)
     sure = mean * (1 - mean)
     size = sure / (sure / (items + 2) + spread) - 1  # Beta(mean·size, (1 − mean)·size) has that variance
-    bounds = beta_interval(mean, np.maximum(size, LEAST_SIZE), level)
+    bounds = beta_interval(mean, np.maximum(size, MIN_BETA_SIZE), level)
     ends[active] = np.stack([np.minimum(bounds[:, 0], own), np.maximum(bounds[:, 1], own)], axis=1)
     return ClassifierAccuracy(
         table.annotators, accuracy, ends[:, 0], ends[:, 1], level, confusion, table.items, table.classes,
@@ -170,7 +164,7 @@ def _own_matrix(
     K = pseudo.shape[0]
     given = np.eye(K)[label] * weight[:, None]  # (n, K)
     r, theta = q, np.full((K, K), np.nan)
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         before, counts = theta, r.T @ given + pseudo
         theta = counts / counts.sum(axis=1, keepdims=True)
         joint = q * theta[:, label].T

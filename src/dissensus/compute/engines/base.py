@@ -26,6 +26,37 @@ class Rows:
     weight: FloatArray | None
 
 
+def select_rows(rows: Rows, keep: BoolArray) -> Rows:
+    """The rows of the items (I,) to keep."""
+    lengths = np.diff(rows.item_ptr)
+    own = np.repeat(keep, lengths)
+    ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
+    return read_only(Rows(ptr, rows.annotator[own], rows.label[own], None if rows.weight is None else rows.weight[own]))
+
+
+def join_rows(parts: list[Rows]) -> Rows:
+    """Rows of several ranges of items, one after the other; the offsets of each begin at 0."""
+    starts = np.cumsum([0, *(part.annotator.size for part in parts)])
+    ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
+    weights = [part.weight for part in parts if part.weight is not None]
+    return read_only(
+        Rows(
+            np.concatenate([*ptr, starts[-1:]]),
+            np.concatenate([part.annotator for part in parts]),
+            np.concatenate([part.label for part in parts]),
+            np.concatenate(weights) if weights else None,
+        )
+    )
+
+
+def read_only(rows: Rows) -> Rows:
+    """The same arrays, closed as those of a table are, so that the same code is compiled."""
+    for array in (rows.item_ptr, rows.annotator, rows.label, rows.weight):
+        if array is not None:
+            array.flags.writeable = False
+    return rows
+
+
 def hard_rows(table: Annotations) -> Rows:
     """The rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
     if table.proba is None:
@@ -71,6 +102,21 @@ class Sums:
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+class TableElsewhere:
+    """A table whose rows are not in memory here: the names and sizes of an `Annotations`."""
+
+    where: ClassVar[str]  # as in "… on a disk takes no …"
+    engine: ClassVar[str]  # that can walk it
+    n_items: Any
+    n_annotations: Any
+    n_annotators: Any
+    n_classes: Any
+    items: Any
+    annotators: Any
+    classes: Any
+    per_annotator: IntArray
 
 
 P = TypeVar("P", contravariant=True)
@@ -146,7 +192,7 @@ class Engine(ABC):
 
     def __init__(self) -> None:
         self.checkpoint = NoCheckpoint()
-        self._known: dict[Any, Sums] = {}
+        self._once: dict[Any, Sums] = {}
 
     @abstractmethod
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
@@ -156,11 +202,15 @@ class Engine(ABC):
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
 
-    def once(self, walk: Pass[None, S, Any]) -> S:
+    def once(self, key: Any, walk: Pass[Any, S, Any]) -> S:
         """The sums of a pass without parameters, made when first asked for. Not to be written into."""
-        if walk not in self._known:
-            self._known[walk] = self.sweep(walk, None)
-        return self._known[walk]  # type: ignore[return-value]  # what this very pass gave
+        if key not in self._once:
+            self._once[key] = self.sweep(walk, None)
+        return self._once[key]  # type: ignore[return-value]  # what this very pass gave
+
+    @abstractmethod
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items (I,) to keep, in memory."""
 
     def per_item(self, name: str, *shape: int) -> Any:
         """A result with one entry of this shape per item, to be written by a pass."""

@@ -23,12 +23,13 @@ import numpy as np
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, join_rows, select_rows
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
 from dissensus.table.names import smallest_int
 
 STATE = "state.npz"
+PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
 
 
 class RunFolder:
@@ -57,6 +58,27 @@ class RunFolder:
     def done(self) -> None:
         """The results are written: a later fit begins anew."""
         (self.path / STATE).unlink(missing_ok=True)
+
+
+def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
+    """Write the frame of all items as Parquet files, and leave results with a row per item on the disk."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    run = RunFolder(model, coded, gold)
+    folder = run.path / "items"
+    folder.mkdir(exist_ok=True)
+    difficulty = getattr(model, "difficulty_", None)
+    for number, (first, stop) in enumerate(coded.ranges(PART_ROWS)):
+        posterior = model.posterior_.get(first, stop)
+        hard = None if difficulty is None else difficulty[first:stop]
+        columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
+        pq.write_table(pa.table(columns), folder / f"part-{number:05d}.parquet")
+    for key, value in list(vars(model).items()):
+        if isinstance(value, PerItem):
+            setattr(model, key, value.open())
+    model.items_path_ = str(folder)
+    run.done()
 
 
 class PerItem:
@@ -129,6 +151,10 @@ class DiskEngine(Engine):
             self.coded.file(f"label.i{8 * np.dtype(label).itemsize}", label, start, stop),
             self.coded.file("weight.f64", np.float64, start, stop) if self.coded.weighted else None,
         )
+
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep."""
+        return join_rows([select_rows(self._rows(first, end), keep[first:end]) for first, end in self.blocks])
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, select_rows
 from dissensus.exceptions import BadParameter
 
 T = TypeVar("T")
@@ -85,6 +85,10 @@ class Local(Engine):
 
         self.pool.map(work, ranges)
         return walk.close(buffers, self.pool)
+
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep."""
+        return select_rows(self.rows, keep)
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""

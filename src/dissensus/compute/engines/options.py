@@ -1,14 +1,19 @@
-"""Engines by name, or with options."""
+"""Engines by name, or with options. A new engine is a class here, its file, and its name in `ENGINES`."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from dissensus.common.parameters import is_number, is_whole
-from dissensus.exceptions import BadParameter
+from dissensus.common.types import IntArray
+from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
+from dissensus.compute.engines.local import Local as LocalEngine
+from dissensus.compute.engines.local import Threads, thread_count
+from dissensus.exceptions import BadParameter, MissingExtra
+from dissensus.table.annotations import Annotations
 
 MASTER = re.compile(
     r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+|spark://[^\s,]+:\d+(,[^\s,]+:\d+)*"
@@ -17,7 +22,38 @@ MASTER = re.compile(
 
 
 @dataclass(frozen=True)
-class Disk:
+class Local:
+    """Annotations in the memory of this process."""
+
+    def bring(self, table: Any) -> Any:
+        """What `fit` was given, as a table that this engine can walk; what is none is left as it is."""
+        if isinstance(table, TableElsewhere):
+            raise BadParameter(
+                f"a table {table.where} is fitted by engine={table.engine!r}, of a method that has that keyword."
+            )
+        return table
+
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """The table where the passes of a model run, in `model.threads` threads where it has any say."""
+        return in_memory(table, gold, getattr(model, "threads", None))
+
+    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+        """Put the results of a fit where they belong."""
+
+
+def in_memory(table: Annotations, gold: IntArray | None, threads: int | None) -> LocalEngine:
+    """The engine for a table in memory."""
+    rows = hard_rows(table)
+    pool = Threads(thread_count(threads, rows.annotator.size))
+    return LocalEngine(rows, table.n_annotators, table.n_classes, pool, gold)
+
+
+def _pool(model: Any, table: Any) -> Threads:
+    return Threads(thread_count(getattr(model, "threads", None), table.n_annotations))
+
+
+@dataclass(frozen=True)
+class Disk(Local):
     """Annotations on a disk, a few million rows in memory at a time.
 
     `folder`: where codes, checkpoints and posteriors go; beside the Parquet file where left out. `memory_gb`: of the
@@ -33,9 +69,43 @@ class Disk:
         if not (is_number(self.memory_gb) and self.memory_gb > 0):
             raise BadParameter(f"memory_gb must be above 0, got {self.memory_gb!r}.")
 
+    def bring(self, table: Any) -> Any:
+        """Codes on the disk, of a path or pattern, or of a table in memory."""
+        from dissensus.compute.engines.coding import Coded, code, code_table
+
+        if isinstance(table, Coded):
+            return table
+        if isinstance(table, Annotations):
+            if self.folder is None:
+                raise BadParameter("engine='disk' keeps the codes of a table in a folder; name it: Disk(folder=…).")
+            return code_table(table, self.folder)
+        if isinstance(table, str | Path):
+            return code(table, self.folder or beside(table), memory_gb=self.memory_gb)
+        return super().bring(table)
+
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """Files, and a folder for the fit."""
+        from dissensus.compute.engines.disk import DiskEngine, RunFolder
+
+        return DiskEngine(table, self.block_rows, _pool(model, table), gold, RunFolder(model, table, gold))
+
+    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+        """On the disk, with the frame of the items as Parquet files."""
+        from dissensus.compute.engines.disk import leave_results
+
+        leave_results(model, table, gold)
+
+
+def beside(source: str | Path) -> Path:
+    """The folder of a file's codes where none is named: `labels.parquet` → `labels.parquet.dissensus`."""
+    from dissensus.compute.engines.coding import without_pattern
+
+    folder, pattern = without_pattern(source)
+    return folder / (re.sub(r"[*?\[\]/]+", "_", pattern) + ".dissensus")
+
 
 @dataclass(frozen=True)
-class Torch:
+class Torch(Local):
     """Annotations on a GPU. `device` as torch names it; left out: the first GPU, or the CPU where there is none.
 
     `part_rows`: rows that a pass makes anything of at once; left out: 2^25 on a GPU, 2^20 else.
@@ -47,9 +117,17 @@ class Torch:
     def __post_init__(self) -> None:
         _check_counts(self, "part_rows", none=True)
 
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """Tensors on the device."""
+        try:
+            from dissensus.compute.engines.torch import on_device
+        except ModuleNotFoundError:
+            raise MissingExtra("engine='torch' needs torch; install dissensus[learning].") from None
+        return on_device(hard_rows(table), table.n_annotators, table.n_classes, gold, self, _pool(model, table))
+
 
 @dataclass(frozen=True)
-class Spark:
+class Spark(Local):
     """Annotations in a Spark cluster, one part of them for each task of a pass.
 
     `partitions`: how many parts; left out: one for each core, and more where a part would have more than
@@ -72,8 +150,29 @@ class Spark:
                 f"got {self.master!r}; left out, it is what Spark's own settings say, or this machine."
             )
 
+    def bring(self, table: Any) -> Any:
+        """Parts in the cluster, of a DataFrame, a table of Spark's or a path; a table in memory is sent when placed."""
+        from dissensus.compute.engines.scatter import Scattered, is_frame, scatter
 
-def _check_counts(options: Disk | Torch | Spark, *names: str, none: bool = False) -> None:
+        if is_frame(table) or isinstance(table, str | Path):
+            return scatter(table, options=self)
+        return table if isinstance(table, Scattered) else super().bring(table)
+
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """Parts in the cluster."""
+        from dissensus.compute.engines.scatter import spread_table
+        from dissensus.compute.engines.spark import SparkEngine
+
+        scattered = spread_table(table, self) if isinstance(table, Annotations) else table
+        return SparkEngine(scattered, self, _pool(model, table), gold)
+
+    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+        """In the cluster; they know the table that they are of."""
+        if isinstance(table, TableElsewhere):
+            model.posterior_.table = table
+
+
+def _check_counts(options: Local, *names: str, none: bool = False) -> None:
     """An error that begins with the option's name: the command line puts `--set engine.` before it."""
     for name in names:
         value = getattr(options, name)
@@ -81,7 +180,8 @@ def _check_counts(options: Disk | Torch | Spark, *names: str, none: bool = False
             raise BadParameter(f"{name} must be at least 1{', or None' if none else ''}, got {value!r}.")
 
 
-EngineChoice = Literal["local", "disk", "torch", "spark"] | Disk | Torch | Spark
+ENGINES: dict[str, type[Local]] = {"local": Local, "disk": Disk, "torch": Torch, "spark": Spark}
+EngineChoice = Literal["local", "disk", "torch", "spark"] | Local
 
 
 def name_of(engine: EngineChoice) -> str:
@@ -89,14 +189,11 @@ def name_of(engine: EngineChoice) -> str:
     return engine if isinstance(engine, str) else type(engine).__name__.lower()
 
 
-def options_of(engine: object) -> Literal["local"] | Disk | Torch | Spark:
+def options_of(engine: object) -> Local:
     """The engine with its options."""
-    if engine == "local":
-        return "local"
-    for kind in (Disk, Torch, Spark):
-        if engine == kind.__name__.lower():
-            return kind()
-    if isinstance(engine, Disk | Torch | Spark):
+    if isinstance(engine, str) and engine in ENGINES:
+        return ENGINES[engine]()
+    if isinstance(engine, Local):
         return engine
     raise BadParameter(
         "engine must be 'local', 'disk', 'torch', 'spark', or one with options, Disk(…), Torch(…) or Spark(…), "

@@ -16,7 +16,7 @@ import pickle
 import re
 import socket
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,15 +27,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.compute.engines.base import Rows, hard_rows
+from dissensus.compute.engines.base import Rows, TableElsewhere, hard_rows
 from dissensus.compute.engines.coding import check_parquet
 from dissensus.compute.engines.local import balanced
 from dissensus.compute.engines.options import Spark
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.columns import encode_labels
-from dissensus.table.frames import find_columns
+from dissensus.table.encoding import encode_labels
+from dissensus.table.find_columns import Columns
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
 PATIENCE = 5.0  # seconds until a master answers; Spark itself would go on asking for a minute
@@ -77,6 +77,7 @@ class Spread:
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
+        self.table: Scattered | None = None  # that it is a result of
         self.parts = parts  # an RDD of arrays, in the order of the items; of a result, set by the pass that makes it
 
     @property
@@ -86,6 +87,18 @@ class Spread:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def item_frame(self, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]) -> Any:
+        """The frame of all items as a DataFrame of PySpark; `columns` makes it of names, posterior and difficulty."""
+        from dissensus.compute.engines.spark import item_frame
+
+        return item_frame(self.table, self, difficulty, columns)
+
+    def item_parts(self, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]) -> Iterator[Any]:
+        """The same as Arrow tables on the driver, one of the cluster's parts after the other."""
+        from dissensus.compute.engines.spark import item_parts
+
+        return item_parts(self.table, self, difficulty, columns)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *self.parts.collect()]).astype(
@@ -100,8 +113,10 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class Scattered:
+class Scattered(TableElsewhere):
     """A table in a Spark cluster: the names and sizes of an `Annotations`, and its rows as an RDD of parts."""
+
+    where, engine = "in Spark", "spark"
 
     parts: Any  # RDD of `Part`, one for each partition that has any items
     names: Any  # RDD of Arrow arrays beside it; None where the driver has the table too
@@ -161,10 +176,7 @@ def scatter(
     """
     options = options or Spark()
     frame = _frame(source, options.master)
-    columns = find_columns(
-        pa.table({name: pa.nulls(0) for name in frame.columns}),
-        item=item, annotator=annotator, label=label, weight=weight,
-    )  # fmt: skip
+    columns = Columns(item, annotator, label, weight=weight).find(frame.columns)
     for role in ("proba", "question"):
         if role in columns:
             raise BadParameter(

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, S, Size, Sums
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, Sums, join_rows, select_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.options import Spark
 from dissensus.compute.engines.scatter import Part, Scattered, Spread
@@ -145,6 +145,12 @@ class SparkEngine(Engine):
         assert found is not None
         return found
 
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep, chosen in the cluster."""
+        sent = self.table.parts.context.broadcast(keep)
+        chosen = self.table.parts.mapPartitionsWithIndex(partial(_choose, sent, self.table.offsets()))
+        return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
+
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
         return np.concatenate(self.table.parts.map(lambda part: np.diff(part.item_ptr) > 0).collect())
@@ -225,6 +231,14 @@ def _walk(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) ->
 def _walk_on(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[tuple[Found, Any]]:
     for found in _walk(task, keep, partition, parts):
         yield found, task.walk
+
+
+def _choose(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:
+    """The chosen rows of a part, by its first item; annotators have their codes of the whole table."""
+    for part in parts:
+        first, own = offsets[partition], part.rows()
+        whole = replace(own, annotator=part.annotators[own.annotator])
+        yield first, select_rows(whole, keep.value[first : first + part.n_items])
 
 
 def _write(task: Task, name: str, partition: int, parts: Iterator[Part]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size
+from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size, read_only
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.options import Torch
 from dissensus.compute.kernels.on_torch import Data
@@ -32,6 +32,15 @@ class TorchEngine(Engine):
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
         """All parts, one after the other, on the device."""
         return walk.on_torch(params, self.data, out or {})
+
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep, chosen on the device."""
+        data, lengths = self.data, self.data.item_ptr.diff()
+        chosen = torch.as_tensor(keep, device=lengths.device)
+        own = torch.repeat_interleave(chosen, lengths)
+        ptr = np.concatenate([[0], lengths[chosen].cumsum(0).cpu().numpy()])
+        weight = None if data.weight is None else data.weight[own].cpu().numpy()
+        return read_only(Rows(ptr, data.annotator[own].cpu().numpy(), data.label[own].cpu().numpy(), weight))
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""

@@ -2,10 +2,10 @@
 
 For annotator a with counts n (K, K) and community m with concentrations α_m, γ_m = n + α_m:
 
-    log odds_m = log h_m + Σ_c log B(γ_m[:, c]) − log B(α_m[:, c])      ρ = softmax(log odds)
+    log odds_m = log h_m + Σ_c log B(γ_m[c, :]) − log B(α_m[c, :])      ρ = softmax(log odds)
     E log Θ = Σ_m ρ_m (ψ(γ_m) − ψ(Σ_l γ_m))
 
-B is the normaliser of a Dirichlet. The readable form is `beliefs` in `aggregation.community_bcc`.
+B is the normaliser of a Dirichlet. The readable form is `readable_beliefs` in `models.methods.community_bcc`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def believe(
     sums: FloatArray,
     wholes: FloatArray,
 ) -> tuple[float, float]:
-    """Annotators start … stop − 1, by their `counts` (A, K, K) [annotator, given, true].
+    """Annotators start … stop − 1, by their `counts` (A, K, K) [annotator, true, given].
 
-    `population` α (M, K, K) [community, given, true], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and
+    `population` α (M, K, K) [community, true, given], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and
     exp(E log Θ) to `confusion` (A, K, K); adds Σ_a ρ_am E log Θ under γ_m to `sums` (M, K, K) and Σ_a ρ_am ψ(Σ_l γ_m)
     to `wholes` (M, K). Returns Σ_a log Σ_m odds and Σ_a n · E log Θ.
     """
@@ -61,8 +61,8 @@ def believe(
         for k in range(K):
             whole = 0.0
             for y in range(K):
-                whole += population[m, y, k]
-                base[m] -= log_gamma_and_psi(population[m, y, k])[0]
+                whole += population[m, k, y]
+                base[m] -= log_gamma_and_psi(population[m, k, y])[0]
             base[m] += log_gamma_and_psi(whole)[0]
     odds, logs, whole_psi, mean = np.empty(M), np.empty((M, K, K)), np.empty((M, K)), np.empty((K, K))
     evidence, spent = 0.0, 0.0
@@ -73,15 +73,15 @@ def believe(
             for k in range(K):
                 whole = 0.0
                 for y in range(K):
-                    gamma = counts[a, y, k] + population[m, y, k]
+                    gamma = counts[a, k, y] + population[m, k, y]
                     whole += gamma
-                    log_gamma, logs[m, y, k] = log_gamma_and_psi(gamma)
+                    log_gamma, logs[m, k, y] = log_gamma_and_psi(gamma)
                     odds[m] += log_gamma
                 log_gamma, psi = log_gamma_and_psi(whole)
                 odds[m] -= log_gamma
                 whole_psi[m, k] = psi
                 for y in range(K):
-                    logs[m, y, k] -= psi
+                    logs[m, k, y] -= psi
             top = max(top, odds[m])
         total = 0.0
         for m in range(M):
@@ -90,7 +90,7 @@ def believe(
         evidence += top + np.log(total)
         for y in range(K):
             for k in range(K):
-                mean[y, k] = 0.0
+                mean[k, y] = 0.0
         for m in range(M):
             rho = odds[m] / total
             membership[a, m] = rho
@@ -98,10 +98,10 @@ def believe(
                 wholes[m, k] += rho * whole_psi[m, k]
             for y in range(K):
                 for k in range(K):
-                    mean[y, k] += rho * logs[m, y, k]
-                    sums[m, y, k] += rho * logs[m, y, k]
+                    mean[k, y] += rho * logs[m, k, y]
+                    sums[m, k, y] += rho * logs[m, k, y]
         for y in range(K):
             for k in range(K):
-                spent += counts[a, y, k] * mean[y, k]
-                confusion[a, y, k] = np.exp(mean[y, k])
+                spent += counts[a, k, y] * mean[k, y]
+                confusion[a, k, y] = np.exp(mean[k, y])
     return evidence, spent

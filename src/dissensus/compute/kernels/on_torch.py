@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.kernels.confusion import COIN, FULL, LIKELIHOOD, ONES
 from dissensus.compute.kernels.glad import NEAR, STEPS
 
 Draw = Callable[[FloatArray, IntArray | None], FloatArray]
@@ -101,9 +102,9 @@ class Part:
         out = self.data.zeros(self.n * self.data.n_classes)
         return out.index_add_(0, self.of_label(item), values).view(self.n, -1)
 
-    def known(self, q: torch.Tensor) -> torch.Tensor:
+    def known(self, q: torch.Tensor, with_gold: bool = True) -> torch.Tensor:
         """The posterior (items, K) with the known classes in it."""
-        if self.gold is None:
+        if self.gold is None or not with_gold:
             return q
         sure = torch.nn.functional.one_hot(self.gold.clamp(min=0), q.shape[1]).to(q.dtype)
         return torch.where((self.gold >= 0)[:, None], sure, q)
@@ -122,63 +123,66 @@ class Part:
             out[self.start : self.stop] = values.cpu().numpy()
 
 
-def confusion(data: Data, theta: FloatArray, prior: FloatArray, posterior: Any) -> tuple[float, FloatArray, FloatArray]:
-    """`kernels.confusion.sweep`: log evidence, classes (K,), counts (A, K, K) as Θ is, [annotator, given, true]."""
-    K = data.n_classes
-    log_theta, log_prior = data.put(theta).log().view(-1, K), data.put(prior).log()
-    evidence, classes, counts = data.zeros(), data.zeros(K), torch.zeros_like(log_theta)
-    for part in data.parts():
-        votes = part.by_item(part.weighed(log_theta[part.cell]))
-        q, found = part.posterior(log_prior + votes)
-        evidence += found
-        classes += q.sum(dim=0)
-        counts.index_add_(0, part.cell, part.weighed(q[part.item()]))
-        part.write(posterior, q)
-    return float(evidence), classes.cpu().numpy(), counts.cpu().numpy().reshape(theta.shape)
-
-
-def own_class(
-    data: Data, log_ratio: FloatArray, prior: FloatArray, posterior: Any
+def confusion(
+    data: Data,
+    source: int,
+    shape: int,
+    table: FloatArray | None,
+    prior: FloatArray | None,
+    given: FloatArray | None,
+    draw: Draw | None,
+    posterior: Any,
+    with_gold: bool,
 ) -> tuple[float, FloatArray, FloatArray]:
-    """`kernels.mace.sweep`, and that of one coin: a row speaks for its own label only, by log ratio (A, K).
+    """`kernels.confusion.sweep`: log evidence, classes (K,), counts (A, true, given); the same sources and shapes.
 
-    Log evidence less the common factor, classes (K,), hits (A, K) [annotator, given].
+    The only E step in torch. `table` (A, true, given) and `prior` (1, K) are None but for LIKELIHOOD.
     """
-    ratio, log_prior = data.put(log_ratio).view(-1), data.put(prior).log()
-    evidence, classes, hits = data.zeros(), data.zeros(data.n_classes), torch.zeros_like(ratio)
+    K = data.n_classes
+    evidence, classes = data.zeros(), data.zeros(K)
+    cells = data.n_annotators * (1 if shape == COIN else K)
+    counts = data.zeros(cells, K) if shape == FULL else data.zeros(cells)
+    if table is not None and prior is not None:
+        logs = data.put(table).swapaxes(1, 2).log().contiguous().view(counts.shape)
+        log_prior = data.put(prior).log()
+        if shape == FULL and (fused := _fused(data)) is not None:
+            evidence, classes, counts, q = fused(data, logs, log_prior, posterior is not None)
+            if posterior is not None:
+                posterior[:] = q.cpu().numpy()
+            return float(evidence), classes.cpu().numpy(), _labels(counts, data, K)
     for part in data.parts():
-        item = part.item()
-        q, found = part.posterior(log_prior + part.votes(part.weighed(ratio[part.cell]), item))
-        evidence += found
+        item, cell = part.item(), part.annotator if shape == COIN else part.cell
+        if source == LIKELIHOOD:
+            rows = part.weighed(logs[cell])
+            votes = part.by_item(rows) if shape == FULL else part.votes(rows, item)
+            q, found = part.posterior(log_prior + votes)
+            evidence += found
+        elif source == ONES:
+            q = torch.ones_like(data.zeros(part.n, K))
+        elif given is not None:
+            q = part.known(data.put(given[part.start : part.stop]), with_gold)
+        else:
+            q = _vote_shares(part, item, draw, with_gold)
         classes += q.sum(dim=0)
-        hits.index_add_(0, part.cell, part.weighed(q.view(-1)[part.of_label(item)]))
+        counts.index_add_(0, cell, part.weighed(q[item] if shape == FULL else q.view(-1)[part.of_label(item)]))
         part.write(posterior, q)
-    return float(evidence), classes.cpu().numpy(), hits.cpu().numpy().reshape(log_ratio.shape)
+    return float(evidence), classes.cpu().numpy(), _labels(counts, data, K if shape == FULL else 1)
 
 
-def soft_counts(data: Data, draw: Draw | None) -> tuple[FloatArray, FloatArray]:
-    """`kernels.confusion.vote_counts`: classes (K,) and counts (A, K, K) by shares of the votes, or what is drawn."""
-    K = data.n_classes
-    classes, counts = data.zeros(K), data.zeros(data.n_annotators * K, K)
-    for part in data.parts():
-        item = part.item()
-        q = _vote_shares(part, item, draw, with_gold=True)
-        classes += q.sum(dim=0)
-        counts.index_add_(0, part.cell, part.weighed(q[item]))
-    return classes.cpu().numpy(), counts.cpu().numpy().reshape(-1, K, K)
+def _labels(counts: torch.Tensor, data: Data, n_true: int) -> FloatArray:
+    """(A, true, given) of counts [annotator and given, true]."""
+    return counts.view(data.n_annotators, -1, n_true).swapaxes(1, 2).contiguous().cpu().numpy()
 
 
-def agreement(data: Data, draw: Draw | None, with_gold: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """`kernels.vote.agreement`: hits and total (A, K) classes (2, K) of items without rows, with."""
-    K = data.n_classes
-    hits, total, classes = data.zeros(data.n_annotators * K), data.zeros(data.n_annotators * K), data.zeros(2, K)
-    for part in data.parts():
-        item = part.item()
-        q = _vote_shares(part, item, draw, with_gold)
-        classes.index_add_(0, (part.lengths > 0).long(), q)
-        hits.index_add_(0, part.cell, part.weighed(q.view(-1)[part.of_label(item)]))
-        total.index_add_(0, part.cell, part.ones())
-    return hits.cpu().numpy().reshape(-1, K), total.cpu().numpy().reshape(-1, K), classes.cpu().numpy()
+def _fused(data: Data) -> Callable[..., tuple[torch.Tensor, ...]] | None:
+    """The pass as one kernel, where there is a GPU and Triton, for rows without weights and known classes."""
+    if not data.annotator.is_cuda or data.weight is not None or data.gold is not None:
+        return None
+    try:
+        from dissensus.compute.kernels import on_triton
+    except ModuleNotFoundError:
+        return None
+    return on_triton.confusion if data.n_classes <= on_triton.MAX_CLASSES else None
 
 
 def skilled_vote(
@@ -271,7 +275,7 @@ def _vote_shares(part: Part, item: torch.Tensor, draw: Draw | None, with_gold: b
         return part.data.put(drawn)
     total = votes.sum(dim=1, keepdim=True)
     q = torch.where(total > 0, votes / torch.where(total > 0, total, 1), 1 / part.data.n_classes)
-    return q if gold is None else part.known(q)
+    return part.known(q, with_gold)
 
 
 def _tally(part: Part, item: torch.Tensor, skill: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

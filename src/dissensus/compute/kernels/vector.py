@@ -1,10 +1,10 @@
 """Operations on the K numbers of one row at once, which numba cannot be brought to make by itself.
 
 Written as loops over classes, a pass over annotations compiles to one multiplication at a time: numba does not know
-that the posterior of an item and the table of confusions are different memory, so nothing may stay in a register.
-These intrinsics emit LLVM vectors of K numbers instead, and a prefetch, for the layout of `kernels.confusion`: `cells`
-(A, K, 2, K), flat. Together they made a pass 2 times faster at 1M annotations (5 classes) and 1.7 times at
-10M annotations by 10k annotators (10 classes), on one thread.
+that the posterior of an item and the tables are different memory, so nothing may stay in a register. These intrinsics
+emit LLVM vectors of K numbers instead, and a prefetch, for `cells` (A, K, 2, K), flat: see `kernels.confusion`. Together
+they made a pass 2 times faster at 1M annotations (5 classes) and 1.7 times at 10M annotations by 10k annotators (10
+classes), on one thread.
 
 The first argument of each is the number of classes, a constant where it is called: then numba can keep the compiled
 code on disk, as it cannot when the functions themselves are made anew for every K. Arrays are 1-d and contiguous.
@@ -19,44 +19,72 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 I32, I64, DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
-THETA, COUNTS = 0, 1  # the halves of a cell
-CACHE_LINE = 64  # bytes
+TABLE, COUNTS = 0, 1  # the halves of a cell
+CACHE_LINE_BYTES = 64
 
 
 @intrinsic(prefer_literal=True)
-def ask(typing_context: Any, K: Any, cell: Any, annotator: Any, label: Any, first: Any, end: Any) -> Any:
+def ask(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, first: Any, end: Any) -> Any:
     """Bring the cells of rows first … end − 1 close to the processor."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         with emit.over_rows() as (row, _):
-            emit.prefetch(emit.cells_of(row, THETA))
-            if 2 * emit.n * emit.cell_bytes > CACHE_LINE:  # a third line, of long rows, the hardware fetches
-                emit.prefetch(emit.cells_of(row, COUNTS))
+            emit.prefetch(emit.cell(row, TABLE))
+            if 2 * emit.n * emit.number_bytes > CACHE_LINE_BYTES:  # a third line, of long rows, the hardware fetches
+                emit.prefetch(emit.cell(row, COUNTS))
         return context.get_dummy_value()
 
-    return types.void(K, cell, annotator, label, types.int64, types.int64), generate
+    return types.void(K, cells, annotator, label, types.int64, types.int64), generate
 
 
 @intrinsic(prefer_literal=True)
 def times(
-    typing_context: Any, K: Any, cell: Any, annotator: Any, label: Any, first: Any, end: Any, start: Any, out: Any
+    typing_context: Any,
+    K: Any,
+    cells: Any,
+    annotator: Any,
+    label: Any,
+    first: Any,
+    end: Any,
+    start: Any,
+    at: Any,
+    q: Any,
 ) -> Any:
-    """`out` (K,) = `start` (K,) · Π Θ of rows first … end − 1."""
+    """`q` (K,) = row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         product = cgutils.alloca_once(builder, emit.doubles)
-        builder.store(builder.load(emit.whole(6), align=8), product)
+        begin = emit.whole(6, builder.mul(arguments[7], I64(emit.n)))
+        builder.store(builder.load(begin, align=8), product)
         with emit.over_rows() as (row, _):
-            theta = builder.load(emit.cells_of(row, THETA), align=emit.cell_bytes)
-            if theta.type != emit.doubles:
-                theta = builder.fpext(theta, emit.doubles)
-            builder.store(builder.fmul(builder.load(product), theta), product)
-        builder.store(builder.load(product), emit.whole(7), align=8)
+            factor = builder.load(emit.cell(row, TABLE), align=emit.number_bytes)
+            if factor.type != emit.doubles:
+                factor = builder.fpext(factor, emit.doubles)
+            builder.store(builder.fmul(builder.load(product), factor), product)
+        builder.store(builder.load(product), emit.whole(8), align=8)
         return context.get_dummy_value()
 
-    return types.void(K, cell, annotator, label, types.int64, types.int64, start, out), generate
+    return types.void(K, cells, annotator, label, types.int64, types.int64, start, types.int64, q), generate
+
+
+@intrinsic(prefer_literal=True)
+def plus(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, first: Any, end: Any, q: Any) -> Any:
+    """Add `q` (K,) to the counts of rows first … end − 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        emit = Emit(context, builder, signature, arguments, K.literal_value)
+        values = builder.load(emit.whole(6), align=8)
+        if emit.number_bytes != 8:
+            values = builder.fptrunc(values, emit.numbers)
+        with emit.over_rows() as (row, _):
+            counts = emit.cell(row, COUNTS)
+            added = builder.fadd(builder.load(counts, align=emit.number_bytes), values)
+            builder.store(added, counts, align=emit.number_bytes)
+        return context.get_dummy_value()
+
+    return types.void(K, cells, annotator, label, types.int64, types.int64, q), generate
 
 
 @intrinsic(prefer_literal=True)
@@ -81,28 +109,10 @@ def settle(typing_context: Any, K: Any, q: Any, sums: Any) -> Any:
     return types.float64(K, q, sums), generate
 
 
-@intrinsic(prefer_literal=True)
-def plus(typing_context: Any, K: Any, cell: Any, annotator: Any, label: Any, first: Any, end: Any, q: Any) -> Any:
-    """Add `q` (K,) to the counts of rows first … end − 1."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        emit = Emit(context, builder, signature, arguments, K.literal_value)
-        values = builder.load(emit.whole(6), align=8)
-        if emit.cell_bytes != 8:
-            values = builder.fptrunc(values, emit.cell_vector)
-        with emit.over_rows() as (row, _):
-            counts = emit.cells_of(row, COUNTS)
-            added = builder.fadd(builder.load(counts, align=emit.cell_bytes), values)
-            builder.store(added, counts, align=emit.cell_bytes)
-        return context.get_dummy_value()
-
-    return types.void(K, cell, annotator, label, types.int64, types.int64, q), generate
-
-
 class Emit(NamedTuple):
     """What numba hands to a code generator, and the few things made of it here.
 
-    Where there are rows the arguments are K, cell, annotator, label, first, end, ….
+    Where there are rows the arguments are K, cells, annotator, label, first, end, ….
     """
 
     context: Any
@@ -117,30 +127,30 @@ class Emit(NamedTuple):
         return ir.VectorType(DOUBLE, self.n)
 
     @property
-    def cell_bytes(self) -> int:
-        """Size of a number in the table of cells."""
+    def number_bytes(self) -> int:
+        """Size of a number in the cells."""
         return int(self.signature.args[1].dtype.bitwidth) // 8
 
     @property
-    def cell_vector(self) -> Any:
-        """The type of K numbers of the table of cells."""
-        return ir.VectorType(DOUBLE if self.cell_bytes == 8 else ir.FloatType(), self.n)
+    def numbers(self) -> Any:
+        """The type of K numbers of the cells."""
+        return self.doubles if self.number_bytes == 8 else ir.VectorType(ir.FloatType(), self.n)
 
     def element(self, array: int, index: Any) -> Any:
         """Pointer to an element of the array that is argument number `array`."""
         struct = self.context.make_array(self.signature.args[array])(self.context, self.builder, self.arguments[array])
         return self.builder.gep(struct.data, [index])
 
-    def whole(self, array: int) -> Any:
-        """Pointer to a (K,) array of doubles as one vector."""
-        return self.builder.bitcast(self.element(array, I64(0)), self.doubles.as_pointer())
+    def whole(self, array: int, first: Any = I64(0)) -> Any:
+        """Pointer to K doubles of an array, from element `first` on, as one vector."""
+        return self.builder.bitcast(self.element(array, first), self.doubles.as_pointer())
 
-    def cells_of(self, row: Any, half: int) -> Any:
-        """Pointer to Θ or counts of a row's annotator and label, as one vector."""
+    def cell(self, row: Any, half: int) -> Any:
+        """Pointer to the K numbers of a row's annotator and label, as one vector."""
         builder = self.builder
         annotator, label = (builder.sext(builder.load(self.element(array, row)), I64) for array in (2, 3))
         at = builder.mul(builder.add(builder.mul(annotator, I64(self.n)), label), I64(2 * self.n))
-        return builder.bitcast(self.element(1, builder.add(at, I64(half * self.n))), self.cell_vector.as_pointer())
+        return builder.bitcast(self.element(1, builder.add(at, I64(half * self.n))), self.numbers.as_pointer())
 
     def over_rows(self) -> Any:
         """A loop over rows first … end − 1."""

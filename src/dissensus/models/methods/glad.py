@@ -26,45 +26,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines import EngineChoice, in_memory, place
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
+from dissensus.compute.engines import EngineChoice, in_memory
+from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.base import methods
-from dissensus.models.em import Accelerate, EMAggregator
-from dissensus.models.incremental import settle
-from dissensus.models.methods.majority_vote import AgreementPass
+from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, MIN_PSEUDO, UPDATE_TOL, label_totals
+from dissensus.models.em import EMAggregator
+from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 MEAN_ABILITY = 1.0  # of the prior
-FARTHEST = 50.0  # a look ahead may not take |b| beyond this, where exp(b) would be of no use
+MAX_EASINESS = 50.0  # a look ahead may not take |b| beyond this, where exp(b) would be of no use
 
 
 @dataclass(frozen=True)
-class Skills:
+class Skills(Params):
     """The parameters: α (A,), b (I,) and π (K,)."""
 
-    by_annotator: ClassVar = ("ability",)
-    ability: FloatArray
-    easiness: FloatArray
-    prior: FloatArray
-
-    def to_vector(self) -> FloatArray:
-        """α, b and log π, one after the other."""
-        return np.concatenate([self.ability, self.easiness, np.log(self.prior)])
-
-    def from_vector(self, vector: FloatArray) -> Self:
-        """The same, π normalised again."""
-        ability, easiness, log_prior = np.split(vector, np.cumsum([self.ability.size, self.easiness.size]))
-        prior = np.exp(log_prior - log_prior.max())
-        return type(self)(ability, np.clip(easiness, -FARTHEST, FARTHEST), prior / prior.sum())
+    ability: FloatArray = moved(real(), per_annotator=True)
+    easiness: FloatArray = moved(real(MAX_EASINESS))
+    prior: FloatArray = moved(LOG_SIMPLEX)
 
 
 @methods.register(
@@ -72,63 +62,23 @@ class Skills:
     cite="Whitehill et al. 2009",
 )  # fmt: skip
 class GLAD(EMAggregator[Skills]):
-    """MAP GLAD for any number of classes.
+    """MAP GLAD for any number of classes. On every engine one number per item stays in memory."""
 
-    Parameters
-    ----------
-    ability_sd, easiness_sd : float
-        Standard deviations of the priors of α (mean 1) and of b = log β (mean 0).
-    class_count : float, optional
-        Learn the shares of the classes, with this pseudo-count of each; None: all classes are equally likely.
-    max_iter, tol, accelerate, restarts
-        Passes over the data at most; stop when a pass gains less than `tol` of the objective; "squarem" or None;
-        number of starts (the first is the middle of the priors, the others near it), of which the best objective is
-        kept.
-    threads : int, optional
-        Threads for the passes; None for all cores.
-    engine : "local", "disk", "torch", "spark", or one with options
-        Where the passes run, see `dissensus.compute.engines`. One number per item stays in memory.
-    seed : int or None
-    """
+    ability_sd: float = param(1.0, "standard deviation of the prior of α, whose mean is 1", low=1e-6, high=1e6)
+    easiness_sd: float = param(
+        0.35, "standard deviation of the prior of b = log β, whose mean is 0", low=1e-6, high=1e6
+    )
+    class_count: float | None = param(
+        None, "pseudo-count of every class in a learnt π; None: all alike", low=MIN_PSEUDO
+    )
+    engine: EngineChoice = param("local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True)
 
+    labels_depend_on_items: ClassVar = True
     ability_: FloatArray
     difficulty_: FloatArray
 
-    def __init__(
-        self,
-        *,
-        ability_sd: float = 1.0,
-        easiness_sd: float = 0.35,
-        class_count: float | None = None,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: Accelerate = "squarem",
-        restarts: int = 1,
-        threads: int | None = None,
-        engine: EngineChoice = "local",
-        seed: int | None = 0,
-    ):
-        self.ability_sd = ability_sd
-        self.easiness_sd = easiness_sd
-        self.class_count = class_count
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.restarts = restarts
-        self.threads = threads
-        self.engine = engine
-        self.seed = seed
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for keyword in ("ability_sd", "easiness_sd"):
-            if not 1e-6 <= getattr(self, keyword) <= 1e6:
-                raise BadParameter(f"{keyword} must lie between 1e-06 and 1e+06, got {getattr(self, keyword)}.")
-        if self.class_count is not None and not 1e-9 <= self.class_count < np.inf:
-            raise BadParameter(f"class_count must be at least 1e-09, or None, got {self.class_count}.")
-
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self, table, gold) as engine:
+        with self._place(table, gold) as engine:
             walk, labelled = AbilityPass(1 / self.easiness_sd**2), engine.labelled()
 
             def sweep(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
@@ -146,7 +96,7 @@ class GLAD(EMAggregator[Skills]):
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
             self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
             sums, _ = sweep(params, posterior=self.posterior_)
-            total = engine.once(AgreementPass()).total.sum(axis=1)
+            total = label_totals(engine).sum(axis=(1, 2))
         self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
         self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sums.prior_counts
         self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
@@ -199,7 +149,14 @@ class GLAD(EMAggregator[Skills]):
             now = Skills(above / (self.curvature_[annotator] + sums[1] + precision), easiness, self.prior_)
             return now
 
-        posterior, params = settle(table, before, gold, now, partial(self.log_votes, table), learn)
+        posterior, params, start = before, now, np.log(np.maximum(before, MIN_BEFORE))
+        for _ in range(MAX_UPDATE_PASSES):
+            last, posterior = posterior, self._expect(start, rows, of_item, weight, params)
+            if gold is not None:
+                posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+            params = learn(posterior)
+            if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
+                break
         for key, new in (
             ("ability_", params.ability),
             ("pull_", self.pull_[annotator] + sums[0]),
@@ -210,11 +167,21 @@ class GLAD(EMAggregator[Skills]):
             setattr(self, key, values)
         self.difficulty_ = self.difficulty_.copy()
         self.difficulty_[item] = np.exp(-params.easiness)
-        as_before = self.prior_
-        self._recount(posterior, before, old, self.class_count or 0.0)
-        if self.class_count is None:
-            self.prior_ = as_before
+        self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
+        if self.class_count is not None:
+            shares = np.maximum(self.class_counts_, 0) + self.class_count
+            self.prior_ = shares / shares.sum()
         return posterior
+
+    def _expect(
+        self, start: FloatArray, rows: Rows, of_item: IntArray, weight: FloatArray, params: Skills
+    ) -> FloatArray:
+        """(I, K) posterior of new rows: a row adds x + log(K − 1) to its own label, the rest cancels."""
+        joint, K = start.copy(), start.shape[1]
+        x = params.ability[rows.annotator] * np.exp(params.easiness)[of_item]
+        np.add.at(joint, (of_item, rows.label), weight * (x + np.log(max(K - 1, 1))))
+        posterior = np.exp(joint - joint.max(axis=1, keepdims=True, initial=-np.inf))
+        return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
 
     def _easiness_of(self, items: Names) -> FloatArray:
         """(len(items),) b of the items that were fitted, 0 of new ones; names of another kind are new."""
@@ -255,20 +222,6 @@ class GLAD(EMAggregator[Skills]):
         square = tau * float(a @ a) * np.exp(2 * middle)
         t = middle + kernels.climb(slope, square, tau_b * b.size, -middle)
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
-
-    # The readable form ------------------------------------------------------------------------------------------------
-
-    def log_votes(self, table: Annotations, params: Skills) -> FloatArray:
-        """(N, K) log P(label | class); of a probabilistic row, its mean under the row's distribution."""
-        x = (params.ability[table.annotator] * np.exp(params.easiness[table.item]))[:, None]  # (N, 1)
-        right, wrong = -np.logaddexp(0, -x), -np.logaddexp(0, x) - np.log(max(table.n_classes - 1, 1))
-        given = np.eye(table.n_classes)[table.label] if table.proba is None else table.proba
-        votes = given * right + (1 - given) * wrong
-        return np.asarray(votes if table.weight is None else votes * table.weight[:, None])
-
-    def log_prior(self, params: Skills) -> FloatArray:
-        """(K,) log π."""
-        return np.asarray(np.log(params.prior))
 
     def log_penalty(self, params: Skills) -> float:
         """Log densities of α, b and a learnt π, up to a constant."""

@@ -41,15 +41,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import kos as kernels
-from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import CROWD_LABELS, Aggregator, methods
 from dissensus.table.annotations import Annotations
 
@@ -67,52 +67,18 @@ LOW, HIGH = 1e-3, 30.0  # log odds at the mean margin, at least and at most
     binary=True,
 )
 class KOS(Aggregator):
-    """Message passing for two classes.
+    """Message passing for two classes."""
 
-    Parameters
-    ----------
-    messages : "share" or "sum"
-        What annotators send: a share from −1 to 1, which suits any graph, or the sum, as in the paper.
-    crowd_labels : float
-        Labels of average quality that are added to everyone's own; not used by sums.
-    max_iter, tol
-        Passes over the data at most; stop when no weight changes by more than `tol`.
-    threads : int, optional
-        Threads for the passes; None for all cores.
-    seed : int or None
-    """
-
-    def __init__(
-        self,
-        *,
-        messages: Literal["share", "sum"] = "share",
-        crowd_labels: float = 10.0,
-        max_iter: int = 200,
-        tol: float = 1e-9,
-        threads: int | None = None,
-        seed: int | None = 0,
-    ):
-        self.messages = messages
-        self.crowd_labels = crowd_labels
-        self.max_iter = max_iter
-        self.tol = tol
-        self.threads = threads
-        self.seed = seed
+    messages: Literal["share", "sum"] = param("share", "what annotators send: a share, or the sum, as in the paper")
+    crowd_labels: float = param(10.0, "labels of average quality added to everyone's own; not used by sums", low=0)
+    max_iter: int = param(200, "passes over the data at most", low=1)
+    tol: float = param(1e-9, "stop when no weight changes by more", low=0)
+    threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     @property
     def confusion_(self) -> FloatArray:
         """(A, 2, 2) [annotator, true, given], made when asked for: the reliability on the diagonal."""
         return self._confusions(np.arange(self.reliability_.size))
-
-    def _check_parameters(self) -> None:
-        if self.messages not in ("share", "sum"):
-            raise BadParameter(f"messages must be 'share' or 'sum', got {self.messages!r}.")
-        if not 0 <= self.crowd_labels < np.inf:
-            raise BadParameter(f"crowd_labels must be 0 or more, got {self.crowd_labels}.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise BadParameter(f"max_iter must be a whole number, at least 1, got {self.max_iter!r}.")
-        if not self.tol >= 0:
-            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         edges = Edges.of(table, gold)

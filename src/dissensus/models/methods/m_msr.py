@@ -35,23 +35,24 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 
+from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
-from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.methods.dawid_skene import LARGEST, SMALLEST
-from dissensus.models.methods.one_coin import LEAN, CoinPass, Coins, label_counts, leaning, score
+from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, OwnCells, judge, label_totals, leaning
+from dissensus.models.methods.one_coin import LEAN, Coins
 from dissensus.models.methods.wawa import judged_labels
 from dissensus.table import kernels as indexing
 from dissensus.table.annotations import Annotations
 
-MOST = 0.49  # largest share that may be trimmed; at a half nothing is left
+MAX_TRIM = 0.49  # share; at a half nothing is left
 
 
 @methods.register(
@@ -60,43 +61,15 @@ MOST = 0.49  # largest share that may be trimmed; at a half nothing is left
     cite="Ma & Olshevsky 2020",
 )
 class MMSR(Aggregator):
-    """Robust rank-one completion of pairwise agreement.
+    """Robust rank-one completion of pairwise agreement."""
 
-    Parameters
-    ----------
-    trim : float
-        Share of an annotator's neighbours, by weight, left out at either end: up to so many may collude.
-    least : float
-        Items (by weight) that a pair must share to count; raise it to save memory where there are very many pairs.
-    right, wrong : float
-        Pseudo-counts of right and of wrong labels that every annotator starts with.
-    max_iter, tol
-        Rounds over all pairs at most; stop when no skill changes by more than `tol`.
-    threads : int, optional
-        Threads; None for all cores.
-    seed : int or None
-    """
-
-    def __init__(
-        self,
-        *,
-        trim: float = 0.4,
-        least: float = 0.0,
-        right: float = 4.0,
-        wrong: float = 2.0,
-        max_iter: int = 1000,
-        tol: float = 1e-4,
-        threads: int | None = None,
-        seed: int | None = 0,
-    ):
-        self.trim = trim
-        self.least = least
-        self.right = right
-        self.wrong = wrong
-        self.max_iter = max_iter
-        self.tol = tol
-        self.threads = threads
-        self.seed = seed
+    trim: float = param(0.4, "share of an annotator's neighbours left out at either end", low=0, high=MAX_TRIM)
+    least: float = param(0.0, "items that a pair must share to count; more saves memory", low=0)
+    right: float = param(4.0, "pseudo-count of right labels", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    wrong: float = param(2.0, "pseudo-count of wrong labels", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    max_iter: int = param(1000, "rounds over all pairs at most", low=1)
+    tol: float = param(1e-4, "stop when no skill changes by more", low=0)
+    threads: int | None = param(None, "threads; None for all cores", low=1)
 
     @property
     def accuracy_(self) -> FloatArray:
@@ -108,20 +81,6 @@ class MMSR(Aggregator):
         """(A, K, K) [annotator, true, given], made when asked for: p on the diagonal, (1 − p)/(K − 1) elsewhere."""
         return self._confusions(np.arange(len(self.coin_)))
 
-    def _check_parameters(self) -> None:
-        if not 0 <= self.trim <= MOST:
-            raise BadParameter(f"trim must lie from 0 to {MOST}, got {self.trim}.")
-        if not 0 <= self.least < np.inf:
-            raise BadParameter(f"least must be 0 or more, got {self.least}.")
-        for keyword in ("right", "wrong"):
-            value = getattr(self, keyword)
-            if not SMALLEST <= value <= LARGEST:
-                raise BadParameter(f"{keyword} must lie from {SMALLEST:g} to {LARGEST:g}, got {value}.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise BadParameter(f"max_iter must be a whole number, at least 1, got {self.max_iter!r}.")
-        if not self.tol >= 0:
-            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
-
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
         with Threads(thread_count(self.threads, table.n_annotations)) as pool:
@@ -129,13 +88,12 @@ class MMSR(Aggregator):
             self.skill_ = self._complete(pairs, pool, on_step)
             rows = hard_rows(table)
             self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
-            self.prior_ = leaning(label_counts(rows, K), LEAN)
-            self.posterior_ = np.empty((table.n_items, K))
             engine = Local(rows, table.n_annotators, K, pool, gold)
-            sums = engine.sweep(CoinPass(), Coins(self.prior_, self.coin_), {"posterior": self.posterior_})
-            total: FloatArray = np.bincount(rows.annotator, rows.weight, table.n_annotators).astype(float)
+            totals = label_totals(engine)
+            self.prior_ = leaning(totals.sum(axis=(0, 1)), LEAN)
+            self.posterior_, sums = judge(engine, self.prior_, Coins(self.prior_, self.coin_).cells())
         self.trace_ = np.empty(0)
-        self._judge(sums.hits, total)
+        self._judge(sums.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
 
     def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
         """(A, 2) [right, wrong] of everyone, and (1, 2) of the population, which those have who are not linked."""
@@ -184,14 +142,15 @@ class MMSR(Aggregator):
         return np.where(pairs.linked, skill, 0.0)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        with in_memory(table, None, self.threads) as engine:
+            return judge(engine, self.prior_, self._cells(known))[0]
+
+    def _cells(self, known: IntArray) -> OwnCells:
         coin = np.concatenate([self.coin_, self.population_coin_])[known]  # −1, unseen, takes the last
-        return score(table, Coins(self.prior_, coin), self.threads)
+        return Coins(self.prior_, coin).cells()
 
     def _confusions(self, known: IntArray) -> FloatArray:
-        K = self.classes_.size
-        coin = np.concatenate([self.coin_, self.population_coin_])[known]
-        right, wrong = coin[:, 0, None, None], coin[:, 1, None, None] / max(K - 1, 1)
-        return np.where(np.eye(K, dtype=bool), right if K > 1 else 1.0, wrong)
+        return self._cells(known).full(self.classes_.size)
 
     def _confusion_size(self) -> FloatArray:
         return np.asarray(self.total_ + self.right + self.wrong)[:, None, None]

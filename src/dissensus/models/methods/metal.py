@@ -43,109 +43,57 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
-from dissensus.exceptions import BadParameter, ConvergenceWarning
-from dissensus.models.base import Aggregator, methods
-from dissensus.models.methods.dawid_skene import (
-    LARGEST,
-    SMALLEST,
-    ConfusionPass,
-    Confusions,
-    VotePass,
-    expected_pseudo,
-    score,
-    with_unseen,
-)
-from dissensus.models.methods.snorkel import check_balance, given_shares
+from dissensus.exceptions import ConvergenceWarning
+from dissensus.models.base import Aggregator, given_first, methods
+from dissensus.models.confusion import FULL, MAX_PSEUDO, MIN_PSEUDO, VOTES, ConfusionPass, expected_pseudo, judge
+from dissensus.models.methods.snorkel import given_shares, is_balance
 from dissensus.table.annotations import Annotations
 
-PART = 0.5  # of the way that a pass goes
-SHORTEST = 1e-6  # a shorter part is no move
+STEP_SHARE = 0.5  # of the way that a pass goes
+MIN_STEP_SHARE = 1e-6  # a shorter step is no move
 MOMENTUM = 0.75
-STEPS = 8  # of projected gradient inside a pass
+GRADIENT_STEPS = 8  # of projected gradient inside a pass
 
 
 @methods.register(
     "metal", summary="confusion matrices from how the labels of pairs of annotators meet", cite="Ratner et al. 2019"
 )
 class MeTaL(Aggregator):
-    """Confusion matrices by matching second moments, MeTaL's label model for crowds.
+    """Confusion matrices by matching second moments, MeTaL's label model for crowds."""
 
-    Parameters
-    ----------
-    class_balance : "votes", "uniform" or a list
-        Shares π of the classes: those of the votes, all alike, or these, in the order of the table's classes. Pairs
-        of labels cannot tell π; see the documentation.
-    overlap : float
-        How many items of every class each annotator has shared with an oracle, and showed the population's confusion
-        matrix; more of a rare class among three or more, see the module.
-    smoothing, margin : float
-        Pseudo-counts of a row of the confusion matrices that items are judged by, as in `expected_pseudo`.
-    class_count : float
-        Pseudo-count of every class in the shares of the votes.
-    max_iter, tol
-        Passes over the data at most; stop when a pass gains less than `tol` of the objective.
-    threads : int, optional
-        Threads for the passes; None for all cores.
-    seed : int or None
-    """
-
-    def __init__(
-        self,
-        *,
-        class_balance: Literal["votes", "uniform"] | Sequence[float] = "votes",
-        overlap: float = 2.0,
-        smoothing: float = 0.7,
-        margin: float = 1.0,
-        class_count: float = 1.0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        threads: int | None = None,
-        seed: int | None = 0,
-    ):
-        self.class_balance = class_balance
-        self.overlap = overlap
-        self.smoothing = smoothing
-        self.margin = margin
-        self.class_count = class_count
-        self.max_iter = max_iter
-        self.tol = tol
-        self.threads = threads
-        self.seed = seed
-
-    def _check_parameters(self) -> None:
-        check_balance(self.class_balance, ("votes", "uniform"))
-        for keyword, least in (
-            ("overlap", SMALLEST),
-            ("smoothing", SMALLEST),
-            ("margin", 0),
-            ("class_count", SMALLEST),
-        ):
-            if not least <= getattr(self, keyword) <= LARGEST:
-                raise BadParameter(f"{keyword} must lie from {least:g} to {LARGEST:g}, got {getattr(self, keyword)}.")
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise BadParameter(f"max_iter must be a whole number, at least 1, got {self.max_iter!r}.")
-        if not self.tol >= 0:
-            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
+    class_balance: Literal["votes", "uniform"] | Sequence[float] = param(
+        "votes", "shares π: those of the votes, all alike, or these, in the order of the classes", check=is_balance,
+        must="must be 'votes', 'uniform' or a list of positive shares",
+    )  # fmt: skip
+    overlap: float = param(2.0, "items of every class shared with an oracle", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    smoothing: float = param(
+        0.7, "pseudo-counts of wrong labels, see `expected_pseudo`", low=MIN_PSEUDO, high=MAX_PSEUDO
+    )
+    margin: float = param(1.0, "pseudo-counts of the right label above that", low=0, high=MAX_PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class in the votes", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    max_iter: int = param(500, "passes over the data at most", low=1)
+    tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
+    threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
         pseudo = self.pseudo(K)
         with in_memory(table, gold, self.threads) as engine:
-            rows, pool, votes = engine.rows, engine.pool, engine.once(VotePass())
-            prior = self._balance(table, gold, votes.prior_counts)
+            rows, pool, votes = engine.rows, engine.pool, engine.sweep(ConfusionPass(VOTES, FULL), None)
+            prior, voted = self._balance(table, gold, votes.classes), given_first(votes.labels)
             of_gold = gold_counts(rows, gold, table.n_annotators, K)
-            known = known_before(votes.counts.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
-            counts = votes.counts + pseudo
+            known = known_before(voted.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
+            counts = voted + pseudo
             counts /= counts.sum(axis=1, keepdims=True)
             moments = Moments(rows, pool, gold, prior, known)
             confusion = self._descend(moments, counts, on_step)
@@ -153,19 +101,18 @@ class MeTaL(Aggregator):
             counted = confusion * labels[:, None, :] + pseudo
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
-            self.posterior_ = np.empty((table.n_items, K))
-            found = engine.sweep(ConfusionPass(), Confusions(prior, counted), {"posterior": self.posterior_}).counts
-        population = found.sum(axis=0) + pseudo
-        self.prior_ = prior
-        self.confusion_ = np.ascontiguousarray(counted.transpose(0, 2, 1))
-        self.population_confusion_ = (population / population.sum(axis=0)).T
-        self._judge(np.einsum("akk->a", found), found.sum(axis=(1, 2)))
+            self.prior_, self.confusion_ = prior, given_first(counted)
+            self.posterior_, sums = judge(engine, prior, self.confusion_)
+        population = sums.labels.sum(axis=0) + pseudo
+        self.population_confusion_ = population / population.sum(axis=1, keepdims=True)
+        self._judge(np.einsum("akk->a", sums.labels), sums.labels.sum(axis=(1, 2)))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return score(table, self.prior_, self._confusions(known), self.threads, "float64")
+        with in_memory(table, None, self.threads) as engine:
+            return judge(engine, self.prior_, self._confusions(known))[0]
 
     def _confusions(self, known: IntArray) -> FloatArray:
-        return with_unseen(self.confusion_, self.population_confusion_, known)
+        return np.concatenate([self.confusion_, self.population_confusion_[None]])[known]  # −1 takes the last
 
     def _confusion_size(self) -> FloatArray:
         return np.asarray(self.evidence_[:, :, None])
@@ -192,7 +139,7 @@ class MeTaL(Aggregator):
         trace: list[float] = []
         self.converged_ = False
         step = trial = confusion  # the step from the last point that was kept; what is looked at, that or beyond it
-        part, move = PART, np.zeros_like(confusion)
+        part, move = STEP_SHARE, np.zeros_like(confusion)
         while len(trace) < self.max_iter and not self.converged_:
             value, plain = -moments(trial), trial is step
             if not trace or value >= trace[-1]:
@@ -200,7 +147,7 @@ class MeTaL(Aggregator):
                 self.converged_ = plain and little  # a look ahead that gains little proves nothing
                 trace.append(value)
                 confusion, before = trial, step
-                part, move = PART, moments.steps(confusion) - confusion
+                part, move = STEP_SHARE, moments.steps(confusion) - confusion
                 step = confusion + part * move
                 trial = step if little else on_simplex(step + MOMENTUM * (step - before))
             else:
@@ -208,7 +155,7 @@ class MeTaL(Aggregator):
                 if plain:
                     part /= 2
                     step = confusion + part * move
-                    self.converged_ = part < SHORTEST
+                    self.converged_ = part < MIN_STEP_SHARE
                 trial = step
             on_step(len(trace), trace[-1])
         self.trace_, self.n_iter_ = np.array(trace), len(trace)
@@ -301,7 +248,9 @@ class Moments:
         """Θ nearer to where each annotator's parabola of the last call is lowest; `confusion` is where that was."""
         better = np.empty_like(confusion)
         self.pool.map(
-            lambda _, start, stop: kernels.improve(start, stop, confusion, self.pull, self.curvature, STEPS, better),
+            lambda _, start, stop: kernels.improve(
+                start, stop, confusion, self.pull, self.curvature, GRADIENT_STEPS, better
+            ),
             self.annotators,
         )
         return better

@@ -33,43 +33,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import NoCheckpoint, Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import mmce as kernels
-from dissensus.exceptions import BadParameter
 from dissensus.models.base import methods
-from dissensus.models.em import Accelerate, EMAggregator
-from dissensus.models.methods.dawid_skene import expected_pseudo, soft_counts, with_unseen
+from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo, soft_counts
+from dissensus.models.em import EMAggregator
+from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
 
-ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
-KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
-FARTHEST = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) would be of no use
+MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
+MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
+MAX_EFFECT = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) would be of no use
 
 
 @dataclass(frozen=True)
-class Effects:
-    """The parameters: σ (A, K, K) [annotator, true, given], π (K,), and q (I, K), of which τ is made."""
+class Effects(Params):
+    """The parameters: σ (A, K, K) [annotator, true, given], π (K,), and q (I, K), of which τ is made.
 
-    effect: FloatArray
-    prior: FloatArray
-    belief: FloatArray | None  # None: to be found, beginning at τ = 0
+    q follows σ and π when they are moved; None: to be found, beginning at τ = 0.
+    """
 
-    def to_vector(self) -> FloatArray:
-        """σ and log π; q follows them, and would be far too long."""
-        return np.concatenate([self.effect.reshape(-1), np.log(self.prior)])
-
-    def from_vector(self, vector: FloatArray) -> Self:
-        """The same with that σ and π, the latter normalised again."""
-        effect, log_prior = np.split(vector, [self.effect.size])
-        prior = np.exp(log_prior - log_prior.max())
-        effect = np.clip(effect, -FARTHEST, FARTHEST).reshape(self.effect.shape)
-        return type(self)(effect, prior / prior.sum(), self.belief)
+    effect: FloatArray = moved(real(MAX_EFFECT), per_annotator=True)
+    prior: FloatArray = moved(LOG_SIMPLEX)
+    belief: FloatArray | None = moved()
 
     def confusion(self) -> FloatArray:
         """(A, K, K) P(label | class) on an item without an effect of its own."""
@@ -83,28 +76,19 @@ class Effects:
 class MMCE(EMAggregator[Effects]):
     """Regularised minimax conditional entropy. The paper's own: `MMCE(gamma=…, centre="zero", class_prior="uniform")`.
 
-    Parameters
-    ----------
-    gamma : float, optional
-        The penalties are α = gamma·K² and β = α · (annotations per annotator) / (annotations per item), at least α.
-        None: 1/K², so that α is 1; with two classes that is the 0.25 of the literature. `compare` finds the one that
-        predicts hidden annotations best.
-    centre : "crowd" or "zero"
-        Where the penalty draws the effects of annotators to: what they have in common, or none.
-    known : float
-        Weight, in annotators, of an unknown one (`expected_effect`) in what they have in common.
-    class_prior : "votes", "uniform" or "learned"
-        π: the shares of the votes, all classes alike, or learnt with the rest.
-    class_count : float
-        Pseudo-count of every class in π, where it is not uniform.
-    max_iter, tol, accelerate, restarts
-        Passes over the data at most; stop when a pass gains less than `tol` of the objective; "squarem" or None;
-        number of starts (the first is majority vote, the others near it), of which the best objective is kept.
-    threads : int, optional
-        Threads for the passes; None for all cores.
-    seed : int or None
+    The penalties are α = gamma·K² and β = α · (annotations per annotator) / (annotations per item), at least α. Without
+    a gamma it is 1/K², so that α is 1; with two classes that is the 0.25 of the literature.
     """
 
+    gamma: float | None = param(
+        None, "strength of the penalties; `compare` finds the best for hidden labels", low=1e-6, high=1e6
+    )
+    centre: Literal["crowd", "zero"] = param("crowd", "where effects are drawn to: what annotators share, or none")
+    known: float = param(5.0, "weight, in annotators, of an unknown one in what they share", low=MIN_PSEUDO)
+    class_prior: Literal["votes", "uniform", "learned"] = param("votes", "π: shares of the votes, all alike, or learnt")
+    class_count: float = param(1.0, "pseudo-count of every class in π, where it is not uniform", low=MIN_PSEUDO)
+
+    labels_depend_on_items: ClassVar = True
     annotator_effect_: FloatArray
     crowd_effect_: FloatArray
     item_effect_: FloatArray
@@ -112,45 +96,6 @@ class MMCE(EMAggregator[Effects]):
     confusion_: FloatArray
     population_confusion_: FloatArray
     difficulty_: FloatArray
-
-    def __init__(
-        self,
-        *,
-        gamma: float | None = None,
-        centre: Literal["crowd", "zero"] = "crowd",
-        known: float = 5.0,
-        class_prior: Literal["votes", "uniform", "learned"] = "votes",
-        class_count: float = 1.0,
-        max_iter: int = 500,
-        tol: float = 1e-7,
-        accelerate: Accelerate = "squarem",
-        restarts: int = 1,
-        threads: int | None = None,
-        seed: int | None = 0,
-    ):
-        self.gamma = gamma
-        self.centre = centre
-        self.known = known
-        self.class_prior = class_prior
-        self.class_count = class_count
-        self.max_iter = max_iter
-        self.tol = tol
-        self.accelerate = accelerate
-        self.restarts = restarts
-        self.threads = threads
-        self.seed = seed
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.gamma is not None and not 1e-6 <= self.gamma <= 1e6:
-            raise BadParameter(f"gamma must lie between 1e-06 and 1e+06, or be None, got {self.gamma}.")
-        if self.centre not in ("crowd", "zero"):
-            raise BadParameter(f"centre must be 'crowd' or 'zero', got {self.centre!r}.")
-        if self.class_prior not in ("votes", "uniform", "learned"):
-            raise BadParameter(f"class_prior must be 'votes', 'uniform' or 'learned', got {self.class_prior!r}.")
-        for keyword in ("known", "class_count"):
-            if not 1e-9 <= getattr(self, keyword) < np.inf:
-                raise BadParameter(f"{keyword} must be at least 1e-09, got {getattr(self, keyword)}.")
 
     def alpha(self, n_classes: int) -> float:
         """α, the penalty of σ."""
@@ -175,7 +120,7 @@ class MMCE(EMAggregator[Effects]):
 
             params = self.run(em_pass, partial(self.start, table, gold), on_step, NoCheckpoint())
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
-            sweep(Effects(params.effect, params.prior, None), ROUNDS)
+            sweep(Effects(params.effect, params.prior, None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect
         self.confusion_, self.crowd_effect_ = params.confusion(), self._middle(params.effect)
         hits, total = self._agreement(table, self.posterior_)
@@ -188,7 +133,7 @@ class MMCE(EMAggregator[Effects]):
         I, K = self.items_.size, self.prior_.size
         q = self.posterior_[:I].reshape(-1)
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
-        self.item_effect_cell_ = cell = np.flatnonzero((q >= KEPT) & busy)
+        self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_KEPT) & busy)
         self.item_effect_ = np.empty((cell.size, K), np.float32)
         kernels.effects(
             cell, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.confusion_, self.item_penalty_,
@@ -203,7 +148,7 @@ class MMCE(EMAggregator[Effects]):
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
             effect = with_unseen(self.annotator_effect_, np.log(self.population_confusion_), known)
-            sweep(Effects(effect, self.prior_, None), ROUNDS)
+            sweep(Effects(effect, self.prior_, None), MAX_ROUNDS)
         return sweep.posterior
 
     def _confusions(self, known: IntArray) -> FloatArray:
@@ -222,7 +167,7 @@ class MMCE(EMAggregator[Effects]):
         belief /= belief.sum(axis=1, keepdims=True)
         if gold is not None:
             belief[gold >= 0] = np.eye(K)[gold[gold >= 0]]
-        counts = np.ascontiguousarray(soft_counts(table, belief).transpose(0, 2, 1))
+        counts = soft_counts(table, belief)
         plain = np.ascontiguousarray(counts.sum(axis=2))
         seen = Sums(np.full_like(counts, 1 / K), counts[None], np.zeros((1, *counts.shape)), plain[None])
         prior = (
@@ -257,21 +202,6 @@ class MMCE(EMAggregator[Effects]):
         )
         return after
 
-    # The readable form ------------------------------------------------------------------------------------------------
-
-    def log_votes(self, table: Annotations, params: Effects, item_effect: FloatArray | None = None) -> FloatArray:
-        """(N, K) log P(label | class), with the items' effects τ (I, K, K) if there are any."""
-        logits = params.effect[table.annotator]  # (N, K, K) [row, true, given]
-        if item_effect is not None:
-            logits = logits + item_effect[table.item]
-        given = np.eye(table.n_classes)[table.label] if table.proba is None else table.proba
-        votes = np.einsum("ny,nky->nk", given, np.log(softmax(logits)))
-        return np.asarray(votes if table.weight is None else votes * table.weight[:, None])
-
-    def log_prior(self, params: Effects) -> FloatArray:
-        """(K,) log π."""
-        return np.asarray(np.log(params.prior))
-
     def log_penalty(self, params: Effects) -> float:
         """Minus the penalty of σ, and the log density of a learnt π, up to a constant."""
         middle = self._middle(params.effect)
@@ -280,6 +210,11 @@ class MMCE(EMAggregator[Effects]):
             square += self.known * float(np.square(middle - expected_effect(len(middle))).sum())
         density = self.class_count * float(np.log(params.prior).sum()) if self.class_prior == "learned" else 0.0
         return density - 0.5 * self.alpha(params.prior.size) * square
+
+
+def with_unseen(values: FloatArray, unseen: FloatArray, known: IntArray) -> FloatArray:
+    """(A, K, K) matrices of a new table's annotators; `known` (A,) codes into `values`, −1 for `unseen`."""
+    return np.concatenate([values, unseen[None]])[known]  # −1 takes the last
 
 
 def expected_effect(n_classes: int) -> FloatArray:

@@ -18,15 +18,15 @@ skills cannot circle, and once no vote changes they run into the agreement itsel
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 
 import numpy as np
 
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.engines import EngineChoice, place
-from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import methods
-from dissensus.models.methods.wawa import SkilledVote, Wawa
+from dissensus.models.methods.wawa import Wawa
+from dissensus.models.votes import SkilledVote
 from dissensus.table.annotations import Annotations
 
 
@@ -36,53 +36,16 @@ from dissensus.table.annotations import Annotations
     cite="Ustalov et al. 2024",
 )
 class ZeroBasedSkill(Wawa):
-    """Weighted votes and skills in turn.
+    """Weighted votes and skills in turn."""
 
-    Parameters
-    ----------
-    learning_rate : float
-        How far the skills move towards the agreement with the last vote, above 0 and at most 1.
-    decay, decay_every : float, int
-        The rate is multiplied by `decay` every `decay_every` steps.
-    max_iter, tol
-        Votes at most; stop when no skill is further than `tol` from its annotator's agreement with the last vote.
-    engine : "local", "disk", "torch", "spark", or one with options
-        Where the passes run, see `dissensus.compute.engines`.
-    seed : int or None
-    """
-
-    def __init__(
-        self,
-        *,
-        learning_rate: float = 1.0,
-        decay: float = 0.5,
-        decay_every: int = 20,
-        max_iter: int = 100,
-        tol: float = 1e-5,
-        engine: EngineChoice = "local",
-        seed: int | None = 0,
-    ):
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.decay_every = decay_every
-        self.max_iter = max_iter
-        self.tol = tol
-        self.engine = engine
-        self.seed = seed
-
-    def _check_parameters(self) -> None:
-        for keyword in ("learning_rate", "decay"):
-            if not 0 < getattr(self, keyword) <= 1:
-                raise BadParameter(f"{keyword} must be above 0 and at most 1, got {getattr(self, keyword)}.")
-        for keyword in ("decay_every", "max_iter"):
-            value = getattr(self, keyword)
-            if not isinstance(value, Integral) or value < 1:
-                raise BadParameter(f"{keyword} must be a whole number, at least 1, got {value!r}.")
-        if not self.tol >= 0:
-            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
+    learning_rate: float = param(1.0, "how far the skills move towards the agreement with the vote", above=0, high=1)
+    decay: float = param(0.5, "the rate is multiplied by this every `decay_every` steps", above=0, high=1)
+    decay_every: int = param(20, "steps between two decays of the rate", low=1)
+    max_iter: int = param(100, "votes at most", low=1)
+    tol: float = param(1e-5, "stop when no skill is further from its annotator's agreement with the vote", low=0)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with place(self, table, gold) as engine:
+        with self._place(table, gold) as engine:
             vote = SkilledVote(engine)
             skill = np.full(table.n_annotators, 1 / table.n_classes)
             trace: list[float] = []

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.formatting import word_list
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import MissingColumn
 from dissensus.table import names as naming
@@ -51,9 +52,19 @@ class Dataset:
     unlabelled_too: Dataset | None = None  # see `whole`
 
     @property
+    def _table(self) -> Annotations:
+        """Any of the tables: all questions share items and annotators."""
+        return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
+
+    @property
     def item_names(self) -> Names:
         """(I,) the names of the items, in the order of every aligned array."""
         return self._table.items
+
+    @property
+    def annotator_names(self) -> Names:
+        """(A,) the names of the annotators."""
+        return self._table.annotators
 
     @property
     def whole(self) -> Dataset:
@@ -97,20 +108,30 @@ class Dataset:
         )
 
     @cached_property
+    def _image_row(self) -> IntArray:
+        """(I,) the row of each item in `stored_images`, −1 where it has none."""
+        stored = self.item_names[:0] if self.stored_images is None else self.stored_images.item
+        return naming.match(self.item_names, stored, "images")
+
+    @property
     def has_image(self) -> BoolArray:
-        """(I,) whether the pixels of an item are stored."""
-        if self.stored_images is None:
+        """(I,) True where the pixels of an item are stored."""
+        return np.asarray(self._image_row >= 0)
+
+    @property
+    def has_features(self) -> BoolArray:
+        """(I,) True where an item has features."""
+        if self.features is None:
             return np.zeros(self.item_names.size, np.bool_)
-        return np.asarray(naming.match(self.item_names, self.stored_images.item, "images") >= 0)
+        return np.asarray(~np.isnan(self.features).any(axis=1))
 
     @cached_property
     def images(self) -> Any:
         """(I, height, width[, channel]) pixels, zero where not `has_image`; None where no item has an image."""
         if self.stored_images is None or not self.has_image.any():
             return None
-        at = naming.match(self.item_names, self.stored_images.item, "images")
-        pixels = self.stored_images.x[at]
-        pixels[at < 0] = 0
+        pixels = self.stored_images.x[self._image_row]
+        pixels[~self.has_image] = 0
         return pixels
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
@@ -119,7 +140,7 @@ class Dataset:
         `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
         go along only where asked for.
         """
-        from dissensus.table.datasets.write import write_folder  # it needs this class
+        from dissensus.table.datasets.folder import write_folder  # it needs this class
 
         return write_folder(self, folder, features=features)
 
@@ -127,7 +148,7 @@ class Dataset:
     def missing(self) -> str:
         """One sentence: what this set does not have."""
         absent = {
-            "annotator ids (votes only)": self._table.annotators.tolist() == [ANONYMOUS],
+            "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS],
             "gold": self.gold is None,
             "item columns": self.items is None,
             "features": self.features is None,
@@ -135,15 +156,15 @@ class Dataset:
             "splits": not self.whole.splits,
         }
         lacks = [f"no {what}" for what, gone in absent.items() if gone]
-        text = f"{self.name} has {_listed(lacks) if lacks else 'every part'}"
-        n = self.item_names.size
-        for what, known in (
-            ("gold", None if self.gold is None else self.gold >= 0),
-            ("features", None if self.features is None else ~np.isnan(self.features).any(axis=1)),
-            ("images", None if self.stored_images is None else self.has_image),
-        ):
+        text = f"{self.name} has {word_list(lacks) if lacks else 'every part'}"
+        partly = {
+            "gold": None if self.gold is None else self.gold >= 0,
+            "features": None if self.features is None else self.has_features,
+            "images": None if self.stored_images is None else self.has_image,
+        }
+        for what, known in partly.items():
             if known is not None and not known.all():
-                text += f"; {what} for {known.sum():,} of its {n:,} items"
+                text += f"; {what} for {known.sum():,} of its {known.size:,} items"
         return text + "."
 
     def __repr__(self) -> str:
@@ -159,11 +180,6 @@ class Dataset:
             lines.append(f"  splits: {', '.join(sizes)}")
         return "\n".join([*lines, f"  {self.missing}"])
 
-    @property
-    def _table(self) -> Annotations:
-        """Any of the tables: all questions share items and annotators."""
-        return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
-
 
 def class_order(names: Iterable[str]) -> list[str]:
     """Sorted names; by value where all are whole numbers, so that "10" comes after "9"."""
@@ -171,7 +187,3 @@ def class_order(names: Iterable[str]) -> list[str]:
     if all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names):
         return sorted(names, key=int)
     return sorted(names)
-
-
-def _listed(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from dissensus.exceptions import UnreadableFile
-from dissensus.table.io.columns import Columns, needed
+from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import BinaryFile, is_gzip, not_utf8, open_bytes, reading
+from dissensus.table.io.formats import Format, add
+from dissensus.table.names import is_text
 
 _SPECIAL = r'[",\r\n]'  # a cell with one of these is quoted
 _FIRST_BLOCK, _LAST_BLOCK = 2**22, 2**31 - 1  # bytes; a row must fit a block, which Arrow counts in 32 bits
@@ -46,15 +46,15 @@ def read_tsv(path: Path, columns: Columns | None) -> pa.Table:
 
 def write(table: pa.Table, file: BinaryFile) -> None:
     """Commas and a header; text is quoted only where some cell needs it; floats in full."""
+    import pyarrow.compute as pc
+    import pyarrow.csv as pacsv
+
     header = ['"' + name.replace('"', '""') + '"' if re.search(_SPECIAL, name) else name for name in table.column_names]
     file.write((",".join(header) + "\n").encode())
     plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
     table = pa.table(plain, names=table.column_names)
-    # Arrow quotes all text or none
-    text = [
-        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    ]
-    quote = any(pc.any(pc.match_substring_regex(column, _SPECIAL)).as_py() for column in text)
+    text = [column for column in table.columns if is_text(column.type)]
+    quote = any(pc.any(pc.match_substring_regex(column, _SPECIAL)).as_py() for column in text)  # all text or none
     options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quote else "none")
     pacsv.write_csv(table, file, options)
 
@@ -73,6 +73,8 @@ def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
 
 
 def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = True) -> Any:
+    import pyarrow.csv as pacsv
+
     block = _FIRST_BLOCK
     while True:
         with pa.input_stream(str(path), compression="gzip" if is_gzip(path) else None) as file:
@@ -125,3 +127,7 @@ def _check_last_quote(path: Path, column: Any) -> None:
             last = deque((line for line in file if line.strip()), maxlen=1).pop()
         if not last.rstrip().endswith(b'"'):
             raise UnreadableFile(f"{path}: a quote is never closed, and the rest of the file is one cell; mend it.")
+
+
+add(Format("csv", (".csv", ".txt"), read, write, summary="text with commas, semicolons or tabs", place=10))
+add(Format("tsv", (".tsv", ".tab"), read_tsv, summary="text with tabs", place=20))

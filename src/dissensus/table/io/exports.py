@@ -1,15 +1,26 @@
-"""What the exports of annotation tools have in common: answers to one or several questions, some of them skipped."""
+"""What the exports of annotation tools have in common: answers to one or several questions, some of them skipped.
+
+A tool is one file: a function that yields an `Answer` for every label in its records, and one that tells its records:
+
+    def answers(path: Path, columns: Columns) -> Iterator[Answer]:
+        for record in records(path):
+            yield Answer(field(record, columns.item, ("id",), "item", str(path)), …)
+
+    add_export("fancy", answers, claims=lambda record: "fancy_id" in record, summary="answers in Fancy", place=75)
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from dissensus.exceptions import DataError, DataWarning
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import to_column
 
 
@@ -19,24 +30,40 @@ class Answer(NamedTuple):
     item: Any
     annotator: str
     label: Any
-    question: str
+    question: str = ""
+
+
+def add_export(
+    name: str,
+    answers: Callable[[Path, Columns], Iterator[Answer]],
+    *,
+    claims: Callable[[dict[str, Any]], bool],
+    summary: str,
+    place: int,
+    suffixes: tuple[str, ...] = JSON_SUFFIXES,
+) -> None:
+    """Enter the format of an annotation tool."""
+
+    def read(path: Path, columns: Columns | None) -> pa.Table:
+        return to_table(list(answers(path, columns or Columns())), path)
+
+    add(Format(name, suffixes, read, claims=claims, export=True, summary=summary, place=place))
 
 
 def to_table(answers: list[Answer], path: Path) -> pa.Table:
     """The answers as columns item, annotator, label, and question where there is more than one."""
     if all(answer.label is None for answer in answers):
         raise DataError(f"{path} holds no answer; a table needs at least one.")
-    columns = {
-        name: to_column([getattr(answer, name) for answer in answers], name) for name in ("item", "annotator", "label")
-    }
-    questions = [answer.question for answer in answers]
-    if len(set(questions)) > 1:
-        columns["question"] = to_column(questions, "question")
-    return pa.table(columns)
+    item, annotator, label, question = zip(*answers, strict=True)
+    columns = {"item": item, "annotator": annotator, "label": label}
+    if len(set(question)) > 1:
+        columns["question"] = question
+    return pa.table({name: to_column(values, name) for name, values in columns.items()})
 
 
-def first_of(record: dict[str, Any], keys: Iterable[str], role: str, where: str) -> Any:
-    """The first of these fields that a record holds; none of them is an error."""
+def field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], role: str, where: str) -> Any:
+    """The field that the caller named for a role, or the first of the usual ones that a record holds; none raises."""
+    keys = usual if named is None else (named,)
     for key in keys:
         if record.get(key) is not None:
             return record[key]

@@ -12,18 +12,19 @@ from typing import Any
 import pyarrow as pa
 
 from dissensus.exceptions import UnreadableFile
-from dissensus.table.io.columns import Columns, needed
+from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import to_column
 
 Record = dict[str, Any]
-_LOOK_AHEAD = 1000  # records that say which columns there are
+N_RECORDS_FOR_COLUMNS = 1000  # the first ones, which say which columns there are
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
     """The fields needed of every record; one that a record lacks is missing there."""
     rows = records(path)
-    first = list(islice(rows, _LOOK_AHEAD))
+    first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
     wanted = needed(columns, list(dict.fromkeys(key for record in first for key in record)))
     values: dict[str, list[Any]] = {name: [] for name in wanted}
     for record in chain(first, rows):
@@ -93,3 +94,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+# after the exports, whose records it would take too
+add(Format("jsonl", JSON_SUFFIXES, read, write, claims=lambda record: True, summary="one record a line", place=80))

@@ -1,0 +1,46 @@
+"""What all tests share: the data folder, where there is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def real_data() -> Path | None:
+    """The folder that DISSENSUS_DATA names, where it exists."""
+    named = os.environ.get("DISSENSUS_DATA")
+    return Path(named) if named and Path(named).is_dir() else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs the real data sets where they are not there."""
+    if item.get_closest_marker("realdata") and real_data() is None:
+        pytest.skip("DISSENSUS_DATA does not name a folder with the real data sets")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with an argument `readme`, marked realdata(has=TEXT), runs for every set whose README has the text."""
+    if "readme" not in metafunc.fixturenames:
+        return
+    text, folder = next(metafunc.definition.iter_markers("realdata")).kwargs["has"], real_data()
+    found = [] if folder is None else [path for path in sorted(folder.glob("*/README.md")) if text in path.read_text()]
+    metafunc.parametrize("readme", found or [None], ids=[path.parent.name for path in found] or ["no-data"])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither see nor change what the user has in the cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISSENSUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """The folder of the real data sets; the test must be marked `realdata`."""
+    folder = real_data()
+    assert folder is not None, "a test that uses data_folder must be marked realdata"
+    return folder

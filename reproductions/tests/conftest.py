@@ -1,0 +1,26 @@
+"""An empty working folder, and the command line of the papers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from reproductions.__main__ import app
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder; no data folder, whatever the caller has set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DISSENSUS_DATA", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def cli() -> Callable[..., Any]:
+    """Run `python -m reproductions` here: `cli("toy", "--quick")` → exit_code, stdout, stderr."""
+    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args], prog_name="python -m reproductions")

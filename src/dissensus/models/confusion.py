@@ -1,0 +1,570 @@
+"""The confusion family: how probable a label is depends on the annotator, the label and the class, and on nothing else.
+
+    z_i ~ Cat(π)        P(y_ij = l | z_i = c) = L_j[c, l]
+
+E step  q_i(c) ∝ π_c Π_{j∈M_i} L_j[c, y_ij]
+sums    n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
+M step  π_c ∝ b_c + n_c, or as it was; the rest is the method's: `maximise`
+
+A method states its parameters (`Params`), the likelihoods that they make (`cells`), its M step (`maximise`), the log
+prior density of its parameters (`log_penalty`) and what it fixes before EM begins (`prepare`). It inherits every engine,
+weights, probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace
+and SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
+
+Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method says so by `shape`
+(OWN, or COIN where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
+instead of K, and the sums are (A, 1, K) or (A, 1, 1), how much of an annotator's labels is right.
+
+Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`;
+`readable_pass` is their readable form and the oracle of the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from dissensus.common.parameters import param
+from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.compute.engines import EngineChoice, in_memory
+from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums
+from dissensus.compute.engines.local import Local, Threads, even
+from dissensus.compute.kernels import confusion as kernels
+from dissensus.compute.kernels.confusion import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.models.em import EMAggregator, climb
+from dissensus.models.params import SIMPLEX, Params, moved
+from dissensus.table import kernels as table_kernels
+from dissensus.table.annotations import Annotations
+
+MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # pseudo-counts: likelihoods stay above 1e-18, where products cannot underflow
+MIN_BEFORE = 1e-12  # an item's posterior leaves so much to every class: new labels may still change it
+MAX_UPDATE_PASSES = 20  # over the rows of one update
+UPDATE_TOL = 1e-4  # largest change of a posterior that ends them
+EXACT_SINGLE_LABELS = 2**22  # labels of one annotator that single precision can count; from 2^24 on it cannot add one
+MIN_FOCUS_ROWS = 2_000_000  # rows from which on the passes over items in doubt save time
+MAX_FOCUS_BYTES = 2**31  # of the posterior that says which items those are
+DOUBT = 1e-3  # probability that an item's best class is not its class, from which on it is in doubt
+
+__all__ = ["COIN", "FULL", "OWN", "Classes", "ConfusionModel", "Counts", "OwnCells", "soft_counts"]
+
+
+@dataclass(frozen=True)
+class Classes(Params):
+    """The parameters that all have: π (K,)."""
+
+    prior: FloatArray = moved(SIMPLEX)
+
+
+@dataclass(frozen=True)
+class OwnCells:
+    """P(label | class) of labels that speak for their own class alone; (A, K), or (A, 1) where all are alike."""
+
+    right: FloatArray  # of the class itself
+    wrong: FloatArray  # of any other class
+
+    def full(self, n_classes: int) -> FloatArray:
+        """(A, K, K) [annotator, true, given]."""
+        own = np.eye(n_classes, dtype=bool)
+        if n_classes == 1:  # nothing is left to get wrong
+            return np.ones((len(self.right), 1, 1))
+        return np.where(own, self.right[:, None, :], self.wrong[:, None, :])
+
+
+Cells = FloatArray | OwnCells
+P = TypeVar("P", bound=Classes)
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """What a pass needs: π (1, K) or (I, K), and a table (A, true, given) of likelihoods or (A, 1, given) of odds."""
+
+    by_annotator: ClassVar = ("table",)
+    prior: FloatArray
+    table: FloatArray
+
+    @classmethod
+    def of(cls, prior: FloatArray, cells: Cells) -> Likelihood:
+        """For likelihoods as a method states them."""
+        prior = np.ascontiguousarray(np.atleast_2d(prior))
+        if isinstance(cells, OwnCells):
+            return cls(prior, (cells.right / cells.wrong)[:, None, :])
+        return cls(prior, cells)
+
+
+@dataclass(frozen=True)
+class Counts(Sums):
+    """What a pass adds up: log evidence, items of each class (K,), labels (A, true, given), all by the posterior.
+
+    In OWN and COIN the labels are (A, 1, given), those that are right, and the evidence lacks what all classes share.
+    """
+
+    by_annotator: ClassVar = ("labels",)
+    evidence: float
+    classes: FloatArray
+    labels: FloatArray
+
+
+@dataclass(eq=False)
+class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
+    """One fused pass, see `kernels.confusion`; may write `posterior`.
+
+    `given` (I, K) is the posterior for GIVEN; with `rng` it is drawn from Dirichlet(1 + votes) of each block instead.
+    """
+
+    source: int
+    shape: int
+    with_gold: bool = True
+    given: FloatArray | None = None
+    rng: np.random.Generator | None = None
+    precision: str = "float64"
+    cells: Any = None  # (workers, A, given, 2, true), kept between passes
+
+    @property
+    def in_order(self) -> bool:
+        """One generator draws item by item."""
+        return self.rng is not None
+
+    def open(self, params: Likelihood | None, size: Size, workers: int, pool: Threads) -> list[Any]:
+        """Prior, cells, classes (K,) and evidence (1,) for each worker."""
+        A, K = size.n_annotators, size.n_classes
+        shape = (workers, A, 1 if self.shape == COIN else K, 2, K if self.shape == FULL else 1)
+        if self.cells is None or self.cells.shape != shape:
+            self.cells = np.zeros(shape, self.precision)
+        prior, chunk = np.ones((1, K)), 0
+        if params is not None:
+            table = params.table
+            prior, chunk = params.prior, kernels.chunk_rows(table)
+            pool.map(
+                lambda _, start, stop: kernels.load(start, stop, table, self.cells, size.weighted),
+                even(A, pool.threads),
+            )
+        else:
+            self.cells[..., 1, :] = 0.0
+        sums = np.zeros((workers, K)), np.zeros((workers, 1))
+        return [(prior, chunk, self.cells[t].reshape(-1), sums[0][t], sums[1][t]) for t in range(workers)]
+
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
+        """`kernels.confusion.sweep`."""
+        prior, chunk, cells, classes, evidence = buffer
+        rows, K, gold = block.rows, classes.size, block.gold if self.with_gold else None
+        given = np.empty((0, K))
+        if self.rng is not None:
+            given = draw_shares(votes_of(rows, K), gold, self.rng)
+        elif self.given is not None:
+            given = block.of(self.given)
+        vector = self.shape == FULL and K <= kernels.MAX_VECTOR and rows.weight is None
+        walk = kernels.sweep(K if vector else 0, self.source, self.shape, rows.weight is not None)
+        evidence[0] += walk(
+            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label,
+            np.empty(0) if rows.weight is None else rows.weight,
+            prior if len(prior) == 1 else block.of(prior), given, chunk,
+            np.empty(0, np.int32) if gold is None else gold,
+            cells, classes, out.get("posterior", np.empty((0, K))),
+        )  # fmt: skip
+
+    def close(self, buffers: list[Any], pool: Threads) -> Counts:
+        """The sums of all workers."""
+        _, A, n_given, _, n_true = self.cells.shape
+        labels = np.empty((A, n_true, n_given))
+        pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
+        return Counts(sum(float(b[4][0]) for b in buffers), np.sum([b[3] for b in buffers], axis=0), labels)
+
+    def on_torch(self, params: Likelihood | None, data: Any, out: Mapping[str, Any]) -> Counts:
+        """The same in torch; draws come from the same generator in the same order."""
+        from dissensus.compute.kernels import on_torch
+
+        draw = None if self.rng is None else partial(draw_shares, rng=self.rng)
+        table, prior = (None, None) if params is None else (params.table, params.prior)
+        return Counts(
+            *on_torch.confusion(
+                data, self.source, self.shape, table, prior, self.given, draw, out.get("posterior"), self.with_gold
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Focused:
+    """Passes over some items, `rest`; the others keep their posterior, and with it their sums.
+
+    Their log evidence at other parameters is bounded by Σ q log joint and the entropy of q, which is `settled.evidence`.
+    """
+
+    rest: Engine
+    settled: Counts
+
+    @classmethod
+    def of(cls, sums: Counts, rest: Engine, likelihood: Likelihood, walk: ConfusionPass) -> Focused:
+        """From the sums of all items at some parameters."""
+        own = rest.sweep(walk, likelihood)
+        settled = Counts(0.0, sums.classes - own.classes, sums.labels - own.labels)
+        entropy = sums.evidence - own.evidence - expected_joint(settled, likelihood)
+        return cls(rest, replace(settled, evidence=entropy))
+
+    def sweep(self, walk: ConfusionPass, params: Likelihood, out: Mapping[str, Any] | None = None) -> Counts:
+        """As an engine's."""
+        bound = self.settled.evidence + expected_joint(self.settled, params)
+        return self.rest.sweep(walk, params) + replace(self.settled, evidence=bound)
+
+
+def expected_joint(sums: Counts, likelihood: Likelihood) -> float:
+    """Σ q log (π L) of the items behind the sums."""
+    return float((sums.labels * np.log(likelihood.table)).sum() + sums.classes @ np.log(likelihood.prior[0]))
+
+
+class on_demand:  # noqa: N801 - used as `property` is
+    """A property that a result of the same name takes the place of."""
+
+    def __init__(self, make: Callable[[Any], FloatArray]):
+        self.make, self.__doc__ = make, make.__doc__
+
+    def __get__(self, model: Any, kind: Any = None) -> Any:
+        return self if model is None else self.make(model)
+
+
+class ConfusionModel(EMAggregator[P], Generic[P]):
+    """A method of the family; see the module for what it writes."""
+
+    engine: EngineChoice = param("local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True)
+
+    shape: ClassVar[int] = FULL
+    precision: str = "float64"
+
+    labels_: FloatArray  # (A, true, given), (A, 1, given) or (A, 1, 1) sums of the last pass
+    label_totals_: FloatArray  # (A, 1, given) weight of all labels
+    class_pseudo_: FloatArray  # (K,) b, pseudo-counts of the classes' shares
+    fixed_prior_: FloatArray | None = None  # (K,) π where it is not learnt
+    # What a method writes ---------------------------------------------------------------------------------------------
+
+    def prepare(self, votes: Counts, engine: Engine) -> None:
+        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from counts by the votes."""
+        self.class_pseudo_ = np.zeros(votes.classes.size)
+
+    def first(self, prior: FloatArray, n_annotators: int) -> Classes:
+        """Where the first `maximise` begins; its own fields, if it needs any of them."""
+        return Classes(prior)
+
+    def cells(self, params: P) -> Cells:
+        """(A, K, K) [annotator, true, given] P(label | class), or exp E log of it; `OwnCells` in OWN and COIN."""
+        raise NotImplementedError
+
+    def mean_cells(self, params: P) -> Cells:
+        """How probable a label is, where `cells` are expected logarithms."""
+        return self.cells(params)
+
+    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> P:
+        """The M step from the sums (A, true, given), with π of `params`; annotator by annotator.
+
+        `totals` (A, 1, given) are the weights of all labels.
+        """
+        raise NotImplementedError
+
+    def learn_crowd(self, labels: FloatArray, params: Any) -> Any:
+        """Parameters that annotators share, learnt before `maximise`; an update leaves them as they are."""
+        return params
+
+    def log_penalty(self, params: P) -> float:
+        """Log prior density of the parameters but π, up to a constant."""
+        return 0.0
+
+    def population(self, params: P) -> P:
+        """Parameters of one annotator who was not there: as if all labels together were one annotator's."""
+        labels, totals = (sums.sum(axis=0, keepdims=True) for sums in (self.labels_, self.label_totals_))
+        return self.maximise(labels, totals, params)
+
+    def labels_behind(self) -> FloatArray | None:
+        """How many labels are behind every entry of `confusion_`, (A, K, K) or what spreads to it, for intervals."""
+        labels = self.labels_ if self.shape == FULL else self.label_totals_
+        return np.asarray(labels.sum(axis=2, keepdims=True))
+
+    # What it inherits -------------------------------------------------------------------------------------------------
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        with self._place(table, gold) as engine:
+            self._climb(engine, on_step)
+            self._conclude(engine)
+
+    def _climb(self, engine: Engine, on_step: OnStep) -> None:
+        """Find the parameters."""
+        self._begin(engine)
+        refine = partial(self._focus, engine) if self._is_long(engine) else None
+        climbing = partial(self.em_pass, engine), partial(self.start, engine)
+        params = self.run(*climbing, on_step, engine.checkpoint, refine)
+        self._set(params)
+
+    def _begin(self, engine: Engine) -> None:
+        """What EM needs to know of the whole table."""
+        votes = self.votes(engine)
+        self.label_totals_ = votes.labels.sum(axis=1, keepdims=True) if self.shape == FULL else label_totals(engine)
+        self._walk = ConfusionPass(LIKELIHOOD, self.shape, precision=self._single(engine))
+        self.prepare(votes, engine)
+
+    def _single(self, engine: Engine) -> str:
+        """The precision asked for, or double where single could not count an annotator's labels."""
+        return self.precision if engine.per_annotator.max(initial=0) < EXACT_SINGLE_LABELS else "float64"
+
+    def start(self, engine: Engine, rng: np.random.Generator | None) -> P:
+        """One M step from the votes; a random start draws the shares of the votes from Dirichlet(1 + votes)."""
+        if rng is not None:
+            return self._next(engine.sweep(ConfusionPass(GIVEN, self.shape, rng=rng), None), None)
+        return self._next(self.votes(engine), None)
+
+    def votes(self, engine: Engine, with_gold: bool = True) -> Counts:
+        """Sums by the shares of the votes and, with gold, the known classes."""
+        return engine.once((VOTES, self.shape, with_gold), ConfusionPass(VOTES, self.shape, with_gold))
+
+    def _is_long(self, engine: Engine) -> bool:
+        size = engine.size
+        short = size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
+        return short and int(engine.per_annotator.sum()) >= MIN_FOCUS_ROWS
+
+    def _focus(self, engine: Engine, params: P) -> P:
+        """EM over the items in doubt alone, until it ends; what the others say of annotators stays (Neal & Hinton 1998).
+
+        Most items are clear after a few passes, and the others decide when EM ends: at 10M annotations a twelfth of the
+        items took 22 passes, and the whole table needed two more, where it had taken fourteen.
+        """
+        posterior = engine.per_item("posterior", engine.size.n_classes)
+        likelihood = Likelihood.of(params.prior, self.cells(params))
+        sums = engine.sweep(self._walk, likelihood, {"posterior": posterior})
+        doubtful = np.asarray(posterior.open() if hasattr(posterior, "open") else posterior).max(axis=1) < 1 - DOUBT
+        if not doubtful.any():
+            return params
+        gold = None if engine.gold is None else engine.gold[doubtful]
+        size, pool = engine.size, Threads(engine.pool.threads)
+        with Local(engine.rows_of(doubtful), size.n_annotators, size.n_classes, pool, gold) as rest:
+            focused = Focused.of(sums, rest, likelihood, self._walk)
+            run = climb(
+                partial(self.em_pass, focused), self._next(sums, params), max_iter=self.max_iter, tol=self.tol,
+                accelerate=self.accelerate, on_step=lambda *_: None,
+            )  # fmt: skip
+        return run.params
+
+    def em_pass(self, engine: Engine, params: P) -> tuple[float, P]:
+        """The objective at `params`, and the parameters of the next pass."""
+        sums, objective = self._evidence(engine, params)
+        return objective, self._next(sums, params)
+
+    def _evidence(self, engine: Engine, params: P, **out: Any) -> tuple[Counts, float]:
+        """The sums at `params`, and their objective: log evidence and log prior density."""
+        cells = self.cells(params)
+        sums = engine.sweep(self._walk, Likelihood.of(params.prior, cells), out)
+        objective = sums.evidence + self.log_penalty(params)
+        if isinstance(cells, OwnCells):
+            objective += float((self.label_totals_ * np.log(cells.wrong)[:, None, :]).sum())
+        if self.fixed_prior_ is None:
+            objective += float(self.class_pseudo_ @ np.log(params.prior))
+        return sums, objective
+
+    def _next(self, sums: Counts, params: P | None) -> P:
+        """The M step."""
+        prior = self._class_shares(sums.classes)
+        before = self.first(prior, len(sums.labels)) if params is None else replace(params, prior=prior)
+        return self.maximise(sums.labels, self.label_totals_, self.learn_crowd(sums.labels, before))
+
+    def _class_shares(self, classes: FloatArray) -> FloatArray:
+        """(K,) π from items of each class (K,)."""
+        if self.fixed_prior_ is not None:
+            return self.fixed_prior_
+        shares = np.maximum(classes, 0) + self.class_pseudo_  # an update may leave a rounding error below zero
+        return np.asarray(shares / shares.sum())
+
+    def _conclude(self, engine: Engine) -> None:
+        """The posterior at the parameters found, and what follows from it."""
+        params = self._params()
+        self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+        if type(self).mean_cells is ConfusionModel.mean_cells:
+            sums, objective = self._evidence(engine, params, posterior=self.posterior_)
+            self.labels_ = sums.labels
+        else:
+            learnt_from, objective = self._evidence(engine, params)
+            self.labels_ = learnt_from.labels
+            mean = Likelihood.of(params.prior, self.mean_cells(params))
+            sums = engine.sweep(self._walk, mean, {"posterior": self.posterior_})
+        del self._walk
+        self.trace_ = np.append(self.trace_, objective)  # of what is returned
+        self.class_counts_ = sums.classes
+        self._judge(*self._right(sums.labels, self.label_totals_))
+        self.describe()
+
+    def describe(self) -> None:
+        """Set results that follow from the parameters and the sums."""
+
+    def _right(self, labels: FloatArray, totals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(A,) weight of the labels that are right, and of all."""
+        right = np.einsum("akk->a", labels) if self.shape == FULL else labels.sum(axis=(1, 2))
+        return right, totals.sum(axis=(1, 2))
+
+    def _params(self) -> P:
+        """The fitted parameters; they are kept as results, each under its name and an underscore."""
+        kind = self.Params  # type: ignore[attr-defined]
+        return kind(*(getattr(self, f"{name}_") for name in kind.__dataclass_fields__))  # type: ignore[no-any-return]
+
+    def _set(self, params: P) -> None:
+        for name in params.__dataclass_fields__:
+            setattr(self, f"{name}_", getattr(params, name))
+
+    def _cells_of(self, known: IntArray) -> Cells:
+        """Of annotators by code into `annotators_`, −1 for one who was not there."""
+        params = self._params()
+        everyone, unseen = self.mean_cells(params), self.mean_cells(self.population(params))
+        if isinstance(everyone, OwnCells) and isinstance(unseen, OwnCells):
+            right, wrong = ((everyone.right, unseen.right), (everyone.wrong, unseen.wrong))
+            return OwnCells(np.concatenate(right)[known], np.concatenate(wrong)[known])  # −1 takes the last
+        return np.concatenate([everyone, unseen])[known]  # type: ignore[list-item]
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        cells = self._cells_of(known)
+        return cells.full(self.classes_.size) if isinstance(cells, OwnCells) else cells
+
+    @on_demand
+    def confusion_(self) -> FloatArray:
+        """(A, K, K) [annotator, true, given], made when asked for unless it is a parameter."""
+        if not hasattr(self, "labels_"):
+            raise AttributeError("confusion_")
+        cells = self.mean_cells(self._params())
+        return cells.full(self.classes_.size) if isinstance(cells, OwnCells) else cells
+
+    def _confusion_size(self) -> FloatArray | None:
+        return self.labels_behind()
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        with in_memory(table, None, self.threads) as engine:
+            return judge(engine, self.prior_, self._cells_of(known))[0]
+
+    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        cells = self._cells_of(annotator) if self.shape != FULL else None
+        if not isinstance(cells, OwnCells):
+            return super()._label_proba(posterior, item, annotator)
+        if self.classes_.size == 1:
+            return np.ones_like(posterior)
+        return np.asarray(posterior * cells.right + (1 - posterior) * cells.wrong)
+
+    def _newcomer(self) -> dict[str, Any]:
+        params = self._params()
+        unseen = self.population(params)
+        own = {f"{name}_": getattr(unseen, name)[0] for name in params.by_annotator}
+        return own | {"labels_": 0.0, "label_totals_": 0.0}
+
+    def _update(
+        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
+    ) -> FloatArray:
+        """EM over the new rows alone.
+
+        The posterior of an item takes the place of its class prior, and the sums of an annotator's labels so far are
+        added to the new ones. What is left undone is to revise the old rows' part of the sums by what the new rows say
+        of their items (Neal & Hinton 1998 would revisit them); a test holds the result to a fit of everything.
+        """
+        before, params = self.posterior_[item], self._params().take(annotator)
+        labels, totals = self.labels_[annotator], self.label_totals_[annotator]
+        posterior, walk = before, ConfusionPass(LIKELIHOOD, self.shape)
+        with in_memory(table, gold, self.threads) as engine:
+            totals = totals + label_totals(engine)
+            for _ in range(MAX_UPDATE_PASSES):
+                last, posterior = posterior, np.empty_like(before)
+                prior = np.maximum(before, MIN_BEFORE)
+                sums = engine.sweep(walk, Likelihood.of(prior, self.mean_cells(params)), {"posterior": posterior})
+                params = self.maximise(labels + sums.labels, totals, params)
+                if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
+                    break
+        self._set(self._params().put(annotator, params))
+        for key, new in (("labels_", labels + sums.labels), ("label_totals_", totals)):
+            values = getattr(self, key).copy()
+            values[annotator] = new
+            setattr(self, key, values)
+        self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
+        self.prior_ = self._class_shares(self.class_counts_)
+        self.describe()
+        return posterior
+
+
+def label_totals(engine: Engine) -> FloatArray:
+    """(A, 1, given) weight of each annotator's labels."""
+    return engine.sweep(ConfusionPass(ONES, OWN), None).labels
+
+
+def readable_pass(
+    table: Annotations, prior: FloatArray, confusion: FloatArray, gold: IntArray | None = None
+) -> tuple[FloatArray, Counts]:
+    """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form. Makes (N, K) arrays."""
+    given = np.eye(table.n_classes)[table.label] if table.proba is None else table.proba  # (N, K)
+    if table.weight is not None:
+        given = given * table.weight[:, None]
+    joint = np.log(np.broadcast_to(prior, (table.n_items, table.n_classes))).copy()
+    np.add.at(joint, table.item, np.einsum("ny,nky->nk", given, np.log(confusion)[table.annotator]))
+    if gold is not None:
+        others = np.arange(table.n_classes) != gold[:, None]
+        joint[(gold >= 0)[:, None] & others] = -np.inf
+    evidence = np.logaddexp.reduce(joint, axis=1, keepdims=True)
+    posterior = np.exp(joint - evidence)
+    labels = np.zeros_like(confusion)
+    np.add.at(labels, table.annotator, posterior[table.item][:, :, None] * given[:, None, :])
+    return posterior, Counts(float(evidence.sum()), posterior.sum(axis=0), labels)
+
+
+def judge(engine: Engine, prior: FloatArray, cells: Cells) -> tuple[FloatArray, Counts]:
+    """(I, K) posterior of a table in memory and the sums by it: one E step."""
+    shape = FULL if not isinstance(cells, OwnCells) else COIN if cells.right.shape[1] == 1 else OWN
+    posterior = np.empty((engine.size.n_items, engine.size.n_classes))
+    walk = ConfusionPass(LIKELIHOOD, shape)
+    return posterior, engine.sweep(walk, Likelihood.of(prior, cells), {"posterior": posterior})
+
+
+def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
+    """(A, K, K) [annotator, true, given] how often, by a posterior (I, K), each annotator gave each label."""
+    with in_memory(table, None, 1) as engine:
+        return engine.sweep(ConfusionPass(GIVEN, FULL, given=np.ascontiguousarray(posterior)), None).labels
+
+
+def vote_counts(table: Annotations, gold: IntArray | None = None) -> Counts:
+    """The same by the shares of the votes, and known classes."""
+    with in_memory(table, gold, 1) as engine:
+        return engine.sweep(ConfusionPass(VOTES, FULL), None)
+
+
+def class_pseudo(engine: Engine, votes: Counts, class_count: float, vote_count: float) -> FloatArray:
+    """(K,) pseudo-counts b of the classes' shares: of every class, and of every annotator as the votes (K,) are."""
+    crowd = vote_count * np.count_nonzero(engine.per_annotator)
+    return np.asarray(class_count + crowd * votes.classes / max(engine.size.n_items, 1))
+
+
+def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
+    """(K, K) pseudo-counts of an annotator of whom nothing is known, nor of its crowd; symmetric.
+
+    The wrong labels of a row share W = smoothing·√K and the right one gets margin + W/2: it is thought to be right
+    about half of the time (60 % with 2 classes, 40 % with 100).
+    """
+    wrong = smoothing * np.sqrt(n_classes)
+    each = max(wrong / max(n_classes - 1, 1), MIN_PSEUDO)
+    return np.asarray(np.where(np.eye(n_classes, dtype=bool), margin + wrong / 2, each))
+
+
+def leaning(votes: FloatArray, by: float) -> FloatArray:
+    """(K,) classes that all count the same, but for `by` of their shares of the votes (K,); sums to one."""
+    total = votes.sum()
+    shares = 1 + by * votes / total if total > 0 else np.ones_like(votes)
+    return np.asarray(shares / shares.sum())
+
+
+def log_sum(values: FloatArray) -> FloatArray:
+    """Σ_a log of values (A, …) from 1e-18 to 1: one logarithm for sixteen."""
+    whole = len(values) // 16 * 16
+    products = values[:whole].reshape(-1, 16, *values.shape[1:]).prod(axis=1)
+    return np.asarray(np.log(products).sum(axis=0) + np.log(values[whole:]).sum(axis=0))
+
+
+def votes_of(rows: Rows, n_classes: int) -> FloatArray:
+    """(I, K) summed weight of the labels of each item."""
+    return table_kernels.votes(rows.item_ptr, rows.label, rows.weight, None, n_classes)
+
+
+def draw_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:
+    """(I, K) a draw from Dirichlet(1 + votes) for every item; known classes have all."""
+    posterior = rng.standard_gamma(votes + 1)
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    if gold is not None:
+        posterior[gold >= 0] = np.eye(votes.shape[1])[gold[gold >= 0]]
+    return posterior
