@@ -34,7 +34,7 @@ from dissensus.learning.saving import loaded_part, stored_part
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
-from dissensus.models.base import arg_max, reliability
+from dissensus.models.base import Likelihoods, arg_max, given_first, reliability
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
 FILE = "model.safetensors"
@@ -185,6 +185,12 @@ class CrowdClassifier(Training):
         return self
 
     # Answers ----------------------------------------------------------------------------------------------------------
+
+    def likelihoods(self) -> Likelihoods:
+        """What the model believes of its items, and how probable it thinks every label of any annotator."""
+        self._check_fitted()
+        everyone = given_first(np.concatenate([self.confusion_, self.population_confusion_[None]]))
+        return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
 
     def predict_proba(self, X: Any) -> FloatArray:
         """(rows, K) P(class | x), columns in the order of `classes_`."""

@@ -43,7 +43,7 @@ from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Training
 from dissensus.learning.tuning import SPLITS, Tuned, tune
-from dissensus.models.base import arg_max
+from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
 
 MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
@@ -113,6 +113,14 @@ class LIALearner(LIAKeywords):
         for at, pairs in self._confusions(codes, whom, question):
             found[at] = pairs
         return found
+
+    def likelihoods(self) -> Likelihoods:
+        """What the model believes of its items, and how probable it thinks every label of any pair."""
+
+        def of(items: IntArray, annotators: IntArray) -> FloatArray:
+            return given_first(np.concatenate([pairs for _, pairs in self._confusions(items, (annotators, None))]))
+
+        return Likelihoods(self.posterior_, of, False)
 
     def _competence(
         self, posterior: FloatArray, items: IntArray, whom: Whom, question: str | None = None

@@ -25,7 +25,7 @@ import numpy as np
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
-from dissensus.models.methods.dawid_skene import soft_counts
+from dissensus.models.confusion import soft_counts
 from dissensus.table.annotations import Annotations
 
 MIN_LABELS = 10  # from which an annotator has rates, and is in a cluster
@@ -63,7 +63,7 @@ def mistakes(
     table = table if known.all() else table.select(rows=known[table.item])
     labels = np.diff(table.annotator_ptr)
     enough = labels >= least
-    counts = soft_counts(table, posterior).transpose(0, 2, 1)  # (A, K, K) [annotator, true, given]
+    counts = soft_counts(table, posterior)  # (A, K, K) [annotator, true, given]
     diagonal = np.diagonal(counts, axis1=1, axis2=2)
     true, said, total = counts.sum(axis=2), counts.sum(axis=1), counts.sum(axis=(1, 2))[:, None]
     over = said - true

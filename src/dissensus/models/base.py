@@ -71,6 +71,7 @@ class Aggregator(Parameters, ABC):
     """Results with one row per item, where there are any."""
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
+    models_annotators: ClassVar[bool] = True  # False where all are taken for alike
 
     def fit(
         self,

@@ -7,12 +7,12 @@ sums    n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
 M step  π_c ∝ b_c + n_c, or as it was; the rest is the method's: `maximise`
 
 A method states its parameters (`Params`), the likelihoods that they make (`cells`), its M step (`maximise`), the log
-prior density of its parameters (`log_penalty`) and what it fixes before EM begins (`prepare`). It inherits every engine,
+prior density of its parameters (`log_penalty`) and what it fixes before EM begins (`prepare`). It inherits engines,
 weights, probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace
 and SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
 
-Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method says so by `shape`
-(OWN, or COIN where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
+Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method sets `shape` to
+OWN (or COIN, where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
 instead of K, and the sums are (A, 1, K) or (A, 1, 1), how much of an annotator's labels is right.
 
 Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`;
@@ -190,7 +190,7 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
 class Focused:
     """Passes over some items, `rest`; the others keep their posterior, and with it their sums.
 
-    Their log evidence at other parameters is bounded by Σ q log joint and the entropy of q, which is `settled.evidence`.
+    Σ q log joint plus the entropy of q bounds their log evidence at other parameters; `settled.evidence` is the entropy.
     """
 
     rest: Engine
@@ -240,7 +240,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     # What a method writes ---------------------------------------------------------------------------------------------
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from counts by the votes."""
+        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from sums by the votes."""
         self.class_pseudo_ = np.zeros(votes.classes.size)
 
     def first(self, prior: FloatArray, n_annotators: int) -> Classes:
@@ -322,7 +322,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return short and int(engine.per_annotator.sum()) >= MIN_FOCUS_ROWS
 
     def _focus(self, engine: Engine, params: P) -> P:
-        """EM over the items in doubt alone, until it ends; what the others say of annotators stays (Neal & Hinton 1998).
+        """Run EM over the items in doubt alone; what the others say of annotators stays (Neal & Hinton 1998).
 
         Most items are clear after a few passes, and the others decide when EM ends: at 10M annotations a twelfth of the
         items took 22 passes, and the whole table needed two more, where it had taken fourteen.
@@ -517,6 +517,43 @@ def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
     """(A, K, K) [annotator, true, given] how often, by a posterior (I, K), each annotator gave each label."""
     with in_memory(table, None, 1) as engine:
         return engine.sweep(ConfusionPass(GIVEN, FULL, given=np.ascontiguousarray(posterior)), None).labels
+
+
+@dataclass(frozen=True)
+class LearntMatrices:
+    """A posterior, and the annotators it rests on."""
+
+    posterior: FloatArray  # (I, K)
+    confusion: FloatArray  # (A, K, K) [annotator, true, given]
+    population: FloatArray  # (K, K) [true, given] of an annotator who was not there
+
+
+def matrices_by(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> LearntMatrices:
+    """Confusion matrices by a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
+    counts = soft_counts(table, posterior)
+    confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
+    confusion /= confusion.sum(axis=2, keepdims=True)
+    return LearntMatrices(posterior, confusion, population / population.sum(axis=1, keepdims=True))
+
+
+def learn_matrices(
+    table: Annotations,
+    prior: FloatArray,
+    pseudo: FloatArray,
+    gold: IntArray | None = None,
+    *,
+    max_passes: int = 50,
+    tol: float = 1e-6,
+) -> LearntMatrices:
+    """Dawid-Skene where every item has a prior (I, K) of its own, by EM until no posterior changes by `tol`."""
+    learnt, floor = matrices_by(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
+    for _ in range(max_passes):
+        with in_memory(table, gold, None) as engine:
+            posterior, _ = judge(engine, floor, learnt.confusion)
+        if np.abs(posterior - learnt.posterior).max(initial=0) < tol:
+            return replace(learnt, posterior=posterior)
+        learnt = matrices_by(table, posterior, pseudo)
+    return learnt
 
 
 def vote_counts(table: Annotations, gold: IntArray | None = None) -> Counts:

@@ -31,9 +31,10 @@ import numpy as np
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.progress import waiting
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.common.types import BoolArray, FloatArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import arg_max, beta_interval
+from dissensus.models.confusion import learn_matrices
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table.annotations import Annotations
 
@@ -150,28 +151,12 @@ def _fit(table: Annotations, without: Sequence[int], threads: int | None) -> Daw
 
 def _judge(table: Annotations, others: DawidSkene, j: int) -> tuple[float, FloatArray]:
     """The accuracy of classifier j and its confusion matrix (K, K) [true, given], by the others."""
-    rows = table.by_annotator[table.annotator_ptr[j] : table.annotator_ptr[j + 1]]
-    weight = np.ones(rows.size) if table.weight is None else table.weight[rows]
-    r, theta = _own_matrix(others.posterior_[table.item[rows]], table.label[rows], weight, others.pseudo_.T)
-    right = r[np.arange(rows.size), table.label[rows]]
-    return float(weight @ right / weight.sum()), theta
-
-
-def _own_matrix(
-    q: FloatArray, label: IntArray, weight: FloatArray, pseudo: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Posterior r (n, K) and Θ (K, K) [true, given] of one classifier; q (n, K) is what the others say of its items."""
-    K = pseudo.shape[0]
-    given = np.eye(K)[label] * weight[:, None]  # (n, K)
-    r, theta = q, np.full((K, K), np.nan)
-    for _ in range(MAX_PASSES):
-        before, counts = theta, r.T @ given + pseudo
-        theta = counts / counts.sum(axis=1, keepdims=True)
-        joint = q * theta[:, label].T
-        r = joint / joint.sum(axis=1, keepdims=True)
-        if np.abs(theta - before).max() < TOL:
-            break
-    return r, theta
+    rows = table.annotator == j
+    own = table.select(rows=rows)
+    learnt = learn_matrices(own, others.posterior_, others.pseudo_, max_passes=MAX_PASSES, tol=TOL)
+    weight = np.ones(len(own)) if own.weight is None else own.weight
+    right = learnt.posterior[own.item, own.label]
+    return float(weight @ right / weight.sum()), learnt.confusion[own.annotator[0]]
 
 
 def _table(outputs: Any, classes: Sequence[Any] | None) -> Annotations:

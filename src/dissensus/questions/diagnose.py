@@ -39,7 +39,8 @@ from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import balanced, even
 from dissensus.evaluation._ratings import Ratings, label_pairs
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.methods.dawid_skene import SMALLEST, DawidSkene, expected_pseudo
+from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo
+from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -307,7 +308,7 @@ def _fit(table: Annotations, circles: Any, threads: int | None) -> _Others:
         there = _company(table.item, table.annotator, circles) @ pair_starts(table.item, table.annotator)
         votes = dataclasses.replace(table, weight=1 / there if table.weight is None else table.weight / there)
     model = DawidSkene(threads=threads).fit(votes)
-    prior, confusion = (np.maximum(one, SMALLEST) for one in (model.prior_, model.confusion_))
+    prior, confusion = (np.maximum(one, MIN_PSEUDO) for one in (model.prior_, model.confusion_))
     return _Others(rows, hard_rows(votes).weight, circles, prior, confusion)
 
 

@@ -53,7 +53,7 @@ from dissensus.compute.kernels import disagreement as kernels
 from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
-from dissensus.models.methods.dawid_skene import soft_counts
+from dissensus.models.confusion import soft_counts
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import guess_column, no_column, to_arrow
@@ -245,7 +245,7 @@ def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
 
 def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
     """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K)."""
-    counts = np.ascontiguousarray(soft_counts(rows, own).transpose(0, 2, 1))  # Eq. 1
+    counts = soft_counts(rows, own)  # Eq. 1
     K, wrong = rows.n_classes, 1 - np.eye(rows.n_classes)
     right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
     skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]

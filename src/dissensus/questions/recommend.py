@@ -43,7 +43,6 @@ from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator
 from dissensus.models.expected_labels import answers
-from dissensus.models.methods.majority_vote import MajorityVote
 from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -350,7 +349,7 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
     to be learnt of them.
     """
     K = model.classes_.size
-    if type(model) is MajorityVote:
+    if not getattr(model, "models_annotators", True):
         return np.full((who.size, K), MAX_LABELS_BEHIND)
     size = model._confusion_size() if isinstance(model, Aggregator) else None
     if size is None:

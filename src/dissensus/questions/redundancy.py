@@ -24,7 +24,7 @@ their matrices does, which understated the true rise of accuracy by a fifth to a
 Ties are broken by a draw keyed on item and class, the same before and after. With T tied classes before and T' after,
 the label stays with probability |T ∩ T'| / |T ∪ T'|; so it is counted here and in the curve.
 
-Votes are no probabilities of being right; what stands in for them is in `dissensus.models.expected_labels`.
+Votes are no probabilities of being right; what stands in for them is in `dissensus.models.votes`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ from dissensus.evaluation.hard import TIE, hits, tied
 from dissensus.evaluation.intervals import percentile_interval
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator, check_gold
-from dissensus.models.expected_labels import answers, is_vote
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.table.annotations import Annotations
 
@@ -447,12 +446,12 @@ def _next_label(belief: FloatArray, likelihood: _Likelihood) -> tuple[FloatArray
 
 def _belief(model: Aggregator) -> FloatArray:
     """(I, K) q."""
-    return answers(model).belief if is_vote(model) else model.posterior_
+    return model.likelihoods().belief
 
 
 def _reckoning(model: Aggregator) -> tuple[FloatArray, _Likelihood]:
     """(I, K) q and the Θ of those who may label next."""
-    expected = answers(model)
+    expected = model.likelihoods()
     I, K = expected.belief.shape
     places = PLACES if expected.same else int(np.clip(MAX_LIKELIHOODS // (I * K * K), 1, PLACES))
     annotator, share = _annotators(model, places)

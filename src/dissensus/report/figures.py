@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dissensus.common.extras import need
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
 from dissensus.report import charts, maps
-from dissensus.common.extras import need
 from dissensus.report.study import Study, distinct
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import atomic

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from dissensus.report.blocks import Block, Chart, Table
 from dissensus.common.extras import need
+from dissensus.report.blocks import Block, Chart, Table
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
 
