@@ -282,8 +282,8 @@ class LIA(LIALearner):
                 model: CrowdClassifier = model,
                 q: FloatArray = posterior[items],
             ) -> Tensor:
-                assert isinstance(model.objective_, LIAObjective)
                 codes, _ = model.network_.placed(annotator[at])
+                assert isinstance(model.objective_, LIAObjective)
                 confusion = model.objective_.row_confusion(model.network_.head, z, row, codes).cpu().double()
                 return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 

@@ -113,7 +113,6 @@ class LIAML(LIALearner):
     def take(self, run: Run, trace: Trace) -> Self:
         """Take over a trained network, and compute the results for items and annotators."""
         head, objective = run.network.head, run.objective
-        assert isinstance(head, LIAMLHead)
         assert isinstance(objective, LIAMLObjective)
         self.encoder_, self._columns = run.encoder, run.lessons.inputs
         self.items_, self.annotators_ = run.table.items, run.table.annotators
@@ -139,9 +138,11 @@ class LIAML(LIALearner):
             raise DataError(f"there is a question {naming.shown(question)} already; give the new one another name.")
         moved, known = self._over_fitted_items(table, gold)
         objective = self._objective({question: moved}, None if known is None else {question: known})
+        first = self._blocks[0]
+        assert isinstance(first.objective, LIAMLObjective)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(torch_seed(self.seed))
-            head = objective.head_beside(self._blocks[0].objective, self._blocks[0].head)  # type: ignore[arg-type]
+            head = objective.head_beside(first.objective, first.head)
         network = Network(nn.Identity(), head, objective)
         model = self._classifier(objective, features=True)
         self._ready(model, moved, self.encoder_, network, self._encoded).train(on_step)
@@ -247,7 +248,6 @@ class LIAML(LIALearner):
         self, model: CrowdClassifier, table: Annotations, encoder: Encoder, network: Network, columns: Columns
     ) -> Run:
         """Prepare the training of all parameters with a gradient; the head's `own` has a prior."""
-        assert isinstance(network.head, LIAMLHead)
         run = ready(model, table, encoder, network, columns, np.flatnonzero(network.objective.teaches_))
         own = network.head.labels.own
         for group in run.groups:
@@ -272,7 +272,6 @@ class LIAML(LIALearner):
     def _conclude(self, block: Network) -> None:
         """Compute the results for the questions of a block."""
         objective, head = block.objective, block.head
-        assert isinstance(head, LIAMLHead)
         assert isinstance(objective, LIAMLObjective)
         logs = block.ask(block.log_posterior, self._encoded, objective.targets())
         posterior = softmax(logs, axis=1).reshape(self.items_.size, -1, objective.n_classes_)

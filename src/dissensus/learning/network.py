@@ -61,6 +61,9 @@ class Lessons:
 class Network(nn.Module):
     """An encoder with a head; `forward` is the loss, `logits` the classes."""
 
+    head: Any  # made by the objective
+    objective: Objective
+
     def __init__(self, encoder: nn.Module, head: nn.Module, objective: Objective, *, mixes: bool = False):
         super().__init__()
         self.encoder, self.head, self.objective, self.mixes = encoder, head, objective, mixes

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -53,12 +53,14 @@ class RowAdam(Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Move the rows that have a gradient."""
+        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
                     self._move(param, group["lr"], group["betas"], group["eps"])
+        return loss
 
     def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state = betas, self.state[param]
@@ -95,10 +97,12 @@ class Joint(Optimizer):
         self.dense.param_groups, self.rows.param_groups = self.param_groups[:n], self.param_groups[n:]
         self.dense.state = self.rows.state = self.state
 
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """A step of both."""
+        loss = None if closure is None else closure()
         self.dense.step()
         self.rows.step()
+        return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a Joint of the same two kinds."""

@@ -30,7 +30,10 @@ Walk = Callable[[], Iterator[tuple[Tensor, Batch]]]
 
 
 class Objective(Parameters, ABC):
-    """Annotations → a loss, and what the network then says of classes and annotators."""
+    """Annotations → a loss, and what the network then says of classes and annotators.
+
+    An argument `head` is always the module that the method `head` made.
+    """
 
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
@@ -61,32 +64,31 @@ class Objective(Parameters, ABC):
         """Make the layers after the encoder; `branch()` makes the layers of one task, (B, …) → (B, `width`)."""
         return nn.Sequential(branch(), nn.Linear(width, self.n_classes_))
 
-    def logits(self, head: nn.Module, z: Tensor) -> Tensor:
+    def logits(self, head: Any, z: Tensor) -> Tensor:
         """(B, K) unnormalised log P(class) by the encoder's output `z`."""
         out: Tensor = head(z)
         return out
 
-    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+    def item_vectors(self, head: Any, z: Tensor) -> Tensor:
         """(B, D) what the last layer of the head that predicts reads of an item."""
-        main: Any = getattr(head, "main", head)
-        out: Tensor = main[0](z)
+        out: Tensor = getattr(head, "main", head)[0](z)
         return out
 
     @abstractmethod
-    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
 
     def begins(self, epoch: int, epochs: int) -> bool:
         """True if `begin_epoch` has something to do before that epoch."""
         return False
 
-    def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
+    def begin_epoch(self, head: Any, epoch: int, epochs: int, walk: Walk) -> None:
         """Prepare epoch `epoch` (from 0) of `epochs`, without gradients: an E step, for instance.
 
         Results belong into the head's state dict: a run that goes on within an epoch does not call this again.
         """
 
-    def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def log_posterior(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations).
 
         By an objective that `has_posterior`; for the others `learning.posterior` finds it.
@@ -94,7 +96,7 @@ class Objective(Parameters, ABC):
         raise NotImplementedError
 
     def row_proba(
-        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+        self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P(label | x, annotator) of n pairs: the item in row `row` (n,) of z (B, …), and `annotators` (n,).
 
@@ -102,7 +104,7 @@ class Objective(Parameters, ABC):
         """
         raise NotImplementedError
 
-    def label_proba(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+    def label_proba(self, head: Any, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K) `row_proba` of all pairs of B items and J annotators."""
         n, parts = len(z), [z.new_zeros(len(z), 0, self.n_classes_)]
         at_once = max(PAIR_NUMBERS_AT_ONCE // max(n * self.n_classes_**2, 1), 1)

@@ -180,33 +180,28 @@ class CrowdLayerObjective(AnnotatorObjective):
         keywords = self.get_params(deep=False)
         return CrowdHead(main, CrowdLayer(len(self.labels_given_), self.n_classes_, **keywords))
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: CrowdHead, z: Tensor, targets: Batch) -> Tensor:
         """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold)."""
         log_p = log_softmax(self.logits(head, z))
-        log_label = _layer(head)(log_p, targets["row"], targets["annotator"])  # (n, K)
+        log_label = head.crowd(log_p, targets["row"], targets["annotator"])  # (n, K)
         loss = -weighted_sum(label_log_likelihood(log_label, targets), targets)
         if "gold" in targets:
             loss = loss + functional.nll_loss(log_p, targets["gold"], ignore_index=-1, reduction="sum")
         return loss
 
     def row_proba(
-        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+        self, head: CrowdHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
-        log_p, layer = log_softmax(self.logits(head, z)), _layer(head)
+        log_p, layer = log_softmax(self.logits(head, z)), head.crowd
         return layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device))).exp()
 
     @torch.no_grad()
-    def confusion(self, head: nn.Module) -> FloatArray:
+    def confusion(self, head: CrowdHead) -> FloatArray:
         """(A, K, K) [annotator, true, given] P(label) of an item whose class is certain."""
-        layer, K = _layer(head), self.n_classes_
+        layer, K = head.crowd, self.n_classes_
         device = next(layer.parameters()).device
         tables = layer.rows_of(torch.arange(len(self.labels_given_), device=device), self.totals(device))
         sure = torch.eye(K, device=device).log()  # (K, K) 0 and −∞
         given = torch.stack([layer.given(sure[k : k + 1], *tables) for k in range(K)], dim=1).exp()
         return np.asarray(given.cpu().numpy())
-
-
-def _layer(head: nn.Module) -> CrowdLayer:
-    assert isinstance(head, CrowdHead)
-    return head.crowd

@@ -227,9 +227,8 @@ class LDLNMObjective(AnnotatorObjective):
         """Make all layers, orthogonal."""
         return LDLNMHead(branch(), width, self)
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: LDLNMHead, z: Tensor, targets: Batch) -> Tensor:
         """Eq. 9 over the batch's annotations, divided by the annotations of an item on average."""
-        assert isinstance(head, LDLNMHead)
         row, annotator = targets["row"], targets["annotator"]
         z_pair = head.z_pair(head.z_item(z), head.z_annotator(annotator), row)
         loss = -label_log_likelihood(log_softmax(head.to_label(z_pair)), targets)
@@ -237,18 +236,16 @@ class LDLNMObjective(AnnotatorObjective):
         loss = loss + kl(head.given.index_select(0, annotator), head.to_annotator(z_pair))
         return weighted_sum(loss, targets) / head.per_item
 
-    def item_vectors(self, head: nn.Module, z: Tensor) -> Tensor:
+    def item_vectors(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """(B, J_P) the mean of z_E over all annotators who gave labels."""
-        assert isinstance(head, LDLNMHead)
         z_item, everybody = head.z_item(z), head.everybody()
         total = z_item.new_zeros(z_item.shape[0], head.residual.in_features)
         for some in head.some_of(everybody, len(z_item)):
             total = total + head.z_pairs(z_item, some).sum(dim=1)
         return total / len(everybody)
 
-    def logits(self, head: nn.Module, z: Tensor) -> Tensor:
+    def logits(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """(B, K) log of the mean of ŷ_I over all annotators who gave labels, or of the shares of their classes."""
-        assert isinstance(head, LDLNMHead)
         return self._everybody(head, head.z_item(z), head.to_item, self.average).clamp(min=MIN_SHARE).log()
 
     def _everybody(self, head: LDLNMHead, z_item: Tensor, layer: nn.Module, average: Average = "mean") -> Tensor:
@@ -264,10 +261,9 @@ class LDLNMObjective(AnnotatorObjective):
         return total / len(everybody)
 
     def row_proba(
-        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+        self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) ŷ of pairs; of −1, where nothing is known of them, the mean of everybody's."""
-        assert isinstance(head, LDLNMHead)
         z_item = head.z_item(z)
         found = log_softmax(head.to_label(head.z_pair(z_item, head.z_asked(annotators, features), row))).exp()
         stranger = head.strangers(annotators, features)

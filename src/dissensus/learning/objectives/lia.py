@@ -152,9 +152,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         """True where a round begins, or the tuning."""
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
 
-    def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
+    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
         """Do an E step where a round begins."""
-        assert isinstance(head, LIAHead)
         head.marginal = self.stage(epoch, epochs) == self.rounds
         if head.marginal:
             return
@@ -165,7 +164,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
                 q = self.log_posterior(head, z, targets)
             head.q[targets["item"]] = q.softmax(dim=1)
 
-    def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
         logits, votes, _, _ = self._parts(head, z, targets)
         if not self.truth_in_posterior:
@@ -176,9 +175,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     # Losses -----------------------------------------------------------------------------------------------------------
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """Minus the objective that is raised, see the module."""
-        assert isinstance(head, LIAHead)
         logits, votes, log_q, pulls = self._parts(head, z, targets)
         log_h = log_softmax(logits)
         summed = self._by_item(votes, targets)  # (B, K)
@@ -216,7 +214,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         joint = (log_h + summed).gather(1, targets["gold"].clamp(min=0)[:, None])[:, 0]
         return -torch.where(known[targets["row"]], 0, each).sum() - torch.where(known, joint, 0).sum()
 
-    def _parts(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The logits of h (B, K); of every annotation v · log Q[·, y] (n, K), and log Q (n, K, K); the pulls."""
         log_q, pulls = self._log_q(head, z, targets)
         if "proba" in targets:
@@ -226,9 +224,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             votes = log_q.gather(2, at)[..., 0]
         return head(z), votes * _weight(targets, votes), log_q, pulls
 
-    def _log_q(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
+    def _log_q(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
         """Log Q of the annotations (n, K, K), and the pulls on annotators and items."""
-        assert isinstance(head, LIAHead)
         row, hard = targets["row"], head.hardness(z)
         able, pull = head.competence(targets["annotator"])
         log_q = head.log_q(None if hard is None else hard.index_select(0, row), able, row)
@@ -253,9 +250,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     # Annotators -------------------------------------------------------------------------------------------------------
 
-    def pair_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+    def pair_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K, K) Q of all items with all annotators; −1 is the average one, by its `features` where given."""
-        assert isinstance(head, LIAHead)
         return self.confusion_by(head, head.hardness(z), annotators, features).expand(len(z), -1, -1, -1)
 
     def confusion_by(
@@ -266,15 +262,14 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp()
 
     def row_confusion(
-        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+        self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K, K) Q of n pairs: the item in row `row` (n,) of z, and an annotator; −1 is the average one."""
-        assert isinstance(head, LIAHead)
         hard, able = head.hardness(z), self._able(head, annotators, features)
         return log_confusion(None if hard is None else hard.index_select(0, row), able).exp()
 
     def row_proba(
-        self, head: nn.Module, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+        self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) Σ_k h_k(x) Q[k, ·] of pairs."""
         h = log_softmax(head(z)).exp().index_select(0, row)

@@ -148,19 +148,19 @@ class LIAMLObjective(LIAObjective):
 
     # As LIA, of pairs -------------------------------------------------------------------------------------------------
 
-    def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
+    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
         """Do an E step where a round begins."""
         super().begin_epoch(head, epoch, epochs, lambda: ((z, _pairs(targets)) for z, targets in walk()))
 
-    def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """(B·Q, K) Eq. 4, not normalised."""
         return super().log_posterior(head, z, _pairs(targets))
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """Minus the objective that is raised, over all pairs."""
         return super().loss(head, z, _pairs(targets))
 
-    def _parts(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As LIA's, but log Q is scaled for the penalty: 0 where there is no class, and 2/K with the question's K."""
         assert isinstance(head, LIAMLHead)
         logits, votes, log_q, pulls = super()._parts(head, z, targets)
@@ -172,7 +172,7 @@ class LIAMLObjective(LIAObjective):
         """(B·Q, K) q of the last E step; 0 where nobody answered, so that h does not learn its own guess."""
         return super()._target(head, targets) * targets["taught"][:, None]
 
-    def question_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, question: int) -> Tensor:
+    def question_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, question: int) -> Tensor:
         """(B, J, K, K) Q of all items with all annotators in one question; −1 is the average annotator."""
         assert isinstance(head, LIAMLHead)
         rows = head.competence.rows_of(annotators, self.totals(z.device))

@@ -71,10 +71,9 @@ class SoftTask(Objective):
         main = super().head(branch, width)
         return TwoTasks(main, super().head(branch, width) if self.weight > 0 else None)
 
-    def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: TwoTasks, z: Tensor, targets: Batch) -> Tensor:
         """Σ −log Q(label) + weight · D(P, R), the second in bits."""
         loss = hard_loss(self.logits(head, z), targets["label"])
-        assert isinstance(head, TwoTasks)
         if head.auxiliary is None:
             return loss
         bits = DIVERGENCES[self.divergence](targets["soft"], head.auxiliary(z), 2.0)
