@@ -42,7 +42,7 @@ def engine_of(name: str) -> list[str]:
 def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkeypatch):
     monkeypatch.setattr(base, "PART_ROWS", 60)  # several files of items, read in several parts
     monkeypatch.setattr(base, "FRAME_ROWS", 4)
-    monkeypatch.setattr(results, "UNSURE", 0.9999)  # so that there are some
+    monkeypatch.setattr(results, "MIN_SURE_CONFIDENCE", 0.9999)  # so that there are some
     common = ["--method", method, "--gold", "gold.csv", "--format", "parquet", "--no-flags"]
     assert cli("aggregate", "labels.csv", *common, "-o", "local").exit_code == 0
     source = "part-*.parquet" if engine == "disk" else "labels.csv"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from dissensus.cli.folder import SUMMARY, whole
+from dissensus.cli.folder import SUMMARY, atomic_folder
 from dissensus.exceptions import UnwritableFile
 
 
 def test_new_folder_appears_with_all_its_files_or_not_at_all(here):
-    with whole(Path("a/b")) as part:
+    with atomic_folder(Path("a/b")) as part:
         (part / "x").write_text("1")
         (part / "sub").mkdir()
         (part / "sub" / "y").write_text("2")
@@ -34,7 +34,7 @@ def test_summary_goes_first_and_comes_last(here, monkeypatch):
         return real(self, target)
 
     def write():
-        with whole(Path("out")) as part:
+        with atomic_folder(Path("out")) as part:
             for name in ("a", "b", SUMMARY):
                 (part / name).write_text("new")
             monkeypatch.setattr(Path, "replace", replace)
@@ -50,7 +50,7 @@ def test_stale_files_go_and_others_stay(here):
     Path("out/own").mkdir()
     for name in ("kept", "stale", "sub/stale", "own/stale", "own/kept", "x"):
         Path("out", name).write_text("old")
-    with whole(Path("out"), [Path(name) for name in ("stale", "sub/stale", "own/stale", "x", "never")]) as part:
+    with atomic_folder(Path("out"), [Path(name) for name in ("stale", "sub/stale", "own/stale", "x", "never")]) as part:
         (part / "x").write_text("new")
     left = {str(path.relative_to("out")) for path in Path("out").rglob("*")}
     assert left == {"kept", "own", "own/kept", "x"}
@@ -60,6 +60,6 @@ def test_stale_files_go_and_others_stay(here):
 def test_a_folder_without_summary_of_ours_keeps_the_user_s(here):
     Path("out").mkdir()
     Path("out", SUMMARY).write_text("mine")
-    with whole(Path("out")) as part:
+    with atomic_folder(Path("out")) as part:
         (part / "x").write_text("new")
     assert Path("out", SUMMARY).read_text() == "mine"

@@ -111,7 +111,7 @@ def aggregate(
         in_memory = [("--known", known), ("--flags", flags), ("--format", (format_ or "parquet") != "parquet")]
         for name in _given(in_memory):
             raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
-        table = engines.bring(source, engine_options)
+        table = engines.read_elsewhere(source, engine_options)
         summary = _head(source, time.perf_counter() - began, model, gold)
         result = engines.fit_and_write(model_for(), table, f"fitting {source.file}", gold.columns(), output, summary)
         answers: dict[str | None, results.Result] = {None: result}
@@ -128,11 +128,11 @@ def aggregate(
         facts = {question: result.summary for question, result in answers.items()}
         if None not in facts:
             facts = {question: {"folder": folders[question]} | one for question, one in facts.items()}
-        summary |= options.one_or_each(facts)
+        summary |= options.as_json_facts(facts)
         if output is not None:
             from dissensus.table.io import write_json
 
-            with show.waiting(f"writing {output}"), folder.whole(output, results.stale_files(output)) as part:
+            with show.waiting(f"writing {output}"), folder.atomic_folder(output, results.stale_files(output)) as part:
                 for question, result in answers.items():
                     results.write(result, part / folders[question], format_ or "csv")
                 write_json(summary, part / folder.SUMMARY)

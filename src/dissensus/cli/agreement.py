@@ -56,7 +56,7 @@ def agreement(
 
     found = options.answer_each(source.read(), answer)
     if json:
-        show.json({"file": show.path(source.file)} | settings | options.one_or_each(found))
+        show.json({"file": show.path(source.file)} | settings | options.as_json_facts(found))
         return
     for question, facts in found.items():
         _show(source.title(question), facts, scale)

@@ -85,7 +85,7 @@ def cluster(
         model.fit(table, on_step=on_step)
     summary = _summary(source.file, method, model, search, time.perf_counter() - began)
     if output is not None:
-        with show.waiting(f"writing {output}"), folder.whole(output, FILES) as part:
+        with show.waiting(f"writing {output}"), folder.atomic_folder(output, FILES) as part:
             _write(model, search, summary, part)
             _draw(model, table, search, source.file, part)
     if json:

@@ -69,7 +69,7 @@ def compare(
     results = options.answer_each(tables, contest)
     if json:
         head = {"file": show.path(source.file), "share": share, "splits": splits, "seed": seed or 0}
-        show.json(head | options.one_or_each({question: _facts(result) for question, result in results.items()}))
+        show.json(head | options.as_json_facts({question: _facts(result) for question, result in results.items()}))
         return
     for question, result in results.items():
         _show(source.title(question), result)

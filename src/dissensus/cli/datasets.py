@@ -41,7 +41,7 @@ def datasets(
         data = load_dataset(name)
     files: list[str] = []
     if output is not None:
-        with show.waiting(f"writing {output}"), folder.whole(output) as part:
+        with show.waiting(f"writing {output}"), folder.atomic_folder(output) as part:
             files = [path.name for path in data.write(part, features=features)]
     if json:
         written = {} if output is None else {"folder": show.path(output), "files": files}

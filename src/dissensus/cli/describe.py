@@ -17,7 +17,7 @@ def describe(*, json: bool = options.JSON, source: Source) -> None:
     """
     facts = options.answer_each(source.read(), lambda table, _: table.describe())
     if json:
-        show.json({"file": show.path(source.file)} | options.one_or_each(facts))
+        show.json({"file": show.path(source.file)} | options.as_json_facts(facts))
         return
     for question, about in facts.items():
         _show(source.title(question), about)

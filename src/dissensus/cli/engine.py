@@ -64,7 +64,7 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
         raise BadParameter(f"--set engine.{error}") from error
 
 
-def bring(source: Source, options: Any) -> Any:
+def read_elsewhere(source: Source, options: Any) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
     from dissensus.compute.engines import Disk, beside
     from dissensus.compute.engines.coding import check_parquet, code
@@ -103,7 +103,7 @@ def fit_and_write(
             with show.waiting("counting the items"):
                 items = count_items(model, model.item_frames(), gold)
             return results.Result(model, True, results.summarise(model, items, seconds))
-        with show.waiting(f"writing {output}"), folder.whole(output, results.stale_files(output)) as part:
+        with show.waiting(f"writing {output}"), folder.atomic_folder(output, results.stale_files(output)) as part:
             items = count_items(model, _write_through(model.item_frames(), part / "items.parquet"), gold)
             result = results.Result(model, True, results.summarise(model, items, seconds))
             results.write_annotators(result, part, "parquet")
@@ -125,7 +125,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
     for frame in frames:
         found = naming.match(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
         labels += np.bincount(found, minlength=K)
-        unsure += int((frame["confidence"].to_numpy() < results.UNSURE).sum())
+        unsure += int((frame["confidence"].to_numpy() < results.MIN_SURE_CONFIDENCE).sum())
         if gold is not None:
             items = naming.to_names(frame["item"].combine_chunks())
             codes = gold_codes(results.table_of_items(items, model), *gold)

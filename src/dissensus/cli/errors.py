@@ -18,7 +18,7 @@ from dissensus.exceptions import BadParameter, DissensusError, DissensusWarning,
 
 BAD_DATA, BAD_USAGE, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
-SPOKEN = (
+LIBRARY_ADVICE = (
     (re.compile(r"\b(item|annotator|label|question|weight)=<column>"), r"--\1 COLUMN"),
     (re.compile(r"say which:? format="), "say which: --input-format"),
     (re.compile(r"classes=\[…\]"), "--classes A,B,…"),
@@ -40,19 +40,19 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             sys.stdout.flush()
         except DissensusError as error:
             usage = isinstance(error, BadParameter | UnknownName)
-            _leave(str(error), BAD_USAGE if usage else BAD_DATA, error)
+            _exit_with(str(error), BAD_USAGE if usage else BAD_DATA, error)
         except KeyboardInterrupt as error:
-            _leave("interrupted.", INTERRUPTED, error)
+            _exit_with("interrupted.", INTERRUPTED, error)
         except BrokenPipeError as error:  # such as `dissensus methods | head -1`
             sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - so that the flush at exit has somewhere to go
             raise typer.Exit(READER_GONE) from error
         except OSError as error:
             about = "" if error.filename is None else f"{os.fspath(error.filename)}: "
-            _leave(f"{about}{error.strerror or error}.", BAD_DATA, error)
+            _exit_with(f"{about}{error.strerror or error}.", BAD_DATA, error)
         except UnicodeEncodeError as error:  # Arrow opens no file whose name is not UTF-8
-            _leave(f"{error.object[:200]}: this name is not UTF-8; rename the file or folder.", BAD_DATA, error)
+            _exit_with(f"{error.object[:200]}: this name is not UTF-8; rename the file or folder.", BAD_DATA, error)
         except MemoryError as error:
-            _leave("there is not enough memory for this.", BAD_DATA, error)
+            _exit_with("there is not enough memory for this.", BAD_DATA, error)
 
     return run
 
@@ -63,7 +63,7 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def about(what: str) -> Iterator[None]:
+def prefix_errors(what: str) -> Iterator[None]:
     """Our errors and warnings from inside say what they are about."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DissensusWarning)
@@ -77,8 +77,8 @@ def about(what: str) -> Iterator[None]:
         )
 
 
-def _leave(message: str, code: int, error: BaseException) -> NoReturn:
-    for pattern, words in SPOKEN:
+def _exit_with(message: str, code: int, error: BaseException) -> NoReturn:
+    for pattern, words in LIBRARY_ADVICE:
         message = pattern.sub(words, message)
     say(message)
     raise typer.Exit(code) from error

@@ -64,7 +64,7 @@ def write_file(columns: Any, output: Path) -> None:
 
 
 @contextmanager
-def whole(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
+def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
     """A new folder to write into; its files are moved into `folder` once all are complete. After an error none is.
 
     A folder that does not exist yet appears in one step. In one that does, files of the same name are replaced and

@@ -76,7 +76,7 @@ class Inputs:
         return cls("texts", (text,)) if position is None else cls("positions", (text, position))
 
     @classmethod
-    def of(cls, model: Path) -> Inputs:
+    def of_model(cls, model: Path) -> Inputs:
         """What the model in a folder of `dissensus train` takes."""
         if not model.is_dir():
             raise UnreadableFile(f"there is no folder {model}; give the one that `dissensus train` wrote.")
@@ -147,7 +147,7 @@ class Inputs:
         return names, list(zip(texts, *second, strict=True)) if second else texts
 
 
-def aligned(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
+def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
     """The table over all items that have inputs, labelled or not, and the inputs in its order."""
     import numpy as np
 

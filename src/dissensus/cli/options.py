@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import typer
 
 from dissensus.cli import show
-from dissensus.cli.errors import about
+from dissensus.cli.errors import prefix_errors
 from dissensus.exceptions import BadParameter, DissensusError
 
 if TYPE_CHECKING:
@@ -194,12 +194,12 @@ def answer_each(tables: Annotations | Questions, answer: Callable[[Annotations, 
         return {None: answer(tables, None)}
     found: dict[str | None, T] = {}
     for question, table in tables.items():
-        with about(f"question {show.name(question)!r}"):
+        with prefix_errors(f"question {show.name(question)!r}"):
             found[question] = answer(table, question)
     return found
 
 
-def one_or_each(answers: dict[str | None, dict[str, Any]]) -> dict[str, Any]:
+def as_json_facts(answers: dict[str | None, dict[str, Any]]) -> dict[str, Any]:
     """The facts of `answer_each` as JSON has them."""
     return answers.get(None, {"questions": answers})
 

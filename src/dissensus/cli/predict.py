@@ -41,7 +41,7 @@ def predict(
     """
     if output is not None:
         folder.check_file(output, "predictions", [items])
-    inputs = Inputs.of(model)
+    inputs = Inputs.of_model(model)
     from dissensus.learning import CrowdClassifier
 
     began = time.perf_counter()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, results, show
-from dissensus.cli.errors import about
+from dissensus.cli.errors import prefix_errors
 from dissensus.cli.inputs import in_kind_of, split_names
 from dissensus.cli.options import Source, option, with_groups
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
@@ -68,7 +68,7 @@ def recommend(
     else:
         with show.waiting(f"reading {model}"):
             fitted = _load(model)
-        with about(f"the model in {model}"):
+        with prefix_errors(f"the model in {model}"):
             table = table.to_classes(fitted.classes_)
     people = None if annotators is None else split_names(annotators, table.annotators)
     if people is not None and not people.size:

@@ -116,7 +116,7 @@ def report(
 
     written = options.answer_each(tables, write)
     if json:
-        show.json({"file": show.path(source.file)} | options.one_or_each(written))
+        show.json({"file": show.path(source.file)} | options.as_json_facts(written))
         return
     for question, facts in written.items():
         _show(called if question is None else f"{called}, question {show.name(question)}", facts)
@@ -144,7 +144,7 @@ def _read_inputs(model: Path, file: Path, table: Annotations) -> Any:
     from dissensus.learning.inputs import take
     from dissensus.table import names as naming
 
-    names, X = Inputs.of(model).read(file)
+    names, X = Inputs.of_model(model).read(file)
     at = naming.match(table.items, in_kind_of(table.items, names), "items")
     return None if warn_of_missing(table, at, file, "no map") else take(X, at)
 

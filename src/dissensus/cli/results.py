@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dissensus.questions.diagnose import Diagnosis
     from dissensus.table.annotations import Annotations
 
-UNSURE = 0.7  # confidence below which an item is counted as unsure
+MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
 ITEMS_SHOWN = 5
 ANNOTATORS_SHOWN = 3  # at either end
 MIN_LABELS = 5  # below, an annotator is neither best nor worst
@@ -197,7 +197,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     show.line(_how(result))
     show.label_counts(about["labels"], about["items"])
     unsure = about["items_below_0.7"]
-    show.text(f"{unsure:,} items ({show.percent(unsure / max(about['items'], 1))}) are below {UNSURE} confidence.")
+    share = show.percent(unsure / max(about["items"], 1))
+    show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.")
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
         show.text(
             f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
@@ -292,7 +293,7 @@ class ItemCounts:
     """What a summary says of the items."""
 
     labels: IntArray  # (K,) items of each class
-    unsure: int  # items below UNSURE
+    unsure: int  # items below MIN_SURE_CONFIDENCE
     gold: IntArray | None = None  # (n,) classes of the items whose class is known
     right: BoolArray | None = None  # (n,) True where that class was found
     posterior: FloatArray | None = None  # (n, K)
@@ -306,7 +307,7 @@ def count_items(model: Aggregator, gold: IntArray | None) -> ItemCounts:
 
     predicted = model.predict()
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
-    unsure = int((model.posterior_.max(axis=1, initial=0) < UNSURE).sum())
+    unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_SURE_CONFIDENCE).sum())
     if gold is None:
         return ItemCounts(labels, unsure)
     known = gold >= 0

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from dissensus.cli import folder, keywords, options, results, show
 from dissensus.cli.errors import say
-from dissensus.cli.inputs import Inputs, aligned
+from dissensus.cli.inputs import Inputs, align_inputs
 from dissensus.cli.options import Gold, Source, option, with_groups
 from dissensus.exceptions import BadParameter, MissingExtra
 
@@ -128,7 +128,7 @@ def train(
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
     table = source.read_one("a model is trained on one question; take each question by itself.")
-    table, X = aligned(table, *inputs.read(file), source.file, file)
+    table, X = align_inputs(table, *inputs.read(file), source.file, file)
     sure = None if known is None else gold.read_file(known, table)
     truth = gold.read(table)
 
@@ -158,7 +158,7 @@ def train(
         import numpy as np
 
         summary["gold"] = _against_gold(model, truth if sure is None else np.where(sure >= 0, -1, truth), apart)
-    with show.waiting(f"writing {output}"), folder.whole(output, FILES) as part:
+    with show.waiting(f"writing {output}"), folder.atomic_folder(output, FILES) as part:
         _write(model, apart, summary, part, format_)
     shutil.rmtree(store, ignore_errors=True)
     if json:
