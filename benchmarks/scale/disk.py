@@ -64,7 +64,8 @@ def fit(folder: Path, passes: int) -> dict[str, Any]:
     """Measure in one process the seconds to code, of each pass and to write the results, and the peak of memory."""
     import warnings
 
-    from dissensus.compute.engines import Disk, code
+    from dissensus.compute.engines import Disk
+    from dissensus.compute.engines.coding import code
     from dissensus.models.methods import DawidSkene
 
     warnings.simplefilter("ignore")

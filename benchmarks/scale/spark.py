@@ -67,7 +67,7 @@ def executors(address: str) -> list[int]:
 
 
 def on_cluster(source: Path, folder: Path, cores: int, count: int, local: Any) -> dict[str, Any]:
-    from dissensus.compute.engines import scatter
+    from dissensus.compute.engines.scatter import scatter
 
     with cluster(folder / f"cluster-{cores}", workers=cores, memory="1g") as spark:
         context = spark.sparkContext
