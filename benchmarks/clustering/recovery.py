@@ -51,12 +51,11 @@ def by_sampling(drawn: Any) -> tuple[Any, Any]:
     edges, rng = model.Edges(drawn.annotations), np.random.default_rng(0)
     state = State(edges, drawn.params, drawn.item_cluster, drawn.annotator_cluster, model.Priors())
     of_item, of_annotator = 0.0, 0.0
-    with Threads(1) as pool:
-        for sweep in range(BURN + SWEEPS):
-            state.conditional(1.0, rng, pool)
-            if sweep >= BURN:
-                of_item += model.softmax(model.item_logits(edges, state.params, state.annotator, pool))
-                of_annotator += model.softmax(model.annotator_logits(edges, state.params, state.item, pool))
+    for sweep in range(BURN + SWEEPS):
+        state.conditional(1.0, rng)
+        if sweep >= BURN:
+            of_item += model.softmax(model.item_logits(edges, state.params, state.annotator))
+            of_annotator += model.softmax(model.annotator_logits(edges, state.params, state.item))
     return of_item.argmax(axis=1), of_annotator.argmax(axis=1)
 
 

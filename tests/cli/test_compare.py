@@ -13,12 +13,13 @@ def test_ranking_and_verdict_are_shown(cli, labels):
 
 def test_json_has_the_library_s_numbers(cli, labels):
     import dissensus as dz
+    from dissensus.table.io import read_gold
 
     names = ["majority-vote", "dawid-skene", "mace"]
     options = ("--share", "0.3", "--splits", 2, "--resamples", 50, "--seed", 3)
     parsed = json.loads(cli("compare", labels, "-m", ",".join(names), "--gold", "gold.csv", *options, "--json").stdout)
     table = dz.read(labels)
-    gold = dz.io.read_gold("gold.csv", table)
+    gold = read_gold("gold.csv", table)
     found = dz.compare(table, names, gold=gold, share=0.3, splits=2, resamples=50, seed=3)
     assert parsed["best"] == found.best
     assert parsed["tied_with_best"] == found.tied

@@ -6,31 +6,23 @@ from typing import Literal
 import pytest
 
 from dissensus.cli.keywords import parse
+from dissensus.common.parameters import Parameters, param
 from dissensus.exceptions import BadParameter, UnknownName
 
 
-class Method:
+class Method(Parameters):
     """Keywords of every kind."""
 
-    def __init__(
-        self,
-        *,
-        count: int = 3,
-        rate: float = 1,
-        fast: bool = False,
-        way: Literal["up", "down"] | None = None,
-        threads: int | None = None,
-        name: str = "x",
-        seed: int | None = 0,
-        untyped=2.5,
-        sizes: Sequence[int] = (1,),
-        file: str | None = None,
-    ):
-        self.params = dict(locals())
-        del self.params["self"]
-
-    def get_params(self, deep: bool = True) -> dict[str, object]:
-        return self.params
+    count: int = param(3, "")
+    rate: float = param(1, "")
+    fast: bool = param(False, "")
+    way: Literal["up", "down"] | None = param(None, "")
+    threads: int | None = param(None, "")
+    name: str = param("x", "")
+    seed: int | None = param(0, "")
+    untyped = param(2.5, "")
+    sizes: Sequence[int] = param((1,), "")
+    file: str | None = param(None, "")
 
 
 @pytest.mark.parametrize(

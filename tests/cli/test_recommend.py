@@ -8,6 +8,7 @@ import pytest
 import dissensus as dz
 from cli.tables import write_csv
 from dissensus.models.methods import DawidSkene, OneCoin
+from dissensus.table.io import read_frame
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def test_file_has_the_library_s_recommendation(cli, some):
     assert "Asked most: " in result.stdout
     table = dz.read(some)
     found = dz.recommend(DawidSkene().fit(table), table, budget=12, per_item=2, capacity=5)
-    written = dz.io.read_frame("next.csv")
+    written = read_frame("next.csv")
     assert written.column_names == ["rank", "item", "annotator", "gain", "about_item", "cost", "gain_per_cost"]
     assert written["item"].to_pylist() == found.items.tolist()
     assert written["annotator"].to_pylist() == found.annotators.tolist()

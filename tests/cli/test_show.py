@@ -30,7 +30,7 @@ def test_bar_waits_for_a_while(screen, monkeypatch):
     with show.waiting("quick", 10) as on_step:
         on_step(1, -2.0)
     assert screen.getvalue() == ""
-    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", 0.01)
     with show.waiting("slow [red]", 10) as on_step:
         on_step(3, -2.5)
         time.sleep(0.3)
@@ -39,7 +39,7 @@ def test_bar_waits_for_a_while(screen, monkeypatch):
 
 
 def test_bar_stops_when_the_work_fails(screen, monkeypatch):
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", 0.0)
 
     def work():
         with show.waiting("reading"):

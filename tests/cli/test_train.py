@@ -10,7 +10,7 @@ import pytest
 
 from cli.tables import CLASSES, rows, write_csv
 from dissensus.cli import show
-from dissensus.cli.train import new_model, registered
+from dissensus.cli.train import new_model
 from dissensus.table.io import read_frame
 
 torch = pytest.importorskip("torch", reason="needs the `learning` extra")
@@ -333,8 +333,7 @@ def test_help_lists_every_encoder_and_objective(cli):
     from dissensus.learning.objectives import objectives
 
     text = " ".join(cli("train", "--help").stdout.split())
-    for what, registry in (("encoders", encoders), ("objectives", objectives)):
-        assert registered(what) == {name: entry.summary for name, entry in registry.entries()}
+    for registry in (encoders, objectives):
         for name, entry in registry.entries():
             assert f"{name} ({entry.summary})" in text
 

@@ -3,10 +3,8 @@ import pytest
 
 from clustering.graphs import clustered, log_joint, some_params
 from dissensus.clustering import PGMAnnealing, model
-from dissensus.clustering.annealing import State, _accept
+from dissensus.clustering.annealing import State, _accept, _pick
 from dissensus.clustering.model import Edges, Params, Priors
-from dissensus.compute.engines.local import Threads
-from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
 
 
@@ -22,45 +20,40 @@ def a_state(seed=0):
 def test_the_log_posterior_of_a_walk_is_that_of_its_state(proposal):
     table, state = a_state()
     rng = np.random.default_rng(0)
-    with Threads(1) as pool:
-        for temperature in (1.0, 0.5, 0.1):
-            getattr(state, proposal)(temperature, rng, pool)
-            full = log_joint(table, state.params, state.item, state.annotator) + model.log_prior(state.params, Priors())
-            np.testing.assert_allclose(state.log_posterior(), full, atol=1e-9)
+    for temperature in (1.0, 0.5, 0.1):
+        getattr(state, proposal)(temperature, rng)
+        full = log_joint(table, state.params, state.item, state.annotator) + model.log_prior(state.params, Priors())
+        np.testing.assert_allclose(state.log_posterior(), full, atol=1e-9)
 
 
 def test_at_temperature_zero_every_block_rises():
     _, state = a_state()
     rng, before = np.random.default_rng(0), -np.inf
-    with Threads(1) as pool:
-        for _ in range(10):
-            state.conditional(0.0, rng, pool)
-            assert state.log_posterior() >= before - 1e-9
-            before = state.log_posterior()
-        at_rest = state.item.copy()
-        state.conditional(0.0, rng, pool)
+    for _ in range(10):
+        state.conditional(0.0, rng)
+        assert state.log_posterior() >= before - 1e-9
+        before = state.log_posterior()
+    at_rest = state.item.copy()
+    state.conditional(0.0, rng)
     np.testing.assert_array_equal(state.item, at_rest)
 
 
 def test_clusters_are_drawn_from_the_tempered_conditional():
     logs = np.tile(np.array([0.0, 1.0, -0.5]), (60_000, 1))
-    chosen = np.empty(len(logs), np.int64)
-    kernels.pick(0, len(logs), logs, 2.0, np.random.default_rng(0).random(len(logs)), chosen)
+    chosen = _pick(logs, 2.0, np.random.default_rng(0))
     expected = np.exp(2 * logs[0]) / np.exp(2 * logs[0]).sum()
     np.testing.assert_allclose(np.bincount(chosen) / len(logs), expected, atol=0.006)
-    kernels.pick(0, len(logs), logs, np.inf, np.zeros(len(logs)), chosen)
-    assert (chosen == 1).all()
+    assert (_pick(logs, np.inf, np.random.default_rng(0)) == 1).all()
 
 
 def test_parameters_are_drawn_from_the_tempered_conditional():
     _, state = a_state()
     counts, rng = state.counts, np.random.default_rng(0)
     drawn = []
-    with Threads(1) as pool:
-        for _ in range(3000):
-            state.counts = counts
-            state.conditional(0.5, rng, pool)
-            drawn.append(state.params)
+    for _ in range(3000):
+        state.counts = counts
+        state.conditional(0.5, rng)
+        drawn.append(state.params)
     for part, sizes in (("theta", counts.labels), ("psi", counts.items), ("omega", counts.annotators)):
         values = np.stack([getattr(params, part) for params in drawn])
         shape = 1 + (1 + sizes) / 0.5

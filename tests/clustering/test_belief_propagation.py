@@ -78,9 +78,10 @@ def test_factors_made_on_the_way_are_the_kept_ones(kind, monkeypatch):
     table = random_table(4, **KINDS[kind])
     params = some_params(3, 2, table.n_classes, 4)
     kept, evidence, counts = settled(table, params, rounds=4)
-    monkeypatch.setattr(model, "MOST_CELLS", 0)
+    monkeypatch.setattr(model, "MAX_CELLS", 0)
     made, again, too = settled(table, params, rounds=4)
-    assert made.sides[0].tables.size == 0 < kept.sides[0].tables.size
+    assert made.for_items._kept is None
+    assert kept.for_items._kept is not None
     np.testing.assert_allclose(made.of_item, kept.of_item, rtol=1e-10)
     np.testing.assert_allclose(again, evidence)
     np.testing.assert_allclose(too.labels, counts.labels, rtol=1e-10)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from dissensus import Annotations, classifier_accuracy
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.methods import DawidSkene
-from dissensus.questions.classifier_accuracy import _own_matrix
+from dissensus.models.confusion import learn_matrices
 
 ACCURACIES = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
 
@@ -24,16 +24,23 @@ def outputs(n: int = 400, K: int = 3, seed: int = 0, accuracies: np.ndarray = AC
     return np.where(right, truth[:, None], wrong), truth
 
 
+def own_matrix(q: np.ndarray, label: np.ndarray, pseudo: np.ndarray):
+    """Posterior and matrix of one classifier; q is what the others say of its items."""
+    table = Annotations.from_arrays(np.arange(len(q)), np.zeros(len(q), int), label, classes=q.shape[1])
+    learnt = learn_matrices(table, q, pseudo, max_passes=1000, tol=1e-7)
+    return learnt.posterior, learnt.confusion[0]
+
+
 def test_one_matrix_is_the_optimum_of_its_posterior():
     """Against SciPy's minimiser over softmax parameters."""
     rng = np.random.default_rng(0)
-    q, label, weight = rng.dirichlet(np.full(3, 0.3), 60), rng.integers(0, 3, 60), rng.random(60)
+    q, label = rng.dirichlet(np.full(3, 0.3), 60), rng.integers(0, 3, 60)
     pseudo = rng.random((3, 3))
-    r, theta = _own_matrix(q, label, weight, pseudo)
+    r, theta = own_matrix(q, label, pseudo)
 
     def value(free: np.ndarray) -> float:
         logs = free.reshape(3, 3) - np.log(np.exp(free.reshape(3, 3)).sum(axis=1, keepdims=True))
-        each = [weight[i] * np.log(sum(q[i, c] * np.exp(logs[c, label[i]]) for c in range(3))) for i in range(60)]
+        each = [np.log(sum(q[i, c] * np.exp(logs[c, label[i]]) for c in range(3))) for i in range(60)]
         return -sum(each) - (pseudo * logs).sum()
 
     best = np.exp(minimize(value, np.zeros(9), tol=1e-12).x.reshape(3, 3))
@@ -50,7 +57,7 @@ def test_each_is_judged_by_the_others_and_the_interval_is_that_of_the_jackknife(
     def judged(j: int, left_out: list[int]) -> float:
         others = [k for k in range(M) if k not in (j, *left_out)]
         model = DawidSkene().fit(Annotations.from_matrix(given[:, others], classes=3, annotators=others))
-        r, _ = _own_matrix(model.posterior_, given[:, j], np.ones(150), model.pseudo_.T)
+        r, _ = own_matrix(model.posterior_, given[:, j], model.pseudo_)
         return float(np.mean([r[i, given[i, j]] for i in range(150)]))
 
     for j in (0, 3):

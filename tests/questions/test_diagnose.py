@@ -32,10 +32,12 @@ class Literal:
     def __init__(self, table: Annotations):
         self.table = table
         rows, A, K = hard_rows(table), table.n_annotators, table.n_classes
-        self.pairs = diagnostics._Pairs(rows, A, 1)
-        ptr, who = self.found = diagnostics._friends(*self.pairs.sums(K), A, K)
-        self.friends = [{a, *who[ptr[a] : ptr[a + 1]].tolist()} for a in range(A)]
-        self.model, self.votes = diagnostics._fit(table, rows, self.found, 1)
+        self.pairs = diagnostics._pairs(rows, A, K)
+        circles = diagnostics._circles(self.pairs, A, K).toarray()
+        self.friends = [set(np.flatnonzero(circle).tolist()) for circle in circles]
+        self.found = circles.sum() > A  # whether anybody has friends
+        self.model = diagnostics._fit(table, diagnostics._circles(self.pairs, A, K), 1)
+        self.votes = self.model.votes
 
     def share(self, row: int) -> float:
         there = set(self.table.annotator[self.table.item == self.table.item[row]].tolist())
@@ -43,13 +45,13 @@ class Literal:
 
     def others(self, item: int, *without: int) -> np.ndarray | None:
         """(K,) the class of an item by everybody but these annotators and their friends; None: there is nobody."""
-        q, anybody = self.model.prior_.copy(), False
+        q, anybody = self.model.prior.copy(), False
         left_out = set().union(*(self.friends[a] for a in without))
         for row in range(self.table.item_ptr[item], self.table.item_ptr[item + 1]):
             if self.table.annotator[row] not in left_out:
                 anybody = True
                 for label, w in said(self.table, row):
-                    q = q * self.model.confusion_[self.table.annotator[row], :, label] ** (w * self.share(row))
+                    q = q * self.model.confusion[self.table.annotator[row], :, label] ** (w * self.share(row))
         return q / q.sum() if anybody else None
 
 
@@ -71,7 +73,7 @@ CROWDS = {
 def test_information_and_belief_are_those_of_a_literal_loop(kind):
     table = CROWDS[kind]()
     literal, found = Literal(table), diagnose(table)
-    assert (literal.found[1].size > 0) == (kind == "copies")
+    assert literal.found == (kind == "copies")
     A, K = table.n_annotators, table.n_classes
     pseudo = expected_pseudo(K)
     counts, given = np.zeros((A, K, K)), np.zeros((A, K))  # [annotator, true, given]
@@ -113,12 +115,12 @@ def test_pairs_are_those_of_a_literal_loop(copies):
     table = Annotations.from_arrays(*twice, np.concatenate([table.label, (table.label[:9] + 1) % 3]))
     table = with_copies(table, copies)
     literal = Literal(table)
-    assert (literal.found[1].size > 0) == bool(copies)
-    theta = literal.model.confusion_
-    logs = np.ascontiguousarray(np.log(theta).transpose(0, 2, 1))
-    pairs, sums = literal.pairs.sums(3, literal.found, literal.votes, np.log(literal.model.prior_), logs, theta)
-    seen = {tuple(pair): row for pair, row in zip(pairs.tolist(), sums, strict=True)}
-    assert len(seen) == len(pairs)
+    assert literal.found == bool(copies)
+    theta = literal.model.confusion
+    found = literal.pairs
+    sums = np.stack([found.shared, found.agreed, *literal.model.agreements(found)], axis=1)
+    seen = {(a, b): row for a, b, row in zip(found.first.tolist(), found.second.tolist(), sums, strict=True)}
+    assert len(seen) == found.first.size
     for a in range(table.n_annotators):
         for b in range(a + 1, table.n_annotators):
             n = agreed = expected = variance = 0
@@ -129,7 +131,7 @@ def test_pairs_are_those_of_a_literal_loop(copies):
                 )
                 if mine and theirs:
                     q = literal.others(i, a, b)
-                    q = literal.model.prior_ if q is None else q
+                    q = literal.model.prior if q is None else q
                     p = sum(q[c] * theta[a, c] @ theta[b, c] for c in range(3))
                     n, agreed = n + 1, agreed + (mine[0] == theirs[0])
                     expected, variance = expected + p, variance + p * (1 - p)

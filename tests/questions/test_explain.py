@@ -98,7 +98,7 @@ class Literal:
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_ambiguity_is_that_of_a_literal_loop(kind, monkeypatch):
-    monkeypatch.setattr(disagreement, "ROUNDS", 3)
+    monkeypatch.setattr(disagreement, "MAX_ROUNDS", 3)
     table = random_table(1, n=67, n_items=19, **ROWS[kind])
     model = DawidSkene().fit(table)
     literal, found = Literal(table, model), explain(table, model)
@@ -112,12 +112,12 @@ def test_ambiguity_is_that_of_a_literal_loop(kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_disagreement_expectation_and_surprise_are_those_of_a_literal_loop(kind, monkeypatch):
-    monkeypatch.setattr(disagreement, "ROUNDS", 2)
+    monkeypatch.setattr(disagreement, "MAX_ROUNDS", 2)
     table = random_table(3, n=67, n_items=19, **ROWS[kind])
     model = DawidSkene().fit(table)
     usual = explain(table, model).surprise
-    monkeypatch.setattr(disagreement, "STEPS", 1e4)
-    monkeypatch.setattr(disagreement, "MOST_POINTS", 10**6)
+    monkeypatch.setattr(disagreement, "POINTS_PER_SD", 1e4)
+    monkeypatch.setattr(disagreement, "MAX_POINTS", 10**6)
     literal, found = Literal(table, model), explain(table, model)
     literal.step(), literal.step()
     seen = 0
@@ -154,7 +154,7 @@ def test_with_many_labels_surprise_is_normal(monkeypatch):
     table = Annotations.from_arrays(np.repeat(np.arange(9), 90), np.tile(np.arange(90), 9), rng.random(810) < 0.3)
     model = DawidSkene().fit(table)
     exact = explain(table, model).surprise
-    monkeypatch.setattr(disagreement, "MANY_LABELS", 50)
+    monkeypatch.setattr(disagreement, "MAX_EXACT_LABELS", 50)
     normal = explain(table, model).surprise
     assert not np.array_equal(exact, normal)
     near = np.abs(exact) < 3  # far out in the tail a normal one is too thin
@@ -177,8 +177,9 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
     table = random_table(5)
     group = np.array([0, 1, 2, 1, 0, -1, 2])
     everything = np.ones(table.n_items, bool)
-    column = disagreement._Column.of(table, DawidSkene().fit(table).posterior_, everything, group, 3)
-    found = dict(zip(column.item.tolist(), column.statistic(), strict=True))
+    column = disagreement._Column(table, DawidSkene().fit(table).posterior_, everything, group, 3)
+    (values,), (mosts,) = column.between(column.group[None], 0, column.item.size)
+    found = dict(zip(column.item.tolist(), zip(values, mosts, strict=True), strict=True))
     several = 0
     for i in range(table.n_items):
         rows = [r for r in range(*table.item_ptr[i : i + 2]) if group[table.annotator[r]] >= 0]
@@ -203,21 +204,21 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
 
 
 def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
-    monkeypatch.setattr(disagreement, "ENOUGH", 10**9)
+    monkeypatch.setattr(disagreement, "MAX_BEATEN", 10**9)
     table = random_table(7, n_annotators=6)
     group, posterior = np.array([0, 0, 1, 1, 1, 0]), np.full((table.n_items, 4), 0.25)
 
     def total(groups) -> float:
-        of = disagreement._Column.of(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
-        return of.statistic()[:, 0].sum()
+        of = disagreement._Column(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
+        return of.between(of.group[None], 0, of.item.size)[0].sum()
 
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
-    column = disagreement._Column.of(table, posterior, np.ones(table.n_items, bool), group, 2)
+    column = disagreement._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
     test = disagreement._test(column, 4000, 0, Threads(1), lambda done, p: None)
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)
-    assert test.effect == pytest.approx(mine / column.statistic()[:, 1].sum())
+    assert test.effect == pytest.approx(mine / column.between(group[None], 0, column.item.size)[1].sum())
 
 
 # What is found --------------------------------------------------------------------------------------------------------

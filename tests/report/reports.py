@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from html.parser import HTMLParser
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from dissensus import Annotations, Report, methods
+from dissensus.report.blocks import Block, Chart, Table
+from dissensus.report.section import Finding, sections
+from dissensus.table.io.jsonl import dumps
 from dissensus.table.simulate import Simulation, simulate
 
-FEW = ("majority-vote", "dawid-skene")  # methods to compare, where the comparison is not the point
+FEW_METHODS = ("majority-vote", "dawid-skene")  # methods to compare, where the comparison is not the point
 
 
 @cache
@@ -22,7 +26,7 @@ def crowd() -> Simulation:
 
 def report(table: Annotations | None = None, method: str = "dawid-skene", **options: Any) -> Report:
     table = crowd().annotations if table is None else table
-    return Report(table, methods[method]().fit(table), **{"methods": FEW} | options)
+    return Report(table, methods[method]().fit(table), **{"methods": FEW_METHODS} | options)
 
 
 def people(table: Annotations) -> dict[str, Any]:
@@ -52,6 +56,36 @@ def trained(table: Annotations | None = None, truth: Any = None, validation: Any
         **{"encoder": MLP(hidden=(8,)), "objective": "soft", "epochs": 5, "device": "cpu"} | keywords
     )
     return model.fit(table, features(table, truth), validation=validation)
+
+
+def blocks(name: str, facts: Any, kind: type[Block] = Block) -> list[Any]:
+    """What a section draws, of one kind."""
+    return [block for block in sections[name]().draw(facts) if isinstance(block, kind)]
+
+
+def findings(name: str, facts: Any) -> list[Finding]:
+    return list(sections[name]().findings(facts))
+
+
+def check_section(name: str, facts: Any) -> None:
+    """The numbers are plain values, and whatever is drawn of them is whole."""
+    assert json.loads(dumps(facts)) == facts  # and no NaN
+    drawn = blocks(name, json.loads(dumps(facts)))
+    assert drawn, name
+    for block in drawn:
+        if isinstance(block, Chart):
+            assert block.caption
+            assert block.alt
+            assert "None" not in block.caption + block.alt
+            assert "nan" not in block.caption + block.alt
+        if isinstance(block, Table):
+            assert block.rows
+            assert all(len(row) == len(block.columns) for row in block.rows)
+            assert block.details is None or len(block.details) == len(block.rows)
+    for one in findings(name, facts):
+        assert one.text
+        assert "nan" not in one.text
+        assert "None" not in one.text
 
 
 class Page(HTMLParser):

@@ -1,7 +1,6 @@
 """The section on LIA, and its pictures as files: numbers are the model's, whatever the table."""
 
 import dataclasses
-import json
 from functools import cache
 
 import numpy as np
@@ -10,14 +9,12 @@ import pytest
 from dissensus import Annotations
 from dissensus.evaluation import entropy
 from dissensus.exceptions import DataError, NotFitted
-from dissensus.report import charts, lia_charts
+from dissensus.report import charts, maps
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.figures import plot_annotator_embeddings, plot_difficulty
-from dissensus.report.section import sections
 from dissensus.report.sections import competence as section
-from dissensus.table.io.jsonl import dumps
 from dissensus.table.simulate import simulate
-from report.reports import Page, crowd, features, report, things, trained
+from report.reports import Page, blocks, check_section, crowd, features, findings, report, things, trained
 from report.test_sections import SMALL
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
@@ -39,26 +36,12 @@ def about(model, table=None, **options):
     return report(table, model=model, only=["competence"], **options).facts["sections"]["competence"]
 
 
-def blocks(facts, kind):
-    return [block for block in sections["competence"]().draw(facts) if isinstance(block, kind)]
-
-
 @pytest.mark.parametrize("table", SMALL.values(), ids=SMALL)
 @pytest.mark.parametrize("gold", [True, False])
 def test_there_is_something_to_say_of_every_table(table, gold):
     model = lia(table)
     made = report(table, model=model, only=["competence"], gold=np.zeros(table.n_items, np.int32) if gold else None)
-    facts = made.facts["sections"]["competence"]
-    assert json.loads(dumps(facts)) == facts
-    for block in sections["competence"]().draw(json.loads(dumps(facts))):
-        if isinstance(block, Chart):
-            assert block.caption
-            assert "nan" not in block.caption + block.alt
-            assert "None" not in block.caption + block.alt
-        if isinstance(block, Table):
-            assert block.rows
-            assert all(len(row) == len(block.columns) for row in block.rows)
-    assert all("nan" not in one.text and "None" not in one.text for one in sections["competence"]().findings(facts))
+    check_section("competence", made.facts["sections"]["competence"])
     Page(made.html())
 
 
@@ -83,7 +66,7 @@ def test_numbers_are_the_model_s():
         wrong = 1 - model.posterior_[table.item[own], table.label[own]]
         few = own.sum() < 10
         assert person["error"] == (None if few else pytest.approx(wrong.mean(), rel=1e-2))
-        assert (person["cluster"] == lia_charts.FEW) == few
+        assert (person["cluster"] == maps.TOO_FEW) == few
         assert person["labels"] == own.sum()
     order = np.argsort(-model.difficulty_, kind="stable")
     assert [one["item"] for one in facts["hardest"]] == [str(table.items[i]) for i in order]
@@ -103,23 +86,23 @@ def test_numbers_are_the_model_s():
 
 def test_what_is_shown_says_what_it_rests_on(monkeypatch):
     facts = about(of_crowd())
-    said = blocks(facts, Text)[0].text
+    said = blocks("competence", facts, Text)[0].text
     assert "means are over all 100 items that taught the model" in said
-    titles = [chart.title for chart in blocks(facts, Chart)]
+    titles = [chart.title for chart in blocks("competence", facts, Chart)]
     assert titles == ["Clusters of mistakes", "Error rate", "Class that is over-used", "Difficulty and disagreement"]
-    assert "PCA of their embeddings" in blocks(facts, Chart)[0].caption
-    assert "what most annotators say" in blocks(facts, Chart)[3].caption
+    assert "PCA of their embeddings" in blocks("competence", facts, Chart)[0].caption
+    assert "what most annotators say" in blocks("competence", facts, Chart)[3].caption
     sampled = facts | {"sample": 50, "of": 20, "clusters_by": "confusions"}
-    said = blocks(sampled, Text)[0].text
+    said = blocks("competence", sampled, Text)[0].text
     assert "over 50 of the 100 items, taken evenly in their order of difficulty" in said
     assert "14 of 20 annotators are here" in said
     assert "as not all share enough items" in said
-    monkeypatch.setattr(section, "MOST", 10)
-    monkeypatch.setattr(lia_charts, "DOTS", 30)
+    monkeypatch.setattr(section, "MAX_ITEMS", 10)
+    monkeypatch.setattr(maps, "MAX_DOTS", 30)
     few = about(of_crowd())
     assert (len(few["hardest"]), len(few["dots"])) == (10, 30)
-    assert "10 of 100 are here" in blocks(few, Table)[1].caption
-    assert "30 of 100 items" in blocks(few, Chart)[3].caption
+    assert "10 of 100 are here" in blocks("competence", few, Table)[1].caption
+    assert "30 of 100 items" in blocks("competence", few, Chart)[3].caption
 
 
 def test_findings_name_the_best_the_worst_and_the_turned():
@@ -131,7 +114,7 @@ def test_findings_name_the_best_the_worst_and_the_turned():
     facts["people"][5]["competence"] = {"all": 0.2, "easiest": 0.1, "hardest": 0.4}
     facts["people"][7] |= {"labels": 9, "competence": {"all": 0.95, "easiest": 0.9, "hardest": 1.0}}  # too few
     facts["over_half"] = 4
-    found = [one.text for one in sections["competence"]().findings(facts)]
+    found = [one.text for one in findings("competence", facts)]
     best, worst = facts["people"][3]["annotator"], facts["people"][5]["annotator"]
     assert found[0] == f"By LIA, annotators are right with a probability of 20 % ({worst}) to 90 % ({best})."
     assert found[1].startswith("1 of 13 annotators are right more often on what is hard")
@@ -142,9 +125,9 @@ def test_findings_name_the_best_the_worst_and_the_turned():
 def test_two_classes_have_false_positives_and_negatives():
     two = simulate(60, 8, 2, redundancy=6, seed=1)
     facts = about(lia(two.annotations, two.truth), two.annotations)
-    titles = [chart.title for chart in blocks(facts, Chart)]
+    titles = [chart.title for chart in blocks("competence", facts, Chart)]
     assert titles[:3] == ["Clusters of mistakes", "False positive rate", "False negative rate"]
-    columns = [column.title for column in blocks(facts, Table)[0].columns]
+    columns = [column.title for column in blocks("competence", facts, Table)[0].columns]
     assert columns[6:8] == ["false positives", "false negatives"]
 
 
@@ -224,11 +207,11 @@ def test_many_classes_share_a_colour_and_those_without_rates_are_grey():
     rows = [{"annotator": f"w{n}", "x": n, "y": 0, "labels": 20, "cluster": "1", "error": 0.1} for n in range(12)]
     for n, row in enumerate(rows):
         row["overused"] = f"class {n % 10}"
-    rows[0] |= {"error": None, "cluster": lia_charts.FEW, "overused": lia_charts.FEW}
-    made = lia_charts.panels(rows, ["a", "b", "c"])
+    rows[0] |= {"error": None, "cluster": maps.TOO_FEW, "overused": maps.TOO_FEW}
+    made = maps.annotator_charts(rows, ["a", "b", "c"])
     domain = made[2][2].to_dict()["encoding"]["color"]["scale"]["domain"]
     assert len(domain) == 8
-    assert domain[-2:] == [charts.OTHER, lia_charts.FEW]
+    assert domain[-2:] == [charts.OTHER, maps.TOO_FEW]
     assert [len(layer["data"]["values"]) for layer in _layers(made[1][2])] == [1, 11]
 
 

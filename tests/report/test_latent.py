@@ -1,6 +1,5 @@
 """The section on the latent space, and its picture as a file: numbers are the map's, whatever the table."""
 
-import json
 from functools import cache
 
 import numpy as np
@@ -8,13 +7,11 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.report import charts, latent_charts
+from dissensus.report import charts, maps
 from dissensus.report.blocks import Chart, Numbers, Table, Text
 from dissensus.report.figures import plot_latent
-from dissensus.report.section import sections
 from dissensus.report.sections import latent as section
-from dissensus.table.io.jsonl import dumps
-from report.reports import Page, crowd, features, report, things, trained
+from report.reports import Page, blocks, check_section, crowd, features, findings, report, things, trained
 from report.test_sections import SMALL
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
@@ -33,22 +30,10 @@ def about(model, table=None, X=None, **options):
     return report(table, model=model, X=X, only=["latent"], **options).facts["sections"]["latent"]
 
 
-def blocks(facts, kind):
-    return [block for block in sections["latent"]().draw(facts) if isinstance(block, kind)]
-
-
 @pytest.mark.parametrize("table", SMALL.values(), ids=SMALL)
 def test_there_is_something_to_say_of_every_table(table):
     made = report(table, model=trained(table, epochs=1), X=features(table), only=["latent"])
-    facts = made.facts["sections"]["latent"]
-    assert json.loads(dumps(facts)) == facts
-    for block in sections["latent"]().draw(json.loads(dumps(facts))):
-        if isinstance(block, Chart):
-            assert "nan" not in block.caption + block.alt
-            assert "None" not in block.caption + block.alt
-        if isinstance(block, Table):
-            assert all(len(row) == len(block.columns) for row in block.rows)
-    assert all("None" not in one.text for one in sections["latent"]().findings(facts))
+    check_section("latent", made.facts["sections"]["latent"])
     Page(made.html())
 
 
@@ -80,10 +65,10 @@ def test_it_is_of_models_and_says_where_inputs_are_missing():
     assert "latent" not in report(only=["latent"]).facts["sections"]
     facts = about(of_crowd())
     assert facts == {"points": []}
-    (said,) = sections["latent"]().draw(facts)
+    (said,) = blocks("latent", facts)
     assert isinstance(said, Text)
     assert "--inputs FILE" in said.text
-    assert sections["latent"]().findings(facts) == []
+    assert findings("latent", facts) == []
     with pytest.raises(BadParameter, match="X is what a model takes; give the model too"):
         report(X=inputs())
     with pytest.raises(DataError, match="X has 3 rows for 100 items"):
@@ -92,33 +77,33 @@ def test_it_is_of_models_and_says_where_inputs_are_missing():
 
 def test_what_is_shown_says_what_a_map_can_tell(monkeypatch):
     facts = about(of_crowd(), X=inputs())
-    (chart,) = blocks(facts, Chart)
+    (chart,) = blocks("latent", facts, Chart)
     assert "how far groups are from each other, and how wide they are, means nothing" in chart.caption
     assert "t-SNE" in chart.alt
-    numbers = blocks(facts, Numbers)[0].numbers
+    numbers = blocks("latent", facts, Numbers)[0].numbers
     assert [one.name for one in numbers[3:]] == ["on items it was trained on", "on items it was not trained on"]
-    assert [column.title for column in blocks(facts, Table)[0].columns][2:] == [
+    assert [column.title for column in blocks("latent", facts, Table)[0].columns][2:] == [
         "neighbours alike", "by chance", "above chance",
     ]  # fmt: skip
     few = facts | {"points": facts["points"][:40]}
-    assert "40 of 100 items are here" in blocks(few, Chart)[0].caption
-    monkeypatch.setattr(section, "ENOUGH", 40)
-    assert len(blocks(about(of_crowd(), X=inputs()), Numbers)[0].numbers) == 4  # of 30 items nothing is said
+    assert "40 of 100 items are here" in blocks("latent", few, Chart)[0].caption
+    monkeypatch.setattr(section, "MIN_ITEMS", 40)
+    assert len(blocks("latent", about(of_crowd(), X=inputs()), Numbers)[0].numbers) == 4  # of 30 items nothing is said
     pca = facts | {"how": "PCA"}
-    assert "too few different items for t-SNE" in blocks(pca, Chart)[0].caption
+    assert "too few different items for t-SNE" in blocks("latent", pca, Chart)[0].caption
 
 
 def test_a_class_that_is_not_told_apart_is_found():
     facts = about(of_crowd(), X=inputs())
     for one in facts["by_class"]:
         one |= {"items": 30, "same": 0.9, "chance": 0.3}
-    assert sections["latent"]().findings(facts) == []
+    assert findings("latent", facts) == []
     facts["by_class"][1] |= {"class": "lost", "same": 0.32}
-    (found,) = sections["latent"]().findings(facts)
+    (found,) = findings("latent", facts)
     assert "items of lost look like any others" in found.text
     assert found.table == "latent-classes"
     facts["by_class"][1]["items"] = 19
-    assert sections["latent"]().findings(facts) == []
+    assert findings("latent", facts) == []
 
 
 def test_items_that_the_model_does_not_know_were_not_trained_on():
@@ -146,7 +131,7 @@ def marks(n):
     classes = [f"class {k:02d}" for k in range(n)]
     rows = [{"item": f"{i}", "x": i, "y": 0, "class": classes[i % n]} for i in range(3 * n)]
     rows += [rows[0]]  # the first is the most frequent
-    spec = latent_charts.latent_chart(rows, classes).to_dict()
+    spec = maps.item_chart(rows, classes).to_dict()
     domain, shapes = spec["encoding"]["shape"]["scale"]["domain"], spec["encoding"]["shape"]["scale"]["range"]
     assert spec["encoding"]["color"]["scale"] == {"domain": domain}  # the page's eight colours, over and over
     return domain, [(k % 8, shape) for k, shape in enumerate(shapes)], spec
@@ -167,9 +152,9 @@ def test_of_too_many_classes_rare_ones_share_a_mark():
 
 
 def test_items_without_labels_are_marked_last():
-    rows = [{"item": "1", "x": 0, "y": 0, "class": latent_charts.NOBODY}, {"item": "2", "x": 1, "y": 0, "class": "a"}]
-    assert latent_charts.latent_chart(rows, ["a", "b"]).to_dict()["encoding"]["shape"]["scale"]["domain"] == [
-        "a", latent_charts.NOBODY,
+    rows = [{"item": "1", "x": 0, "y": 0, "class": maps.NO_LABELS}, {"item": "2", "x": 1, "y": 0, "class": "a"}]
+    assert maps.item_chart(rows, ["a", "b"]).to_dict()["encoding"]["shape"]["scale"]["domain"] == [
+        "a", maps.NO_LABELS,
     ]  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """The section on a trained model: its numbers are the library's, and it says what they rest on."""
 
 import dataclasses
-import json
 import subprocess
 import sys
 
@@ -11,11 +10,9 @@ import pytest
 from dissensus import Annotations, evaluation, methods
 from dissensus.exceptions import DataError, UnreadableFile
 from dissensus.report.blocks import Chart, Table, Text
-from dissensus.report.section import sections
 from dissensus.report.sections import model as section
 from dissensus.table.io import write_frame
-from dissensus.table.io.jsonl import dumps
-from report.reports import Page, crowd, features, report, things, trained
+from report.reports import Page, blocks, check_section, crowd, features, findings, report, things, trained
 from report.test_sections import SMALL
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
@@ -27,25 +24,11 @@ def about(model, table=None, **options):
     return made.facts["sections"]["model"]
 
 
-def blocks(facts, kind):
-    return [block for block in sections["model"]().draw(facts) if isinstance(block, kind)]
-
-
 @pytest.mark.parametrize("table", SMALL.values(), ids=SMALL)
 @pytest.mark.parametrize("gold", [True, False])
 def test_there_is_something_to_say_of_every_table(table, gold):
     facts = about(trained(table, epochs=1), table, gold=np.zeros(table.n_items, np.int32) if gold else None)
-    assert json.loads(dumps(facts)) == facts
-    drawn = sections["model"]().draw(facts)
-    for block in drawn:
-        if isinstance(block, Chart):
-            assert block.caption
-            assert "nan" not in block.caption + block.alt
-            assert "None" not in block.caption + block.alt
-        if isinstance(block, Table):
-            assert all(len(row) == len(block.columns) for row in block.rows)
-    for finding in sections["model"]().findings(facts):
-        assert "nan" not in finding.text
+    check_section("model", facts)
     Page(report(table, model=trained(table, epochs=1), only=["model"]).html())
 
 
@@ -72,13 +55,16 @@ def test_numbers_are_those_of_the_evaluation_on_items_held_out():
     assert sum(one["items"] for one in facts["bins"]) == 30
     assert [entry["loss"] for entry in facts["history"]] == pytest.approx(model.trace_.tolist(), rel=1e-4)
     assert (facts["best_epoch"], facts["taught"], facts["held_out"]) == (model.best_epoch_, 70, 30)
-    said = blocks(facts, Text)[0].text
+    said = blocks("model", facts, Text)[0].text
     assert "on items that it was not trained on (30 items)" in said
     assert "Which epoch to keep was decided by some of them" in said
-    titles = [chart.title for chart in blocks(facts, Chart)]
+    titles = [chart.title for chart in blocks("model", facts, Chart)]
     curves = ["Training", "Validation", "Validation: right"]
     assert titles == [*curves, "Model against gold", "Can the confidence be believed?"]
-    assert f"Dashed: epoch {model.best_epoch_}, which was best by {model.monitor_}." in blocks(facts, Chart)[1].caption
+    assert (
+        f"Dashed: epoch {model.best_epoch_}, which was best by {model.monitor_}."
+        in blocks("model", facts, Chart)[1].caption
+    )
 
 
 def test_without_gold_the_crowd_s_posterior_is_what_it_is_held_against():
@@ -92,15 +78,15 @@ def test_without_gold_the_crowd_s_posterior_is_what_it_is_held_against():
     assert facts["crowd_accuracy"] is None
     expected = evaluation.expected_calibration_error(fitted.posterior_[hidden], model.proba_[hidden], bins=10)
     assert facts["calibration_error"] == pytest.approx(expected, rel=1e-4)
-    assert "the labels by dawid-skene, as there is no gold" in blocks(facts, Text)[0].text
+    assert "the labels by dawid-skene, as there is no gold" in blocks("model", facts, Text)[0].text
 
 
 def test_a_model_judged_on_what_it_was_trained_on_is_said_to_be_flattered():
     facts = about(trained(), gold=crowd().truth)
     assert facts["basis"] == "trained on"
     assert facts["judged"] == 100
-    assert "all of this flatters it" in blocks(facts, Text)[0].text
-    finding = sections["model"]().findings(facts)[0]
+    assert "all of this flatters it" in blocks("model", facts, Text)[0].text
+    finding = findings("model", facts)[0]
     assert "on the items that it was trained on" in finding.text
     assert "--folds 5" in finding.advice
     assert {one["seen"] for one in facts["items_apart"]} == {"trained on"}
@@ -118,7 +104,7 @@ def test_out_of_fold_predictions_are_preferred_and_a_folder_s_are_found(tmp_path
     assert (facts["basis"], facts["judged"]) == ("out of fold", 100)
     assert facts["accuracy"]["value"] == pytest.approx((found.proba.argmax(axis=1) == crowd().truth).mean(), rel=1e-4)
     assert {one["seen"] for one in facts["items_apart"]} == {"out of fold"}
-    assert "by networks that were trained without the item" in blocks(facts, Text)[0].text
+    assert "by networks that were trained without the item" in blocks("model", facts, Text)[0].text
     model.save(tmp_path)
     assert about(str(tmp_path), gold=crowd().truth)["basis"] == "trained on"
     write_frame(found.to_frame(), tmp_path / "out_of_fold.csv")
@@ -143,8 +129,8 @@ def test_items_are_sorted_by_how_far_apart_model_and_crowd_are():
     assert first["gold"] == str(table.classes[crowd().truth[i]])
     differ = int((model.proba_.argmax(axis=1) != posterior.argmax(axis=1)).sum())
     assert facts["apart"] == differ
-    assert f"{differ} of 100 items" in sections["model"]().findings(facts)[1].text
-    assert len(blocks(facts, Table)[0].rows) == 100
+    assert f"{differ} of 100 items" in findings("model", facts)[1].text
+    assert len(blocks("model", facts, Table)[0].rows) == 100
 
 
 def test_a_model_of_more_items_or_in_another_order_of_classes_is_aligned_by_name():
@@ -159,7 +145,7 @@ def test_a_model_of_more_items_or_in_another_order_of_classes_is_aligned_by_name
     assert one["model"][0][0] == str(model.classes_[model.proba_[i].argmax()])
     fewer = about(trained(part, crowd().truth[:60]), table)
     assert (fewer["items"], fewer["compared"]) == (60, 60)
-    assert "Of the 100 items here, the model knows 60" in blocks(fewer, Text)[0].text
+    assert "Of the 100 items here, the model knows 60" in blocks("model", fewer, Text)[0].text
 
 
 def test_a_model_of_something_else_is_an_error():
@@ -175,10 +161,10 @@ def test_a_model_of_something_else_is_an_error():
 
 
 def test_many_classes_and_items_are_cut_and_said_to_be(monkeypatch):
-    monkeypatch.setattr(section, "MOST", 10)
-    monkeypatch.setattr(section, "CLASSES", 2)
+    monkeypatch.setattr(section, "MAX_ITEMS", 10)
+    monkeypatch.setattr(section, "MAX_CLASSES", 2)
     facts = about(trained())
     assert len(facts["items_apart"]) == 10
-    assert "10 of 100 are here" in blocks(facts, Table)[0].caption
+    assert "10 of 100 are here" in blocks("model", facts, Table)[0].caption
     assert np.shape(facts["confusion"]["counts"]) == (2, 2)
-    assert "the 2 most frequent of 3 classes" in blocks(facts, Chart)[1].caption
+    assert "the 2 most frequent of 3 classes" in blocks("model", facts, Chart)[1].caption

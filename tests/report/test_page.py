@@ -13,7 +13,7 @@ import pytest
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import BadParameter, MissingExtra
 from dissensus.report.page import render
-from report.reports import FEW, Page, crowd, features, people, report, things, trained
+from report.reports import FEW_METHODS, Page, crowd, features, people, report, things, trained
 
 EVIL = (
     "<evil-tag onclick=hack()>",
@@ -46,7 +46,7 @@ def evil_report(number: int = 0, learnt: bool = False, **options) -> Report:
         items={"item": items, EVIL[0]: text, EVIL[1]: np.array([e[:20] for e in text], object), "image": text},
         annotators={"annotator": annotators, EVIL[2]: np.array([EVIL[3], EVIL[4]] * 3, object)},
         title=EVIL[1] + EVIL[0],
-        methods=FEW,
+        methods=FEW_METHODS,
         model=trained(table) if learnt else None,
         X=features(table) if learnt else None,
         **options,
@@ -108,7 +108,7 @@ def test_save_writes_page_numbers_and_key(tmp_path):
     assert json.loads(paths[1].read_text(encoding="utf-8")) == made.facts
     key = [line.split(",") for line in paths[2].read_text(encoding="utf-8").splitlines()]
     assert key[0] == ["pseudonym", "annotator"]
-    assert dict(key[1:]) == dict(zip(made.study.annotators, map(str, crowd().annotations.annotators), strict=True))
+    assert dict(key[1:]) == dict(zip(made.annotator_names, map(str, crowd().annotations.annotators), strict=True))
     assert paths[2].stat().st_mode & 0o077 == 0  # nobody else may read it
     assert not list(tmp_path.glob(".*"))
 

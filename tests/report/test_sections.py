@@ -11,14 +11,14 @@ from dissensus.clustering import draw, select_clusters
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import clusterings
 from dissensus.questions.diagnose import UNKNOWN
-from dissensus.report import Section, collect, contest
+from dissensus.report import Section, collect, contest, method_contest
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
 from dissensus.report.sections.items import look_first
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
-from report.reports import FEW, Page, crowd, people, report, things
+from report.reports import FEW_METHODS, Page, blocks, check_section, crowd, people, report, things
 from tables import KINDS, random_table
 
 SMALL = {
@@ -44,19 +44,7 @@ def test_no_section_is_empty_or_broken(table):
     expected = {"overview", "labels", "annotators", "items", "redundancy"}
     assert set(facts["sections"]) == expected | ({"methods"} if np.diff(table.item_ptr).max() > 1 else set())
     for name, about in facts["sections"].items():
-        blocks = sections[name]().draw(about)
-        assert blocks, name
-        for block in blocks:
-            if isinstance(block, Chart):
-                assert block.caption
-                assert block.alt
-                assert "None" not in block.caption + block.alt
-                assert "nan" not in block.caption + block.alt
-            if isinstance(block, Table):
-                assert block.rows
-                assert all(len(row) == len(block.columns) for row in block.rows)
-                assert block.details is None or len(block.details) == len(block.rows)
-    assert all(one["text"] and "nan" not in one["text"] and "None" not in one["text"] for one in facts["findings"])
+        check_section(name, about)
     page = Page(made.html())
     assert len(page.ids()) == len(set(page.ids()))
 
@@ -68,7 +56,7 @@ def test_every_method_can_be_reported_on(method):
         table = random_table(3, n_classes=2)
     facts = report(table, method).facts
     assert facts["method"] == method
-    assert {one["method"] for one in facts["sections"]["methods"]["methods"]} == {*FEW, method}
+    assert {one["method"] for one in facts["sections"]["methods"]["methods"]} == {*FEW_METHODS, method}
 
 
 def test_overview_has_the_counts_and_the_agreement():
@@ -87,7 +75,7 @@ def test_overview_has_the_counts_and_the_agreement():
 def test_labels_count_what_is_settled_and_what_is_right():
     gold = crowd().truth
     made = report(gold=gold)
-    facts, fitted = made.facts["sections"]["labels"], made.study.fitted
+    facts, fitted = made.facts["sections"]["labels"], made.fitted
     sure = fitted.posterior_.max(axis=1)
     assert facts["settled"] == (sure >= 0.9).sum()
     assert facts["unsure"] == (sure < 0.7).sum()
@@ -107,7 +95,7 @@ def test_labels_count_what_is_settled_and_what_is_right():
 def test_methods_are_ranked_as_compare_ranks_them():
     table = crowd().annotations
     facts = report().facts["sections"]["methods"]
-    found = compare(table, [methods[name](max_iter=50) if name != "majority-vote" else name for name in FEW])
+    found = compare(table, [methods[name](max_iter=50) if name != "majority-vote" else name for name in FEW_METHODS])
     assert [one["method"] for one in facts["methods"]] == [one.method for one in found]
     assert facts["verdict"] == found.verdict()
     one, other = (methods[name]().fit(table).predict() for name in [m.method for m in found])
@@ -117,23 +105,20 @@ def test_methods_are_ranked_as_compare_ranks_them():
 
 
 def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
-    import dissensus.report.choice as choice
-
-    monkeypatch.setattr(choice, "ENOUGH", 350)
-    held = contest(crowd().annotations, FEW, gold=crowd().truth)
+    monkeypatch.setattr(method_contest, "MAX_ANNOTATIONS", 350)
+    held = contest(crowd().annotations, FEW_METHODS, gold=crowd().truth)
     assert held.sampled
     assert held.items.size == 50
     assert {labels.size for labels in held.labels.values()} == {50}
     facts = report(contest=held).facts["sections"]["methods"]
     assert facts["sampled_items"] == 50
-    texts = [block.text for block in sections["methods"]().draw(facts) if isinstance(block, Text)]
-    assert texts[0] == "Compared on a random 50 of the items, with all their labels."
+    assert blocks("methods", facts, Text)[0].text == "Compared on a random 50 of the items, with all their labels."
 
 
 def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
     table = crowd().annotations
     made = report(names=True)
-    facts, fitted, found = made.facts["sections"]["annotators"], made.study.fitted, diagnose(table)
+    facts, fitted, found = made.facts["sections"]["annotators"], made.fitted, diagnose(table)
     by_name = {one["annotator"]: one for one in facts["people"]}
     interval = fitted.reliability_interval()
     for code, name in enumerate(table.annotators.tolist()):
@@ -196,7 +181,7 @@ def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     assert {one["annotator"] for one in people[: len(bad)]} == bad
     said = " ".join(one["text"] for one in facts["findings"] if one["tone"] == "bad")
     assert all(name in said for name in bad)
-    drawn = next(b for b in sections["annotators"]().draw(facts["sections"]["annotators"]) if isinstance(b, Table))
+    drawn = blocks("annotators", facts["sections"]["annotators"], Table)[0]
     assert {row[0] for row in drawn.rows[: len(bad)]} == bad
     assert all(row[3] == ["weak"] for row in drawn.rows[len(bad) :])
 
@@ -204,7 +189,7 @@ def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
 def test_items_have_the_explanation_and_who_said_what():
     table = crowd().annotations
     made = report(names=True, items=things(table), annotators=people(table), gold=crowd().truth)
-    facts, fitted = made.facts["sections"]["items"], made.study.fitted
+    facts, fitted = made.facts["sections"]["items"], made.fitted
     found = explain(table, fitted, annotators=people(table))
     assert facts["kinds"] == dict(found.counts())
     assert len(facts["table"]) == 100
@@ -229,29 +214,28 @@ def test_items_have_the_explanation_and_who_said_what():
 
 def test_the_first_items_are_those_with_the_most_reason_to_look():
     made = report()
-    worth = look_first(made.study.explanation)
+    worth = look_first(made.explanation)
     order = np.argsort(-worth, kind="stable")
     first = [one["item"] for one in made.facts["sections"]["items"]["first"]]
-    assert first == [made.study.items[i] for i in order[:10]]
-    wrong = made.study.label != crowd().truth
+    assert first == [made.item_names[i] for i in order[:10]]
+    wrong = made.label != crowd().truth
     assert wrong[order[:20]].mean() > 2 * wrong.mean()
 
 
 def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     import dissensus.report.sections.items as items
 
-    monkeypatch.setattr(items, "MOST", 30)
-    monkeypatch.setattr(items, "OTHERS", 10)
+    monkeypatch.setattr(items, "MAX_ITEMS", 30)
+    monkeypatch.setattr(items, "MAX_OTHER_ITEMS", 10)
     made = report()
     facts = made.facts["sections"]["items"]
     shown = [one["item"] for one in facts["table"]]
-    worth = look_first(made.study.explanation)
-    order = [made.study.items[i] for i in np.argsort(-worth, kind="stable")]
+    worth = look_first(made.explanation)
+    order = [made.item_names[i] for i in np.argsort(-worth, kind="stable")]
     assert shown[:20] == order[:20]
     assert len(set(shown)) == 30
     assert facts["others"] == 10
-    table = items.Items().draw(facts)[-1]
-    assert "30 of 100 are here" in table.caption
+    assert "30 of 100 are here" in blocks("items", facts)[-1].caption
 
 
 def test_redundancy_is_the_library_s():
@@ -289,7 +273,7 @@ def test_clusters_are_those_of_the_clustering():
         assert {name: share for name, share, code in one["labels"] if code >= 0} == pytest.approx(
             {str(p): share for p, share in enumerate(model.snapped(np.eye(3))[k])}, abs=0.01
         )
-    assert len([b for b in sections["clusters"]().draw(facts) if isinstance(b, Chart)]) == 5
+    assert len(blocks("clusters", facts, Chart)) == 5
     assert "clusters" not in report(table).facts["sections"]
     with pytest.raises(UnknownName, match="no section 'cluster'; did you mean 'clusters'"):
         report(table, only=["cluster"])
@@ -313,6 +297,7 @@ def test_the_same_table_in_another_order_of_rows_gives_the_same_report():
 
 
 def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
+    assert len(sections) > 1  # all are loaded: what is loaded from here on is forgotten again
     monkeypatch.setattr(sections, "_entries", dict(sections._entries))
 
     @sections.enter("colours", title="Colours", summary="Are there any?", place=25)
@@ -339,7 +324,7 @@ def test_progress_is_told():
 
 def test_collect_makes_the_facts_of_a_study():
     made = report()
-    facts = collect(made.study, "Title")
+    facts = collect(made, "Title")
     assert facts["title"] == "Title"
     assert facts["sections"]["items"] == made.facts["sections"]["items"]
     assert isinstance(made, Report)

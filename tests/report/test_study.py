@@ -6,7 +6,7 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import DataError, MissingColumn, NotFitted
-from dissensus.report.study import aligned, distinct, plain, shares, shown, within
+from dissensus.report.study import aligned, distinct, first_within, plain, shares, shown
 from dissensus.table.io.jsonl import dumps
 from report.reports import crowd, report
 
@@ -51,7 +51,7 @@ def test_pictures_are_shown_only_where_they_are_pictures():
     table = Annotations.from_arrays(["a", "b", "c", "d"], ["x"] * 4, [0, 1, 0, 1])
     good = "data:image/png;base64,iVBORw0KGgo="
     values = [good, "data:image/svg+xml,<svg onload=alert(1)>", 'data:image/png;base64,AA==" onerror="x', "A" * 30]
-    study = report(table, items={"item": table.items, "image": values}).study
+    study = report(table, items={"item": table.items, "image": values})
     assert study.picture_column == "image"
     assert study.text_columns == []
     assert [study.picture(i) for i in range(4)] == [good, None, None, None]
@@ -66,7 +66,7 @@ def test_texts_are_the_columns_to_read():
         "split": ["train" * 9, "test" * 9],
         "kind": ["x", "y"],
     }
-    study = report(table, items=frame).study
+    study = report(table, items=frame)
     assert study.text_columns == ["text", "claim"]
     assert study.texts(1) == ["words", "another that is long enough"]
 
@@ -86,8 +86,8 @@ def test_names_that_are_cut_to_the_same_are_told_apart():
 
 
 def test_rows_are_taken_as_long_as_there_is_room():
-    assert within([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
-    assert within([], 5) == []
+    assert first_within([{"a": 1}] * 9, 25) == [{"a": 1}] * (25 // len(dumps({"a": 1})))
+    assert first_within([], 5) == []
 
 
 def test_a_bar_has_the_largest_shares_and_one_for_the_rest():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dissensus import Annotations, Questions
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn, UnknownClass
-from dissensus.table.frames import find_columns
+from dissensus.table.find_columns import Columns
 from strategies import columns, identical, tables
 
 ITEM, ANNOTATOR, LABEL = ["i2", "i1", "i2", "i2"], ["b", "a", "a", "b"], ["x", "y", "y", "x"]  # 2 items, 4 rows
@@ -252,26 +252,26 @@ def test_every_kind_of_frame_gives_the_same_table(kind):
 
 
 def test_columns_have_synonyms_in_any_case_with_or_without_id():
-    found = find_columns(pa.table({"Task_ID": [], "rater": [], "Answer": [], "weight": []}))
+    found = Columns().find(["Task_ID", "rater", "Answer", "weight"])
     assert found == {"item": "Task_ID", "annotator": "rater", "label": "Answer", "weight": "weight"}
 
 
 def test_our_own_name_wins_over_a_synonym():
-    assert find_columns(pa.table({"id": [], "item": [], "worker": [], "label": []}))["item"] == "item"
+    assert Columns().find(["id", "item", "worker", "label"])["item"] == "item"
 
 
 def test_an_annotation_id_is_no_label():
     with pytest.raises(MissingColumn, match="no column 'label'"):
-        find_columns(pa.table({"item": [], "worker": [], "annotation_id": []}))
+        Columns().find(["item", "worker", "annotation_id"])
 
 
 def test_two_synonyms_have_to_be_told_apart():
     with pytest.raises(DataError, match="columns 'task', 'id' could each be item; say which: item=<column>"):
-        find_columns(pa.table({"task": [], "id": [], "worker": [], "label": []}))
+        Columns().find(["task", "id", "worker", "label"])
 
 
 def test_a_column_that_is_named_for_one_role_plays_no_other():
-    found = find_columns(pa.table({"question": [], "worker": [], "label": []}), item="question")
+    found = Columns(item="question").find(["question", "worker", "label"])
     assert found == {"item": "question", "annotator": "worker", "label": "label"}
 
 
@@ -545,3 +545,17 @@ def test_abstentions_beside_probabilities_are_an_error():
 def test_a_question_column_that_holds_the_items_own_text_is_doubted():
     with pytest.warns(DataWarning, match="each of the 3 items has a question of its own"):
         Questions.from_arrays(["why?", "why?", "how?", "who?"], [1, 1, 2, 3], [1, 2, 1, 1], [0, 1, 0, 1])
+
+
+@given(columns())
+def test_agreement_with_a_posterior_is_the_weight_of_labels_that_are_right(given_columns):
+    table = Annotations.from_arrays(**given_columns)
+    posterior = np.random.default_rng(0).dirichlet(np.ones(table.n_classes), table.n_items)
+    hits, total = np.zeros(table.n_annotators), np.zeros(table.n_annotators)
+    for row, (i, a, k) in enumerate(zip(table.item, table.annotator, table.label, strict=True)):
+        weight = 1.0 if table.weight is None else table.weight[row]
+        total[a] += weight
+        given_label = np.eye(table.n_classes)[k] if table.proba is None else table.proba[row]
+        hits[a] += weight * given_label @ posterior[i]
+    for found, expected in zip(table.agreement_with(posterior), (hits, total), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -1,58 +1,72 @@
 """The command line: one file per command, and a line in `COMMANDS`.
 
-A command imports what it needs inside its function, so that `--help` does not wait for the numerical libraries. Exit
-codes: 0 good, 1 bad data, 2 bad usage, 130 interrupted, 143 terminated, 141 the reader of the output went away.
+The module of a command is imported when the command is chosen, and a command imports what it needs inside its
+function: neither `--help` nor a wrong option waits for the numerical libraries. Exit codes: 0 good, 1 bad data, 2 bad
+usage, 130 interrupted, 143 terminated, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from importlib import import_module
 from inspect import cleandoc
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from dissensus.cli import (
-    aggregate,
-    agreement,
-    cluster,
-    compare,
-    datasets,
-    describe,
-    methods,
-    predict,
-    recommend,
-    report,
-    train,
-)
 from dissensus.cli.errors import reported, say
 
-COMMANDS = (
-    describe.describe,
-    aggregate.aggregate,
-    compare.compare,
-    recommend.recommend,
-    report.report,
-    agreement.agreement,
-    cluster.cluster,
-    train.train,
-    predict.predict,
-    methods.methods,
-    datasets.datasets,
-)
+COMMANDS = {
+    "describe": "Say what is in a table: counts, classes, agreement, and what looks doubtful.",
+    "aggregate": "Turn many labels per item into one, with how sure it is and how good each annotator is.",
+    "compare": "Rank methods by how well they predict annotations that were hidden from them; no gold is needed.",
+    "recommend": "Say whom to ask about what next: the labels that are expected to tell most for their price.",
+    "report": "Write a page that says what is in the labels, how sure they are, who is good, what is hard, what to do "
+    "next.",
+    "agreement": "Say how far the annotators agree, beyond what chance would give, with 95 % intervals.",
+    "cluster": "Cluster items by how they are labelled and annotators by how they label, together.",
+    "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
+    "predict": "Predict the labels of items with a trained model; which columns to take is remembered from training.",
+    "methods": "List the aggregation methods, where they come from and their keywords.",
+    "datasets": "List the labelled sets: the bundled one, and those of the data folder that DISSENSUS_DATA names.",
+}
+"""Command → the first sentence of its help. The rest of the help is the docstring of its function."""
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists commands by `COMMANDS` and imports one when it is chosen."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The name, the command with its options, and the arguments that are left."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and load_command(str(name)), rest
+
+
+def load_command(name: str) -> Any:
+    """A command with its options."""
+    module = import_module(f"dissensus.cli.{name}")
+    function = getattr(module, name)
+    paragraphs = [COMMANDS[name], *cleandoc(function.__doc__ or "").split("\n\n")]
+    one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    one.command(
+        name,
+        help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
+        cls=getattr(module, "COMMAND_CLASS", None),
+    )(reported(function))
+    return typer.main.get_command(one)
+
 
 app = typer.Typer(
+    cls=LazyGroup,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # what is no error of the user's is ours, and its traceback should be plain
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in COMMANDS:
-    # paragraphs without line ends, which typer would keep
-    app.command(help="\n\n".join(part.replace("\n", " ") for part in cleandoc(command.__doc__ or "").split("\n\n")))(
-        reported(command)
-    )
+for command_name, sentence in COMMANDS.items():
+    app.command(command_name, help=sentence)(lambda: None)  # see `LazyGroup`
 
 
 def _version(asked: bool) -> None:
@@ -64,7 +78,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def common_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,
@@ -78,6 +92,9 @@ def options(
 
 def main() -> NoReturn:
     """The console script `dissensus`."""
+    from dissensus.cli import options
+
+    options.own_process = True
     stopped: list[int] = []
 
     def stop(number: int, _: object) -> NoReturn:

@@ -5,109 +5,61 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import show
-from dissensus.cli.errors import about
-from dissensus.cli.source import Source, takes_table
+from dissensus.cli import options, show
+from dissensus.cli.options import Source, option, with_groups
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Pairs
     from dissensus.table.annotations import Annotations
 
-SHOWN = 5  # pairs at either end
-NAMES = {
+PAIRS_SHOWN = 5  # at either end
+COEFFICIENTS = {
     "percent": "two labels of an item agree",
     "krippendorff_alpha": "Krippendorff's α",
     "fleiss_kappa": "Fleiss' κ",
     "gwet_ac1": "Gwet's AC1",
 }
+KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
 
 
-class ScaleOption(StrEnum):
-    """Of the classes."""
+class Scale(StrEnum):
+    """What the classes are."""
 
     nominal = "nominal"
     ordinal = "ordinal"
     interval = "interval"
 
 
-@takes_table("--format")
+@with_groups
 def agreement(
-    source: Source,
     *,
-    scale: Annotated[
-        ScaleOption,
-        typer.Option("--scale", help="What the classes are: names, steps in an order, or numbers."),
-    ] = ScaleOption.nominal,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Also which pairs of annotators agree most and least.")
-    ] = False,
-    least: Annotated[int, typer.Option("--least", min=1, help="Items that a pair must share.")] = 20,
-    resamples: Annotated[int, typer.Option("--resamples", min=0, help="Of the items, for the intervals.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the resampling.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead, with all pairs.")] = False,
+    scale: Scale = option(Scale.nominal, "What the classes are: names, steps in an order, or numbers."),
+    pairs: bool = option(False, "Also which pairs of annotators agree most and least; all with --json.", "--pairs"),
+    least: int = option(20, "Items that a pair must share.", min=1),
+    resamples: int = option(1000, "Of the items, for the intervals.", min=0),
+    seed: int | None = options.SEED,
+    json: bool = options.JSON,
+    source: Source,
 ) -> None:
-    """Say how far the annotators agree, beyond what chance would give, with 95 % intervals.
-
-    Any number of annotators, each having labelled any of the items. The intervals are by bootstrap over items.
+    """Any number of annotators, each having labelled any of the items. The intervals are by bootstrap over items.
 
     Example: dissensus agreement labels.csv --scale ordinal --classes low,middle,high --pairs
     """
-    from dissensus.table.questions import Questions
+    settings = {"scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed or 0}
 
-    def facts(table: Annotations, question: str | None = None) -> dict[str, Any]:
+    def answer(table: Annotations, question: str | None) -> dict[str, Any]:
         what = f"question {question}" if question else str(source.file)
-        return _facts(table, scale.value, source.classes is not None, least if pairs else None, resamples, seed, what)
+        values = None if scale == "nominal" else _values(table, scale, source.classes is not None)
+        return _facts(table, values, settings, least if pairs else None, what)
 
-    tables = source.read()
-    head = {"file": show.path(source.file), "scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed}
-    if isinstance(tables, Questions):
-        found = {}
-        for question, table in tables.items():
-            with about(f"question {show.name(question)!r}"):
-                found[question] = facts(table, question)
-        if json:
-            show.json(head | {"questions": found})
-            return
-        for question, one in found.items():
-            _show(f"{source.file}, question {show.name(question)}", one, scale.value)
-        return
-    one = facts(tables)
+    found = options.answer_each(source.read(), answer)
     if json:
-        show.json(head | one)
-    else:
-        _show(str(source.file), one, scale.value)
-
-
-def _facts(
-    table: Annotations, scale: Any, declared: bool, least: int | None, resamples: int, seed: int, what: str
-) -> dict[str, Any]:
-    from dissensus.evaluation import agreement, cohen_kappas, ratings_per_item
-
-    values = None if scale == "nominal" else _values(table, scale, declared)
-    with show.waiting(f"resampling {what}", resamples) as on_step:
-        found = agreement(table, scale=scale, values=values, resamples=resamples, seed=seed, on_step=on_step)
-    if table.weight is not None:  # the warning was given
-        table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
-    facts: dict[str, Any] = {
-        "items": table.n_items,
-        "items_with_two_ratings": int((ratings_per_item(table) > 1).sum()),
-        "annotators": table.n_annotators,
-        "classes": [str(table.classes[k]) for k in _order(values, table.n_classes)],
-        "coefficients": {
-            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-            for name, estimate in found.items()
-        },
-    }
-    if least is not None:
-        weights: Any = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}[scale]
-        with show.waiting(f"comparing the annotators of {what}"):
-            compared = cohen_kappas(table, least=least, weights=weights, values=values)
-        facts |= {"least": least, "weights": weights, "pairs": _rows(compared)}
-    return facts
+        show.json({"file": show.path(source.file)} | settings | options.one_or_each(found))
+        return
+    for question, facts in found.items():
+        _show(source.title(question), facts, scale)
 
 
 def _values(table: Annotations, scale: str, declared: bool) -> list[float] | None:
@@ -120,8 +72,35 @@ def _values(table: Annotations, scale: str, declared: bool) -> list[float] | Non
         return None  # on an interval scale, an error that says so
 
 
-def _order(values: list[float] | None, n: int) -> list[int]:
-    return list(range(n)) if values is None else sorted(range(n), key=values.__getitem__)
+def _facts(
+    table: Annotations, values: list[float] | None, settings: dict[str, Any], least: int | None, what: str
+) -> dict[str, Any]:
+    from dissensus.evaluation import agreement, cohen_kappas, ratings_per_item
+
+    scale, resamples = settings["scale"], settings["resamples"]
+    with show.waiting(f"resampling {what}", resamples) as on_step:
+        found = agreement(
+            table, scale=scale, values=values, resamples=resamples, seed=settings["seed"], on_step=on_step
+        )
+    if table.weight is not None:  # the warning was given
+        table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
+    codes = range(table.n_classes)
+    facts: dict[str, Any] = {
+        "items": table.n_items,
+        "items_with_two_ratings": int((ratings_per_item(table) > 1).sum()),
+        "annotators": table.n_annotators,
+        "classes": [str(table.classes[k]) for k in (sorted(codes, key=values.__getitem__) if values else codes)],
+        "coefficients": {
+            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+            for name, estimate in found.items()
+        },
+    }
+    if least is not None:
+        weights: Any = KAPPA_WEIGHTS[scale]
+        with show.waiting(f"comparing the annotators of {what}"):
+            compared = cohen_kappas(table, least=least, weights=weights, values=values)
+        facts |= {"least": least, "weights": weights, "pairs": _rows(compared)}
+    return facts
 
 
 def _rows(pairs: Pairs) -> list[dict[str, Any]]:
@@ -134,24 +113,19 @@ def _rows(pairs: Pairs) -> list[dict[str, Any]]:
 
 
 def _show(title: str, facts: dict[str, Any], scale: str) -> None:
-    out = show.console()
-    table = show.grid(show.clean(title), "", "value", "95 % interval", "", numbers=("value", "95 % interval"))
+    rows = []
     for name, found in facts["coefficients"].items():
-        if name == "percent":
-            cells = show.percent(found["value"]), f"{show.percent(found['low'])} to {show.percent(found['high'])}"
-        else:
-            cells = _number(found["value"]), f"{_number(found['low'])} to {_number(found['high'])}"
+        written = show.percent if name == "percent" else _number
+        value = written(found["value"]) if found["value"] == found["value"] else "–"
+        interval = f"{written(found['low'])} to {written(found['high'])}" if found["low"] == found["low"] else "–"
         note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
-        known = found["low"] == found["low"]
-        table.add_row(
-            NAMES[name], cells[0] if found["value"] == found["value"] else "–", cells[1] if known else "–", note
-        )
-    out.print(table)
+        rows.append((COEFFICIENTS[name], value, interval, note))
+    show.table(show.clean(title), ("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
     for sentence in _sentences(facts, scale):
-        out.print(sentence)
+        show.text(sentence)
     if "pairs" in facts:
         _show_pairs(facts)
-    out.print()
+    show.text()
 
 
 def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
@@ -186,25 +160,22 @@ def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
 
 
 def _show_pairs(facts: dict[str, Any]) -> None:
-    out = show.console()
     known = [pair for pair in facts["pairs"] if pair["kappa"] == pair["kappa"]]
     if not known:
-        out.print(f"No two annotators share {facts['least']:,} items on which κ is defined; lower --least.")
+        show.text(f"No two annotators share {facts['least']:,} items on which κ is defined; lower --least.")
         return
-    kind = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}[facts["weights"]]
-    head = ("annotator", "and", "items", "agree", "κ", "95 % interval")
-    table = show.grid(f"Who agrees with whom: Cohen's κ{kind}", *head, numbers=head[2:])
-    last = len(known) - SHOWN  # where the lowest begin
-    for number, pair in enumerate(known):
-        if number < SHOWN or number >= last:
-            table.add_row(
-                show.name(pair["first"]), show.name(pair["second"]), f"{pair['shared']:,}",
-                show.percent(pair["agreement"]), _number(pair["kappa"]),
-                f"{_number(pair['low'])} to {_number(pair['high'])}",
-            )  # fmt: skip
-        elif number == SHOWN:
-            table.add_row(f"… {last - SHOWN:,} more", "", "", "", "", "")
-    out.print(table)
+    rows = []
+    for pair in known:
+        names = show.name(pair["first"]), show.name(pair["second"])
+        interval = f"{_number(pair['low'])} to {_number(pair['high'])}"
+        agree = show.percent(pair["agreement"])
+        rows.append((*names, f"{pair['shared']:,}", agree, _number(pair["kappa"]), interval))
+    between = len(rows) - 2 * PAIRS_SHOWN
+    if between > 0:
+        rows[PAIRS_SHOWN:-PAIRS_SHOWN] = [(f"… {between:,} more", "", "", "", "", "")]
+    weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
+    columns = ("annotator", "and", "items", "agree", "κ", "95 % interval")
+    show.table(f"Who agrees with whom: Cohen's κ{weights}", columns, rows, numbers=columns[2:])
 
 
 def _number(value: float) -> str:

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import folder, keywords, show
+from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.source import Source, takes_table
-from dissensus.exceptions import BadParameter
+from dissensus.cli.options import Source, option, with_groups
+from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
-    from dissensus.clustering import Clustering, Selection
+    from dissensus.clustering import Selection
     from dissensus.table.annotations import Annotations
 
-DEFAULT = "pgm-bp"
-RESTARTS = 5  # of the fit that is written
-SEARCH = "search.jsonl"
 PAGE = "clusters.html"
 FILES = tuple(
     Path(name)
     for name in ("items.csv", "annotators.csv", "clusters.csv", "search.csv", PAGE, "clusters.json", "clusters-key.csv")
 )
 """The result tables, which a later run into the same folder replaces or removes."""
-MOST = 12  # clusters that are shown
-TOP = 3  # classes of each
+MAX_CLUSTERS_SHOWN = 12
+CLASSES_SHOWN = 3  # of each cluster
 
 
 class Criterion(StrEnum):
@@ -40,76 +34,52 @@ class Criterion(StrEnum):
     likelihood = "likelihood"
 
 
-@takes_table("--format")
+@with_groups
 def cluster(
-    source: Source,
     *,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Write the results here; left out, they are only shown."),
-    ] = None,
-    method: Annotated[
-        str, typer.Option("--method", "-m", metavar="NAME", help="pgm-bp, pgm-annealing, or fmm for items only.")
-    ] = DEFAULT,
-    item_clusters: Annotated[
-        str,
-        typer.Option("--item-clusters", "--items-clusters", metavar="K", help="A number, or a range to search: 3:20."),
-    ] = "3:20",
-    annotator_clusters: Annotated[
-        str, typer.Option("--annotator-clusters", "--annotators-clusters", metavar="L", help="The same of annotators.")
-    ] = "3:20",
-    dev: Annotated[
-        str,
-        typer.Option("--dev", metavar="SHARE|FILE", help="Items to choose by: a share of FILE's, or a file like it."),
-    ] = "0.25",
-    criterion: Annotated[
-        Criterion, typer.Option("--criterion", help="KL to the items' votes, or the likelihood of hidden labels.")
-    ] = Criterion.likelihood,
-    restarts: Annotated[int, typer.Option("--restarts", min=1, help="Starts of the final fit.")] = RESTARTS,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any keyword of the method; repeatable.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object instead.")] = False,
+    output: Path | None = options.OUTPUT_FOLDER,
+    method: str = option("pgm-bp", "pgm-bp, pgm-annealing, or fmm for items only.", "--method", "-m", metavar="NAME"),
+    item_clusters: str = option(
+        "3:20", "A number, or a range to search: 3:20.", "--item-clusters", "--items-clusters", metavar="K"
+    ),
+    annotator_clusters: str = option(
+        "3:20", "The same of annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
+    ),
+    dev: str = option("0.25", "Items to choose by: a share of FILE's, or a file like it.", metavar="SHARE|FILE"),
+    criterion: Criterion = option(Criterion.likelihood, "KL to the items' votes, or the likelihood of hidden labels."),
+    restarts: int = option(5, "Starts of the final fit.", min=1),
+    setting: list[str] | None = options.SETTINGS,
+    seed: int | None = options.SEED,
+    json: bool = options.JSON,
+    source: Source,
 ) -> None:
-    """Cluster items by how they are labelled and annotators by how they label, together.
-
-    Ranges of numbers are searched: every pair is fitted to the items that are not in --dev and judged on those. FOLDER
-    gets items.csv (item, cluster, its probability, p_CLASS … of the cluster), annotators.csv, clusters.csv (what each
-    cluster of annotators says of each cluster of items), search.csv, clusters.html (all of it as pictures, with
-    pseudonyms for annotators), model.npz for `dissensus report --clusters` and summary.json; search.jsonl holds the
-    finished points as they come, so that a search that was killed goes on where it was.
+    """Ranges of numbers are searched: every pair is fitted to the items that are not in --dev and judged on those.
+    FOLDER gets items.csv (item, cluster, its probability, p_CLASS … of the cluster), annotators.csv, clusters.csv
+    (what each cluster of annotators says of each cluster of items), search.csv, clusters.html (all of it as pictures,
+    with pseudonyms for annotators), model.npz for `dissensus report --clusters` and summary.json; search.jsonl holds
+    the finished points as they come, so that a search that was killed goes on where it was.
 
     Example: dissensus cluster labels.csv --item-clusters 3:20 --annotator-clusters 3:20 --dev 0.25 -o clusters
 
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
-    from dissensus.clustering import Clustering
-    from dissensus.table.questions import Questions
-
-    grid = {"K": _numbers(item_clusters, "--item-clusters"), "L": _numbers(annotator_clusters, "--annotator-clusters")}
+    K, L = _numbers(item_clusters, "--item-clusters"), _numbers(annotator_clusters, "--annotator-clusters")
     if output is not None:
-        folder.check(output)
-        folder.check_files(output, FILES, [source.file])
-    settings = _settings(method, setting or [])
+        folder.check(output, FILES, [source.file])
+    settings = {"seed": seed or 0} | _settings(method, setting or [])
     began = time.perf_counter()
-    table = source.read()
-    if isinstance(table, Questions):
-        raise BadParameter("a file of several questions cannot be clustered at once; take each question by itself.")
-    held = _dev(dev, source)
-    one = method == "fmm"
+    table = source.read_one("a file of several questions cannot be clustered at once; take each question by itself.")
+    held_out = _held_out(dev, source)
+    items_only = method == "fmm"
     search: Selection | None = None
-    if len(grid["K"]) > 1 or (len(grid["L"]) > 1 and not one):
-        search = _search(table, method, grid, held, criterion, output, seed, settings)
+    if len(K) > 1 or (len(L) > 1 and not items_only):
+        search = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion.value, **settings)
         model = search.estimator()
     else:
         from dissensus.models.base import clusterings
 
-        counts = (
-            {"n_clusters": grid["K"][0]} if one else {"item_clusters": grid["K"][0], "annotator_clusters": grid["L"][0]}
-        )
-        model = clusterings[method](**counts, **{"seed": seed} | settings)
-    assert isinstance(model, Clustering)
+        counts = {"n_clusters": K[0]} if items_only else {"item_clusters": K[0], "annotator_clusters": L[0]}
+        model = clusterings[method](**counts, **settings)
     model.set_params(restarts=restarts)
     with show.waiting(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
@@ -122,8 +92,7 @@ def cluster(
         show.json(summary | ({} if output is None else {"folder": show.path(output)}))
         return
     _show(model, search, summary)
-    out = show.console()
-    out.print(f"Results are in {show.clean(output)}" if output is not None else "Nothing was written; add -o FOLDER.")
+    show.written(output, "Results are", "FOLDER")
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -143,7 +112,6 @@ def _numbers(text: str, option: str) -> list[int]:
 
 def _settings(method: str, given: list[str]) -> dict[str, Any]:
     """Keywords of the method, checked before the file is read."""
-    import dissensus.clustering  # noqa: F401 - registers them
     from dissensus.models.base import clusterings
 
     found = keywords.parse(given, clusterings[method], method)
@@ -153,71 +121,28 @@ def _settings(method: str, given: list[str]) -> dict[str, Any]:
     return found
 
 
-def _dev(text: str, source: Source) -> Annotations | float:
+def _held_out(text: str, source: Source) -> Annotations | float:
+    """The items of --dev, or their share."""
     try:
         return float(text)
     except ValueError:
-        pass
-    import dataclasses
-
-    from dissensus.table.questions import Questions
-
-    found = dataclasses.replace(source, named=text).read()
-    if isinstance(found, Questions):
-        raise BadParameter(f"--dev {text} holds several questions; give one.")
-    return found
+        return dataclasses.replace(source, named=text).read_one(f"--dev {text} holds several questions; give one.")
 
 
-def _search(
-    table: Annotations,
-    method: str,
-    grid: dict[str, list[int]],
-    dev: Annotations | float,
-    criterion: Criterion,
-    output: Path | None,
-    seed: int,
-    settings: dict[str, Any],
-) -> Selection:
+def _search(table: Annotations, method: str, output: Path | None, **keywords: Any) -> Selection:
+    """Fit every pair of numbers; finished points are kept in the output folder as they come."""
     from dissensus.clustering import select_clusters
 
     store = None
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        store = output / SEARCH
-    with _progress() as on_point:
-        return select_clusters(
-            table,
-            method,
-            K=grid["K"],
-            L=grid["L"],
-            dev=dev,
-            criterion=criterion.value,
-            store=store,
-            on_point=on_point,
-            seed=seed,
-            **settings,
-        )
+        store = output / "search.jsonl"
+    with show.waiting("searching") as bar:
 
+        def on_point(point: Any, done: int, total: int) -> None:
+            bar.tell(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)
 
-@contextmanager
-def _progress() -> Iterator[Callable[[Any, int, int], None] | None]:
-    """A bar over the points, on a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    screen = show.console(stderr=True)
-    if not screen.is_interactive:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, transient=True) as bar:
-        task = bar.add_task("searching")
-
-        def on_point(point: Any, done: int, of: int) -> None:
-            bar.update(
-                task, completed=done, total=of, description=f"searching: {point.K} × {point.L} has KL {point.kl:.3f}"
-            )
-
-        yield on_point
+        return select_clusters(table, method, store=store, on_point=on_point, **keywords)
 
 
 def _summary(file: Path, method: str, model: Any, search: Selection | None, seconds: float) -> dict[str, Any]:
@@ -244,40 +169,38 @@ def _summary(file: Path, method: str, model: Any, search: Selection | None, seco
 
 def _write(model: Any, search: Selection | None, summary: dict[str, Any], part: Path) -> None:
     import numpy as np
+    import pyarrow as pa
 
     from dissensus.models.saving import save
     from dissensus.table.io import write_frame, write_json
 
     part.mkdir(exist_ok=True)
-    own = {f"p_{name}": model.posterior_[:, p] for p, name in enumerate(model.classes_)}
-    items = {
-        "item": model.items_,
-        "cluster": model.item_cluster_,
-        "probability": model.item_clusters_.max(axis=1),
-    } | own
-    write_frame(items, part / "items.csv")
-    soft = model.annotator_clusters_.max(axis=1)
-    people = {"annotator": model.annotators_, "cluster": model.annotator_cluster_, "probability": soft}
-    write_frame(people | {"annotations": model.n_annotations_}, part / "annotators.csv")
+    items = {"item": model.items_, "cluster": model.item_cluster_, "probability": model.item_clusters_.max(axis=1)}
+    shares = {f"p_{name}": model.posterior_[:, p] for p, name in enumerate(model.classes_)}
+    write_frame(items | shares, part / "items.csv")
+    annotators = {
+        "annotator": model.annotators_,
+        "cluster": model.annotator_cluster_,
+        "probability": model.annotator_clusters_.max(axis=1),
+        "annotations": model.n_annotations_,
+    }
+    write_frame(annotators, part / "annotators.csv")
     K, L, P = model.labels_of_clusters_.shape
-    theta = {
+    clusters = {
         "item_cluster": np.repeat(np.arange(K), L * P),
         "annotator_cluster": np.tile(np.repeat(np.arange(L), P), K),
         "label": np.tile(model.classes_, K * L),
         "probability": model.labels_of_clusters_.reshape(-1),
     }
-    write_frame(theta, part / "clusters.csv")
+    write_frame(clusters, part / "clusters.csv")
     if search is not None:
-        import pyarrow as pa
-
         write_frame(pa.Table.from_pylist(search.rows()), part / "search.csv")
     save(model, part)
     write_json(summary, part / folder.SUMMARY)
 
 
-def _draw(model: Clustering, table: Annotations, search: Selection | None, file: Path, part: Path) -> None:
+def _draw(model: Any, table: Annotations, search: Selection | None, file: Path, part: Path) -> None:
     """The same as a page, where what it takes is installed."""
-    from dissensus.exceptions import MissingExtra
     from dissensus.report import Report
 
     try:
@@ -287,38 +210,34 @@ def _draw(model: Clustering, table: Annotations, search: Selection | None, file:
         say(f"warning: no {PAGE}: {error}")
 
 
-def _show(model: Clustering, search: Selection | None, summary: dict[str, Any]) -> None:
+def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:
     from dissensus.clustering.model import of_clusters
 
-    out = show.console()
-    file = show.clean(summary["input"])
-    out.print(
-        f"{file}: {summary['item_clusters']} clusters of items and {summary['annotator_clusters']} of annotators by "
-        f"{summary['method']}, in {summary['seconds']:.1f} s",
-        soft_wrap=True,
+    show.line(
+        f"{show.clean(summary['input'])}: {summary['item_clusters']} clusters of items and "
+        f"{summary['annotator_clusters']} of annotators by {summary['method']}, in {summary['seconds']:.1f} s"
     )
     if search is not None:
-        best = search.best
-        likelihood = (
-            "" if best.log_likelihood is None else f", log-likelihood of hidden labels {best.log_likelihood:.3f}"
-        )
-        out.print(
-            f"Chosen among {len(search.points)} by {search.criterion}: KL {best.kl:.3f}{likelihood}.", soft_wrap=True
-        )
-    labels = of_clusters(model.params_)
-    table = show.grid("Clusters of items", "cluster", "items", "", "labels", numbers=("cluster", "items"))
-    sizes = summary["items"]
-    order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
-    for k in order[:MOST]:
-        top = (-labels[k]).argsort()[:TOP]
-        said = ", ".join(f"{show.name(model.classes_[p])} {show.percent(labels[k, p])}" for p in top)
-        table.add_row(str(k), f"{sizes[k]:,}", show.bar(sizes[k] / max(sum(sizes), 1)), said)
-    if len(order) > MOST:
-        table.add_row("…", f"{sum(sizes[k] for k in order[MOST:]):,}")
-    out.print(table)
-    people = show.grid("Clusters of annotators", "cluster", "annotators", "", numbers=("cluster", "annotators"))
-    sizes = summary["annotators"]
-    for number in sorted(range(len(sizes)), key=lambda one: -sizes[one])[:MOST]:
-        people.add_row(str(number), f"{sizes[number]:,}", show.bar(sizes[number] / max(sum(sizes), 1)))
+        value = search.best.log_likelihood
+        likelihood = "" if value is None else f", log-likelihood of hidden labels {value:.3f}"
+        show.line(f"Chosen among {len(search.points)} by {search.criterion}: KL {search.best.kl:.3f}{likelihood}.")
+    said = []
+    for shares in of_clusters(model.params_):
+        top = (-shares).argsort()[:CLASSES_SHOWN]
+        said.append(", ".join(f"{show.name(model.classes_[p])} {show.percent(shares[p])}" for p in top))
+    _show_sizes("items", summary["items"], said)
     if summary["annotator_clusters"] > 1:
-        out.print(people)
+        _show_sizes("annotators", summary["annotators"])
+
+
+def _show_sizes(what: str, sizes: list[int], said: list[str] | None = None) -> None:
+    """The clusters, the largest first, with how many are in each and what is said of it."""
+    order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
+    shares = [size / max(sum(sizes), 1) for size in sizes]
+    rows = [
+        (str(k), f"{sizes[k]:,}", show.bar(shares[k]), *([said[k]] if said else [])) for k in order[:MAX_CLUSTERS_SHOWN]
+    ]
+    if others := order[MAX_CLUSTERS_SHOWN:]:
+        rows.append(("…", f"{sum(sizes[k] for k in others):,}"))
+    columns = ("cluster", what, "", *(["labels"] if said else []))
+    show.table(f"Clusters of {what}", columns, rows, numbers=("cluster", what))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli import folder, show
+from dissensus.cli import folder, options, show
+from dissensus.cli.options import option
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
@@ -15,18 +17,14 @@ if TYPE_CHECKING:
 
 
 def datasets(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", show_default=False, help="Describe this set instead of listing all."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Write the set as files: annotations.csv, gold.csv, …"),
-    ] = None,
-    features: Annotated[bool, typer.Option("--features", help="With -o: its features and images too.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    name: str | None = typer.Argument(
+        None, metavar="[NAME]", show_default=False, help="Describe this set instead of listing all."
+    ),
+    output: Path | None = options.OUTPUT_FOLDER,
+    features: bool = option(False, "With -o: its features and images too.", "--features"),
+    json: bool = options.JSON,
 ) -> None:
-    """List the labelled sets: the bundled one, and those of the data folder that DISSENSUS_DATA names.
+    """With -o, the set called NAME is written as files: annotations.csv, gold.csv, ….
 
     Example: dissensus datasets digits-crowd -o digits
     """
@@ -49,15 +47,14 @@ def datasets(
         written = {} if output is None else {"folder": show.path(output), "files": files}
         show.json(_facts(data) | written)
         return
-    out = show.console()
     for line in repr(data).splitlines():
-        out.print(show.clean(line), soft_wrap=True)
+        show.line(show.clean(line))
     if output is None:
-        out.print(f"\nAs files: dissensus datasets {show.clean(name)} -o FOLDER")
+        show.line(f"\nAs files: dissensus datasets {show.clean(name)} -o FOLDER")
     else:
-        out.print(f"\nWritten into {show.clean(output)}: {', '.join(files)}", soft_wrap=True)
-        if not features and (data.features is not None or data.stored_images is not None):
-            out.print("Features and images go along with --features: what `dissensus train` learns from.")
+        show.line(f"\nWritten into {show.clean(output)}: {', '.join(files)}")
+        if not features and data.stored:
+            show.line("Features and images go along with --features: what `dissensus train` learns from.")
 
 
 def _list(json: bool) -> None:
@@ -68,29 +65,27 @@ def _list(json: bool) -> None:
     if json:
         show.json({"datasets": [vars(info) for info in found]})
         return
-    table = show.grid(None, "set", "what it is", "where")
+    rows = []
     for info in found:
         where = info.source if info.source == "bundled" else "data folder"
-        table.add_row(show.clean(info.name), show.clean(info.title), where if info.labelled else f"{where}, no labels")
-    table.columns[0].no_wrap = True
-    out = show.console()
-    out.print(table)
+        where = where if info.labelled else f"{where}, no labels"
+        rows.append((show.clean(info.name), show.clean(info.title), where))
+    show.table(None, ("set", "what it is", "where"), rows, unbroken=("set",))
     if data_folder() is None:
-        out.print(f"{VARIABLE} is not set; export {VARIABLE}=FOLDER to list the sets of a data folder too.")
-    out.print("Describe one: dissensus datasets NAME")
+        show.text(f"{VARIABLE} is not set; export {VARIABLE}=FOLDER to list the sets of a data folder too.")
+    show.text("Describe one: dissensus datasets NAME")
 
 
 def _facts(data: Dataset) -> dict[str, Any]:
-    from dissensus.table.questions import Questions
-
     tables = data.annotations
-    asked = isinstance(tables, Questions)
+    if isinstance(tables, Mapping):
+        described = {"questions": {question: table.describe() for question, table in tables.items()}}
+    else:
+        described = {"annotations": tables.describe()}
     return {
         "name": data.name,
         "description": data.description,
-        "questions" if asked else "annotations": {question: table.describe() for question, table in tables.items()}
-        if isinstance(tables, Questions)
-        else tables.describe(),
+        **described,
         "gold_items": None if data.gold is None else int((data.gold >= 0).sum()),
         "other_golds": list(data.golds),
         "item_columns": [] if data.items is None else data.items.column_names,

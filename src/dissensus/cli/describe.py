@@ -3,73 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from dissensus.cli import show
-from dissensus.cli.source import Source, takes_table
-
-MOST = 20  # classes that are shown
+from dissensus.cli import options, show
+from dissensus.cli.options import Source, with_groups
 
 
-@takes_table("--format")
-def describe(
-    source: Source,
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-) -> None:
-    """Say what is in a table: counts, classes, agreement, and what looks doubtful.
+@with_groups
+def describe(*, json: bool = options.JSON, source: Source) -> None:
+    """Columns are found by their usual names; the options below name others.
 
     Example: dissensus describe labels.csv --item task --abstain "can't say"
     """
-    from dissensus.table.questions import Questions
-
-    tables = source.read()
-    if isinstance(tables, Questions):
-        facts = {question: table.describe() for question, table in tables.items()}
-        if json:
-            show.json({"file": show.path(source.file), "questions": facts})
-            return
-        for question, about in facts.items():
-            _show(f"{source.file}, question {show.name(question)}", about)
-    elif json:
-        show.json({"file": show.path(source.file)} | tables.describe())
-    else:
-        _show(str(source.file), tables.describe())
+    facts = options.answer_each(source.read(), lambda table, _: table.describe())
+    if json:
+        show.json({"file": show.path(source.file)} | options.one_or_each(facts))
+        return
+    for question, about in facts.items():
+        _show(source.title(question), about)
 
 
 def _show(title: str, about: dict[str, Any]) -> None:
-    out = show.console()
-    counts = show.grid(show.clean(title))
     kind = "probabilistic" if about["probabilistic"] else "weighted" if about["weighted"] else ""
-    counts.add_row("annotations", f"{about['annotations']:,}", kind)
-    counts.add_row("items", f"{about['items']:,}", f"{_spread(about['annotations_per_item'])} annotations each")
-    counts.add_row(
-        "annotators", f"{about['annotators']:,}", f"{_spread(about['annotations_per_annotator'])} labels each"
-    )
-    counts.add_row("classes", f"{about['classes']:,}")
-    counts.columns[1].justify = "right"
-    out.print(counts)
-
-    shares = sorted(about["class_shares"].items(), key=lambda pair: -pair[1])
-    classes = show.grid(None, "class", "share", "", numbers=("share",))
-    for label, share in shares[:MOST]:
-        classes.add_row(show.name(label), show.percent(share), show.bar(share))
-    if len(shares) > MOST:
-        rest = sum(share for _, share in shares[MOST:])
-        classes.add_row(f"… {len(shares) - MOST:,} more", show.percent(rest), show.bar(rest))
-    out.print(classes)
+    counts = [
+        ("annotations", f"{about['annotations']:,}", kind),
+        ("items", f"{about['items']:,}", f"{_spread(about['annotations_per_item'])} annotations each"),
+        ("annotators", f"{about['annotators']:,}", f"{_spread(about['annotations_per_annotator'])} labels each"),
+        ("classes", f"{about['classes']:,}", ""),
+    ]
+    show.table(show.clean(title), ("what", "count", "each"), counts, numbers=("count",), header=False)
+    first, others = show.most_frequent(about["class_shares"])
+    shares = [(show.name(label), share) for label, share in first]
+    if others:
+        shares.append((f"… {len(others):,} more", sum(share for _, share in others)))
+    rows = [(label, show.percent(share), show.bar(share)) for label, share in shares]
+    show.table(None, ("class", "share", ""), rows, numbers=("share",))
 
     if about["pairwise_agreement"] is not None:
-        out.print(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
+        show.text(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
     if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
-        out.print(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
+        show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
     doubts = list(_doubts(about))
-    out.print("Doubtful:" if doubts else "Nothing looks doubtful.")
+    show.text("Doubtful:" if doubts else "Nothing looks doubtful.")
     for doubt in doubts:
-        out.print(f"  • {doubt}")
-    out.print()
+        show.text(f"  • {doubt}")
+    show.text()
 
 
 AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
@@ -106,7 +84,7 @@ def _doubtful_names(classes: Iterable[str]) -> Iterator[str]:
     for label in classes:
         alike.setdefault(" ".join(label.casefold().split()), []).append(label)
     if several := [labels for labels in alike.values() if len(labels) > 1]:
-        named = "; ".join(", ".join(map(show.name, labels)) for labels in several[:MOST])
+        named = "; ".join(", ".join(map(show.name, labels)) for labels in several[: show.MAX_CLASSES_SHOWN])
         yield f"Classes differ by capitals or spaces only, and count as different: {named}."
     if missing := [label for key, labels in alike.items() if key in NO_ANSWER for label in labels]:
         named = ", ".join(map(show.name, missing))

@@ -6,25 +6,19 @@ with `--engine disk`, the same command goes on after the last pass that was fini
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, keywords, results, show
+from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.cli.source import Source
     from dissensus.compute.engines import Disk, Spark, Torch
     from dissensus.models.base import Aggregator
-    from dissensus.table.annotations import Annotations
-
-ITEMS = "items.parquet"
 
 
 class Engine(StrEnum):
@@ -36,19 +30,17 @@ class Engine(StrEnum):
     spark = "spark"
 
 
-Option = Annotated[
-    Engine | None,
-    typer.Option(
-        "--engine",
-        show_default="local",
-        help="Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
-    ),
-]
+ELSEWHERE = (Engine.disk, Engine.spark)
+"""Engines whose table is never in memory here."""
+ENGINE = option(
+    None,
+    "Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
+    show_default="local",
+)
 
 
 def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk | Torch | Spark | None, list[str]]:
     """The engine with its options (None: local), and the settings that are not its own."""
-    from dissensus.compute.engines import Disk, Spark, Torch
     from dissensus.models.base import methods
 
     own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
@@ -62,6 +54,8 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
         if own:
             raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
         return None, others
+    from dissensus.compute.engines import Disk, Spark, Torch
+
     kind = {Engine.disk: Disk, Engine.torch: Torch, Engine.spark: Spark}[name]
     found = keywords.parse(own, kind, f"--engine {name.value}", part="engine")
     try:
@@ -70,15 +64,15 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
         raise BadParameter(f"--set engine.{error}") from error
 
 
-def bring(source: Source, options: Disk | Spark) -> Any:
+def bring(source: Source, options: Any) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
-    from dissensus.compute.engines import Disk, code, scatter
-    from dissensus.compute.engines import beside as folder_beside
-    from dissensus.compute.engines.coding import check_parquet
+    from dissensus.compute.engines import Disk, beside
+    from dissensus.compute.engines.coding import check_parquet, code
+    from dissensus.compute.engines.scatter import scatter
 
-    for option, given in (("--abstain", source.abstain), ("--question", source.question)):
+    for name, given in (("--abstain", source.abstain), ("--question", source.question)):
         if given:
-            raise BadParameter(f"{option} is for a table in memory; take those rows out of {source.file} first.")
+            raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")
     if source.input_format not in (None, "parquet"):
         raise BadParameter(f"--input-format {source.input_format}: --engine disk and spark read Parquet; convert it.")
     columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}
@@ -88,13 +82,13 @@ def bring(source: Source, options: Disk | Spark) -> Any:
             raise UnreadableFile(f"{source.file} is a folder; name its files: '{source.file}/*.parquet'.")
         check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
-            place = options.folder or folder_beside(source.file)
+            place = options.folder or beside(source.file)
             return code(source.file, place, **columns, memory_gb=options.memory_gb)
     with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
         return scatter(source.named, **columns, options=options)
 
 
-def answer(
+def fit_and_write(
     model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, head: dict[str, Any]
 ) -> results.Result:
     """Fit to a table that is elsewhere; `gold` holds columns of items and labels, `head` what a summary begins with.
@@ -103,27 +97,22 @@ def answer(
     """
     from dissensus.table.io import write_json
 
-    parameters = model.get_params(deep=False)
-    passes = parameters.get("max_iter")
-    total, began = None if passes is None else passes * parameters.get("restarts", 1), time.perf_counter()
-    with show.waiting(text, total) as on_step, _spark_in_a_sentence():
-        model.fit(table, on_step=on_step)
-    seconds = time.perf_counter() - began
-    if output is None:
-        with show.waiting("counting the items"), _spark_in_a_sentence():
-            items = count(model, model.item_frames(), gold)
-        return results.Result(model, True, results.summarise(model, items, seconds))
-    earlier = results.earlier(output)
-    with show.waiting(f"writing {output}"), _spark_in_a_sentence(), folder.whole(output, earlier) as part:
-        items = count(model, _through(model.item_frames(), part / ITEMS), gold)
-        result = results.Result(model, True, results.summarise(model, items, seconds))
-        results.write_annotators(result, part, "parquet")
-        results.write_model(model, part, "parquet", items=False)
-        write_json(head | result.summary, part / folder.SUMMARY)
+    with _spark_in_a_sentence():
+        seconds = results.fit_with_bar(model, table, text)
+        if output is None:
+            with show.waiting("counting the items"):
+                items = count_items(model, model.item_frames(), gold)
+            return results.Result(model, True, results.summarise(model, items, seconds))
+        with show.waiting(f"writing {output}"), folder.whole(output, results.stale_files(output)) as part:
+            items = count_items(model, _write_through(model.item_frames(), part / "items.parquet"), gold)
+            result = results.Result(model, True, results.summarise(model, items, seconds))
+            results.write_annotators(result, part, "parquet")
+            results.write_model(model, part, "parquet", items=False)
+            write_json(head | result.summary, part / folder.SUMMARY)
     return result
 
 
-def count(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.Counted:
+def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.ItemCounts:
     """What a summary says of the items, from their frame part by part."""
     import numpy as np
 
@@ -138,25 +127,17 @@ def count(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None
         labels += np.bincount(found, minlength=K)
         unsure += int((frame["confidence"].to_numpy() < results.UNSURE).sum())
         if gold is not None:
-            codes = gold_codes(_names_only(model, naming.to_names(frame["item"].combine_chunks())), *gold)
+            items = naming.to_names(frame["item"].combine_chunks())
+            codes = gold_codes(results.table_of_items(items, model), *gold)
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
             known.append((codes[at], found[at] == codes[at], posterior))
-    return results.Counted(labels, unsure, *(() if gold is None else map(np.concatenate, zip(*known, strict=True))))
+    if gold is None:
+        return results.ItemCounts(labels, unsure)
+    return results.ItemCounts(labels, unsure, *map(np.concatenate, zip(*known, strict=True)))
 
 
-def _names_only(model: Aggregator, items: Any) -> Annotations:
-    """A table without rows that names some items; golds are read by it."""
-    import numpy as np
-
-    from dissensus.table.annotations import Annotations
-    from dissensus.table.names import smallest_int
-
-    nothing = np.empty(0, np.int32), np.empty(0, smallest_int(model.classes_.size)), np.zeros(items.size + 1, np.int64)
-    return Annotations(*nothing, items, model.annotators_, model.classes_)
-
-
-def _through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
+def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
     """The same frames, written to one Parquet file as they pass."""
     import pyarrow.parquet as pq
 

@@ -9,15 +9,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
+from dissensus.common.progress import waiting
 from dissensus.exceptions import BadParameter, DissensusError, UnwritableFile
 
 SUMMARY = "summary.json"
 """The file that says that a folder is complete: it goes first and comes last."""
 
 
-def check(folder: Path) -> None:
-    """An error, before any work is done, where a folder cannot be made or written to."""
+def check(folder: Path, files: Iterable[Path] = (), inputs: Iterable[Path | None] = ()) -> None:
+    """An error, before any work is done, where a folder cannot be made or written to.
+
+    Also where writing `files` (relative) would destroy what no earlier run wrote, or one of the `inputs`.
+    """
     if folder.exists() and not folder.is_dir():
         raise BadParameter(f"cannot write into {folder}: it is a file; name a folder.")
     above = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
@@ -26,9 +31,6 @@ def check(folder: Path) -> None:
     if not os.access(above, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
 
-
-def check_files(folder: Path, files: Iterable[Path], inputs: Iterable[Path | None]) -> None:
-    """An error where writing these files (relative) would destroy what no earlier run wrote, or what is being read."""
     read = {path.resolve() for path in inputs if path is not None}
     there = [folder / file for file in files if (folder / file).is_file()]
     for file in there:
@@ -51,6 +53,14 @@ def check_file(output: Path, what: str, inputs: Iterable[Path | None]) -> None:
         raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
     if output.exists() and any(path is not None and path.exists() and output.samefile(path) for path in inputs):
         raise BadParameter(f"-o {output} would overwrite what is being read; name another file.")
+
+
+def write_file(columns: Any, output: Path) -> None:
+    """Write one file of results: columns (name → array) or an Arrow table."""
+    from dissensus.table.io import write_frame
+
+    with waiting(f"writing {output}"):
+        write_frame(columns, output)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +14,12 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.common.types import Names
+    from dissensus.common.types import IntArray, Names
     from dissensus.table.annotations import Annotations
 
-TEXTS = ("text", "sentence", "question", "prompt")
+TEXT_COLUMNS = ("text", "sentence", "question", "prompt")
 """Columns that are taken for the text where none is named."""
-SHOWN = 12  # columns in an error
+MAX_COLUMNS_SHOWN = 12  # in an error
 
 
 @dataclass(frozen=True)
@@ -38,54 +40,53 @@ class Inputs:
         images: Path | None,
     ) -> tuple[Path, Inputs]:
         """The file of the inputs and what to take from it, by what was asked for."""
-        given = [("--features", features), ("--images", images), ("--items", items)]
-        there = [option for option, path in given if path is not None]
-        if len(there) > 1:
-            raise BadParameter(f"{there[0]} and {there[1]} are two kinds of input; a model takes one.")
-        if not there:
+        files = {"--features": features, "--images": images, "--items": items}
+        given = {option: path for option, path in files.items() if path is not None}
+        if len(given) > 1:
+            first, second, *_ = given
+            raise BadParameter(f"{first} and {second} are two kinds of input; a model takes one.")
+        if not given:
             raise BadParameter(
                 "a model needs something to learn from besides labels: --items FILE with texts, --features FILE or "
                 "--images FILE."
             )
         if pair is not None and position is not None:
             raise BadParameter("--pair and --position both name the second part of an input; give one.")
-        if items is None:
-            for option, column in (("--text", text), ("--pair", pair), ("--position", position)):
-                if column is not None:
-                    raise BadParameter(f"{option} names a column of --items; give that file.")
-            if features is not None:
-                return features, cls("features", () if _is_arrays(features) else _numeric(features))
-            assert images is not None
-            return images, cls("images")
-        columns = _columns(items)
-        text = text or next((name for name in TEXTS if name in columns), None)
+        ((option, file),) = given.items()
+        if option == "--items":
+            return file, cls._of_texts(file, text, pair, position)
+        for name, column in (("--text", text), ("--pair", pair), ("--position", position)):
+            if column is not None:
+                raise BadParameter(f"{name} names a column of --items; give that file.")
+        if option == "--images":
+            return file, cls("images")
+        return file, cls("features", () if _holds_arrays(file) else _feature_columns(file))
+
+    @classmethod
+    def _of_texts(cls, file: Path, text: str | None, pair: str | None, position: str | None) -> Inputs:
+        columns = _columns(file)
+        text = text or next((name for name in TEXT_COLUMNS if name in columns), None)
         if text is None:
             raise MissingColumn(
-                f"{items}: no column {TEXTS[0]!r} (nor {', '.join(TEXTS[1:])}); the columns are {_listed(columns)}. "
-                "Name it: --text COLUMN."
+                f"{file}: no column {TEXT_COLUMNS[0]!r} (nor {', '.join(TEXT_COLUMNS[1:])}); the columns are "
+                f"{_listed(columns)}. Name it: --text COLUMN."
             )
-        second = pair or position
-        kind = "texts" if second is None else "pairs" if pair is not None else "positions"
-        return items, cls(kind, (text,) if second is None else (text, second))
+        if pair is not None:
+            return cls("pairs", (text, pair))
+        return cls("texts", (text,)) if position is None else cls("positions", (text, position))
 
     @classmethod
     def of(cls, model: Path) -> Inputs:
         """What the model in a folder of `dissensus train` takes."""
-        import json
-
         if not model.is_dir():
             raise UnreadableFile(f"there is no folder {model}; give the one that `dissensus train` wrote.")
         try:
-            return cls.remembered(json.loads((model / SUMMARY).read_bytes())["inputs"])
+            facts = json.loads((model / SUMMARY).read_bytes())["inputs"]
+            return cls(str(facts["kind"]), tuple(str(column) for column in facts["columns"]))
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise UnreadableFile(
                 f"{model / SUMMARY} does not say what the model takes; give a folder that `dissensus train` wrote."
             ) from error
-
-    @classmethod
-    def remembered(cls, summary: Any) -> Inputs:
-        """What `as_facts` gave; ValueError and the like where it is something else."""
-        return cls(str(summary["kind"]), tuple(str(column) for column in summary["columns"]))
 
     def as_facts(self) -> dict[str, Any]:
         """As plain values."""
@@ -94,7 +95,7 @@ class Inputs:
     def read(self, path: Path, item: str | None = None) -> tuple[Names, Any]:
         """Names of items (n,) as text or integers, each once, and their inputs (n rows)."""
         with show.waiting(f"reading {path}"):
-            names, X = self._arrays(path) if _is_arrays(path) else self._table(path, item)
+            names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
         import numpy as np
 
         known, count = np.unique(names, return_counts=True)
@@ -104,7 +105,7 @@ class Inputs:
             raise DataError(f"{path}: there is no row.")
         return names, X
 
-    def _arrays(self, path: Path) -> tuple[Names, Any]:
+    def _read_arrays(self, path: Path) -> tuple[Names, Any]:
         from dissensus.table.datasets.folder import read_array
 
         if self.kind not in ("features", "images"):
@@ -114,9 +115,11 @@ class Inputs:
             raise DataError(f"{path}: {len(names):,} items and {len(x):,} rows of x; they must be equally many.")
         return names, x
 
-    def _table(self, path: Path, item: str | None) -> tuple[Names, Any]:
+    def _read_table(self, path: Path, item: str | None) -> tuple[Names, Any]:
+        import numpy as np
+
         from dissensus.table import names as naming
-        from dissensus.table.frames import guess_column
+        from dissensus.table.find_columns import guess_column
         from dissensus.table.io import read_frame
 
         if self.kind == "images":
@@ -133,36 +136,33 @@ class Inputs:
                     f"{path}: no column {column!r} for {role}; the columns are {_listed(frame.column_names)}."
                 )
         names = naming.to_names(frame[key].combine_chunks())
-        columns = [frame[column].to_pylist() for column in self.columns]
+        columns = {name: frame[name].to_pylist() for name in self.columns}
         if self.kind == "features":
-            return names, _numbers(path, self.columns, columns)
-        texts = ["" if value is None else str(value) for value in columns[0]]
-        if self.kind == "texts":
-            return names, texts
-        second = columns[1]
-        if self.kind == "pairs":
-            return names, list(zip(texts, ["" if value is None else str(value) for value in second], strict=True))
-        return names, list(zip(texts, _whole(path, self.columns[1], second), strict=True))
+            found = [_converted(path, name, cells, _number, "a number") for name, cells in columns.items()]
+            return names, np.array(found, np.float32).T.copy()
+        texts, *second = (["" if value is None else str(value) for value in cells] for cells in columns.values())
+        if self.kind == "positions":
+            name = self.columns[1]
+            second = [_converted(path, name, columns[name], _whole_number, "a whole number")]
+        return names, list(zip(texts, *second, strict=True)) if second else texts
 
 
 def aligned(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
     """The table over all items that have inputs, labelled or not, and the inputs in its order."""
     import numpy as np
 
-    from dissensus.learning import inputs
+    from dissensus.learning.inputs import take
     from dissensus.table import names as naming
     from dissensus.table.annotations import Annotations
 
-    names = like(names, table.items)
+    names = in_kind_of(table.items, names)
     at = naming.match(table.items, names, "items")
     if (at < 0).all():
         raise DataError(
             f"none of the {table.n_items:,} items of {labels} is in {file}, such as {show.name(table.items[0])!r} "
             f"(there, {show.name(names[0])!r}); is it the right file, and its column `item` the right one?"
         )
-    if gone := int((at < 0).sum()):
-        some = show.name(table.items[at < 0][0])
-        say(f"warning: {gone:,} of {table.n_items:,} items are not in {file}, such as {some!r}; they are left out.")
+    if warn_of_missing(table, at, file, "they are left out"):
         table = table.select(items=at >= 0)
         at = at[at >= 0]
     order = np.argsort(names, kind="stable")
@@ -172,16 +172,25 @@ def aligned(table: Annotations, names: Names, X: Any, labels: Path, file: Path) 
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
         table.classes, weight=table.weight, proba=table.proba,
     )  # fmt: skip
-    return whole, inputs.take(X, order)
+    return whole, take(X, order)
 
 
-def like(names: Names, other: Names) -> Names:
+def warn_of_missing(table: Annotations, at: IntArray, file: Path, consequence: str) -> bool:
+    """True, and a warning, where items of the table are not in a file; `at` (I,) is −1 for those."""
+    missing = int((at < 0).sum())
+    if missing:
+        some = show.name(table.items[at < 0][0])
+        say(f"warning: {missing:,} of {table.n_items:,} items are not in {file}, such as {some!r}; {consequence}.")
+    return missing > 0
+
+
+def in_kind_of(others: Names, names: Names) -> Names:
     """Names as text where others are text, as integers where others are."""
     import numpy as np
 
-    if names.dtype.kind in "iu" and other.dtype.kind == "O":
+    if names.dtype.kind in "iu" and others.dtype.kind == "O":
         return np.array([str(name) for name in names.tolist()], object)
-    if names.dtype.kind == "O" and other.dtype.kind in "iu":
+    if names.dtype.kind == "O" and others.dtype.kind in "iu":
         try:
             return np.array([int(name) for name in names.tolist()])
         except ValueError:
@@ -189,7 +198,14 @@ def like(names: Names, other: Names) -> Names:
     return names
 
 
-def _is_arrays(path: Path) -> bool:
+def split_names(text: str, others: Names) -> Names:
+    """The names in `A,B,…`, of the same kind as others."""
+    import numpy as np
+
+    return in_kind_of(others, np.array([part for name in text.split(",") if (part := name.strip())], object))
+
+
+def _holds_arrays(path: Path) -> bool:
     return path.suffix.lower() == ".npz"
 
 
@@ -200,9 +216,9 @@ def _columns(path: Path) -> list[str]:
         return list(read_frame(path).column_names)
 
 
-def _numeric(path: Path) -> tuple[str, ...]:
+def _feature_columns(path: Path) -> tuple[str, ...]:
     """The columns of a table besides the items' names."""
-    from dissensus.table.frames import guess_column
+    from dissensus.table.find_columns import guess_column
 
     columns = _columns(path)
     found = tuple(name for name in columns if name != guess_column("item", columns))
@@ -211,25 +227,26 @@ def _numeric(path: Path) -> tuple[str, ...]:
     return found
 
 
-def _numbers(path: Path, names: tuple[str, ...], columns: list[list[Any]]) -> Any:
-    import numpy as np
-
-    result = np.empty((len(columns[0]), len(columns)), np.float32)
-    for d, (name, values) in enumerate(zip(names, columns, strict=True)):
-        for i, value in enumerate(values):
-            try:
-                result[i, d] = float("nan") if value in (None, "") else float(value)
-            except ValueError:
-                raise DataError(f"{path}: column {name!r}, row {i} (from 0) is {value!r}, not a number.") from None
+def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], what: str) -> list[Any]:
+    """The cells of a column as numbers; DataError names the first that is none."""
+    result = []
+    for row, value in enumerate(values):
+        try:
+            result.append(convert(value))
+        except ValueError:
+            raise DataError(f"{path}: column {name!r}, row {row} (from 0) is {value!r}, not {what}.") from None
     return result
 
 
-def _whole(path: Path, name: str, values: list[Any]) -> list[int]:
-    for i, value in enumerate(values):
-        if not (isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal())):
-            raise DataError(f"{path}: column {name!r}, row {i} (from 0) is {value!r}, not a whole number.")
-    return [int(value) for value in values]
+def _number(value: Any) -> float:
+    return float("nan") if value in (None, "") else float(value)
+
+
+def _whole_number(value: Any) -> int:
+    if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()):
+        return int(value)
+    raise ValueError
 
 
 def _listed(columns: list[str]) -> str:
-    return ", ".join(map(repr, columns[:SHOWN])) + (", …" if len(columns) > SHOWN else "")
+    return ", ".join(map(repr, columns[:MAX_COLUMNS_SHOWN])) + (", …" if len(columns) > MAX_COLUMNS_SHOWN else "")

@@ -1,53 +1,49 @@
-"""`--set key=value`: keywords of a method, of a part of a model or of an engine, checked against the signature."""
+"""`--set key=value`: text becomes keywords of a method, of a part of a model or of an engine, by what it declares."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Union, get_args, get_origin
 
 from dissensus.exceptions import BadParameter, UnknownName
 
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
 
-def parse(settings: Iterable[str], method: type, called: str, part: str = "") -> dict[str, Any]:
-    """`["max-iter=50", "accelerate=none"]` as keywords of a method; the words none, true and false are read as such.
+def parse(settings: Iterable[str], kind: type, called: str, part: str = "") -> dict[str, Any]:
+    """`["max-iter=50", "accelerate=none"]` as keywords of a class; the words none, true and false are read as such.
 
     Of a `part`, such as engine, errors name a setting as it was given: `--set engine.folder=x`.
     """
     before = f"--set {part}." if part else "--set "
-    known = inspect.signature(method, eval_str=True).parameters
+    declared = inspect.signature(kind, eval_str=True).parameters  # of `Parameters`, what `param` declares
     found: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         key = key.strip().replace("-", "_")
         if not equals:
             raise BadParameter(f"{before}{setting}: expected KEY=VALUE, such as seed=1.")
-        check(key, known, called, f"{before}{key}: " if part else "")
-        typed = known[key].annotation is not inspect.Parameter.empty
-        found[key] = _value(
-            text.strip(), known[key].annotation if typed else type(known[key].default), before + setting
-        )
+        if key not in declared:
+            near = difflib.get_close_matches(key, declared, n=1)
+            guess = f"did you mean '{near[0]}'? It" if near else "it"
+            named = f"{before}{key}: " if part else ""
+            raise UnknownName(f"{named}'{called}' has no keyword '{key}'; {guess} has {', '.join(declared)}.")
+        hint = declared[key].annotation
+        untyped = hint in (inspect.Parameter.empty, Any)
+        found[key] = _read(text.strip(), type(declared[key].default) if untyped else hint, before + setting)
     if (found.get("seed") or 0) < 0:
         raise BadParameter(f"seed must be 0 or more, got {found['seed']}.")
     return found
 
 
-def check(key: str, keywords: Iterable[str], called: str, before: str = "") -> None:
-    """An error where a method has no such keyword."""
-    keywords = list(keywords)
-    if key not in keywords:
-        near = difflib.get_close_matches(key, keywords, n=1)
-        guess = f"did you mean '{near[0]}'? It" if near else "it"
-        raise UnknownName(f"{before}'{called}' has no keyword '{key}'; {guess} has {', '.join(keywords)}.")
-
-
-def _value(text: str, hint: Any, setting: str) -> Any:
-    kinds = list(_kinds(hint))
+def _read(text: str, hint: Any, setting: str) -> Any:
+    """The value that a text means, by the type of its keyword."""
+    kinds = list(_alternatives(hint))
     if type(None) in kinds and text.lower() == "none":  # first: any text would do as a str
         return None
     for kind in kinds:
@@ -55,24 +51,22 @@ def _value(text: str, hint: Any, setting: str) -> Any:
             return YES_NO[text.lower()]
         if kind is str or (isinstance(kind, str) and kind == text):
             return text
-        if kind in (int, float):
-            with suppress(ValueError):
+        with suppress(ValueError):
+            if kind in (int, float):
                 return kind(text)
-        if get_origin(kind) in (Sequence, tuple, list):
-            with suppress(ValueError):
+            if get_origin(kind) in (Sequence, tuple, list):
                 return tuple(get_args(kind)[0](part) for part in text.split(","))
-    words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
     expected = " or ".join(
-        "values with commas between them" if get_origin(kind) else words.get(kind, repr(kind)) for kind in kinds
+        "values with commas between them" if get_origin(kind) else IN_WORDS.get(kind, repr(kind)) for kind in kinds
     )
     raise BadParameter(f"{setting}: expected {expected}, got {text!r}.")
 
 
-def _kinds(hint: Any) -> Iterable[Any]:
+def _alternatives(hint: Any) -> Iterator[Any]:
     """The types, and the words of a Literal, that a hint allows."""
     if get_origin(hint) in (Union, types.UnionType):
         for part in get_args(hint):
-            yield from _kinds(part)
+            yield from _alternatives(part)
     elif get_origin(hint) is Literal:
         yield from (type(None) if word is None else word for word in get_args(hint))
     else:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from dissensus.cli import show
+from dissensus.cli import options, show
 
 
-def methods(json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False) -> None:
-    """List the aggregation methods, where they come from and their keywords.
+def methods(json: bool = options.JSON) -> None:
+    """Every keyword of a method can be given to the other commands: --set KEY=VALUE.
 
     Example: dissensus methods
     """
-    import dissensus.models.methods  # noqa: F401 - registers the methods
     from dissensus.models.base import methods as registry
 
-    entries = [registry.entry(name) for name in registry]
+    entries = [entry for _, entry in registry.entries()]
     if json:
         described = [
             {
@@ -31,14 +26,13 @@ def methods(json: Annotated[bool, typer.Option("--json", help="Print one JSON ob
         ]
         show.json({"methods": described})
         return
-    table = show.grid(None, "method", "what it does", "source", "keywords (--set)")
+    rows = []
     for entry in entries:
         facts = "; ".join(
             key.replace("_", " ") + ("" if fact is True else f": {fact}") for key, fact in entry.facts.items() if fact
         )
         what = f"{entry.summary} ({facts})" if facts else entry.summary
-        table.add_row(entry.name, what, entry.cite, ", ".join(entry.value().get_params()))
-    table.columns[0].no_wrap = True
-    out = show.console()
-    out.print(table)
-    out.print("Use one: dissensus aggregate FILE --method NAME -o FOLDER")
+        rows.append((entry.name, what, entry.cite, ", ".join(entry.value().get_params())))
+    columns = ("method", "what it does", "source", "keywords (--set)")
+    show.table(None, columns, rows, unbroken=("method",))
+    show.text("Use one: dissensus aggregate FILE --method NAME -o FOLDER")

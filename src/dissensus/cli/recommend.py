@@ -3,70 +3,46 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dissensus.cli import folder, results, show
-from dissensus.cli.aggregate import DEFAULT, new_model
+from dissensus.cli import folder, options, results, show
 from dissensus.cli.errors import about
-from dissensus.cli.source import Source, takes_table
+from dissensus.cli.inputs import in_kind_of, split_names
+from dissensus.cli.options import Source, option, with_groups
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus.common.types import Names
     from dissensus.questions.recommend import Recommendation
-    from dissensus.table.annotations import Annotations
 
-HEAD = 10  # labels that are shown
-BUSIEST = 5  # annotators that are shown
+LABELS_SHOWN = 10
+ANNOTATORS_SHOWN = 5
 MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
 """Files of models that can be asked, and what writes them."""
 
 
-@takes_table("--format")
+@with_groups
 def recommend(
-    source: Source,
     *,
-    budget: Annotated[float, typer.Option("--budget", help="What may be spent; a label costs 1 without --cost.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="Write a .csv, .parquet or .jsonl file; left out, the first are shown.",
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option("--method", "-m", metavar="NAME", show_default=DEFAULT, help="`dissensus methods` lists them."),
-    ] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any keyword of the method; repeatable.")
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model",
-            metavar="FOLDER",
-            help="Ask the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
-        ),
-    ] = None,
-    annotators: Annotated[
-        str | None, typer.Option("--annotators", metavar="A,B,…", help="Ask only these; left out, all of FILE.")
-    ] = None,
-    cost: Annotated[
-        str, typer.Option("--cost", metavar="NUMBER|FILE", help="Of a label; FILE has columns annotator and cost.")
-    ] = "1",
-    capacity: Annotated[int | None, typer.Option("--capacity", min=0, help="Labels of one annotator at most.")] = None,
-    per_item: Annotated[int | None, typer.Option("--per-item", min=1, help="Labels of one item at most.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    budget: float = option(..., "What may be spent; a label costs 1 without --cost."),
+    output: Path | None = options.OUTPUT_FILE,
+    method: str | None = options.METHOD,
+    setting: list[str] | None = options.SETTINGS,
+    model: Path | None = option(
+        None,
+        "Ask the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
+        metavar="FOLDER",
+    ),
+    annotators: str | None = option(None, "Ask only these; left out, all of FILE.", metavar="A,B,…"),
+    cost: str = option("1", "Of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
+    capacity: int | None = option(None, "Labels of one annotator at most.", min=0),
+    per_item: int | None = option(None, "Labels of one item at most.", min=1),
+    json: bool = options.JSON,
+    source: Source,
 ) -> None:
-    """Say whom to ask about what next: the labels that are expected to tell most for their price.
-
-    A method is fitted to FILE, and every pair of an item and an annotator that is not in it is looked at: how much
+    """A method is fitted to FILE, and every pair of an item and an annotator that is not in it is looked at: how much
     would the label tell, about the class of the item and about how good the annotator is. OUT gets rank, item,
     annotator, gain (in nats, given the labels above it), about_item (the item's part of it), cost and gain_per_cost.
 
@@ -77,52 +53,48 @@ def recommend(
     Example: dissensus recommend labels.csv --budget 200 --model trained
     """
     from dissensus.questions.recommend import recommend as find
-    from dissensus.table.questions import Questions
 
-    prices = _file(cost)
+    price, price_file = _price(cost)
     if output is not None:
-        folder.check_file(output, "recommendations", [source.file, prices])
+        folder.check_file(output, "recommendations", [source.file, price_file])
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
-    fitted: Any = new_model(method or DEFAULT, setting or []) if model is None else None
-    table = source.read()
-    if isinstance(table, Questions):
-        raise BadParameter(f"{source.file} has {len(table)} questions; take each by itself, in a file of its own.")
+    fitted: Any = options.new_model(method or options.DEFAULT_METHOD, setting) if model is None else None
+    table = source.read_one(f"{source.file} has {{n}} questions; take each by itself, in a file of its own.")
     began = time.perf_counter()
-    if fitted is None:
-        assert model is not None
-        with show.waiting(f"reading {model}"):
-            fitted = _learnt(model)
-        with about(f"the model in {model}"):
-            table = table.to_classes(fitted.classes_)
-    else:
+    if model is None:
         with show.waiting(f"fitting {source.file}"):
             fitted.fit(table)
-    people = None if annotators is None else _people(annotators, table)
-    with show.waiting("looking at every pair"):
-        found = find(
-            fitted, table, budget=budget, annotators=people, capacity=capacity, per_item=per_item,
-            cost=float(cost) if prices is None else _prices(prices, table if people is None else people),
-        )  # fmt: skip
-    if output is not None:
-        from dissensus.table.io import write_frame
-
-        with show.waiting(f"writing {output}"):
-            write_frame(found.to_arrow(), output)
-    if json:
-        facts = {"file": show.path(source.file), "budget": budget, "seconds": time.perf_counter() - began}
-        rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {"output": show.path(output)}
-        show.json(facts | _facts(found) | rows)
-        return
-    _show(str(source.file), found, preview=output is None)
-    out = show.console()
-    if output is None:
-        out.print("Nothing was written; add -o FILE to keep all of them.")
     else:
-        out.print(f"They are in {show.clean(output)}", soft_wrap=True)
+        with show.waiting(f"reading {model}"):
+            fitted = _load(model)
+        with about(f"the model in {model}"):
+            table = table.to_classes(fitted.classes_)
+    people = None if annotators is None else split_names(annotators, table.annotators)
+    if people is not None and not people.size:
+        raise BadParameter(f"--annotators {annotators!r} names nobody; leave it out to ask all.")
+    prices = price if price_file is None else _read_prices(price_file, table.annotators if people is None else people)
+    with show.waiting("looking at every pair"):
+        found = find(fitted, table, budget=budget, annotators=people, capacity=capacity, per_item=per_item, cost=prices)
+    if output is not None:
+        folder.write_file(found.to_arrow(), output)
+    facts = _facts(found)
+    if json:
+        head = {"file": show.path(source.file), "budget": budget, "seconds": time.perf_counter() - began}
+        rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {"output": show.path(output)}
+        show.json(head | facts | rows)
+        return
+    show.line(
+        f"{show.clean(source.file)}: {facts['labels']:,} of {facts['candidates']:,} labels that could be asked for, "
+        f"about {facts['items']:,} items, for {facts['cost']:g}: they are expected to tell {facts['gain']:.1f} nats, "
+        f"{facts['about_items']:.1f} of them about the items, the rest about the annotators."
+    )
+    if len(found):
+        _show(found, preview=output is None)
+    show.written(output, "They are", "FILE to keep all of them")
 
 
-def _learnt(path: Path) -> Any:
+def _load(path: Path) -> Any:
     """The fitted model in a folder, or in a file of one: an aggregator, a `LIA` or a `CrowdClassifier`."""
     there = [name for name in MODELS if path.name == name or (path / name).is_file()]
     if not there:
@@ -139,32 +111,18 @@ def _learnt(path: Path) -> Any:
     return kind.load(path, device="cpu")
 
 
-def _file(cost: str) -> Path | None:
-    """The file of prices; None where it is a number."""
+def _price(cost: str) -> tuple[float, Path | None]:
+    """The price of every label, or the file of prices."""
     try:
-        float(cost)
+        return float(cost), None
     except ValueError:
-        return Path(cost)
-    return None
+        return 1.0, Path(cost)
 
 
-def _people(text: str, table: Annotations) -> Names:
-    import numpy as np
-
-    from dissensus.cli.inputs import like
-
-    named = [part for name in text.split(",") if (part := name.strip())]
-    if not named:
-        raise BadParameter(f"--annotators {text!r} names nobody; leave it out to ask all.")
-    return like(np.array(named, object), table.annotators)
-
-
-def _prices(path: Path, who: Annotations | Names) -> dict[Any, float]:
+def _read_prices(path: Path, people: Names) -> dict[Any, float]:
     """Annotator → cost, from a file."""
-    from dissensus.cli.inputs import like
     from dissensus.table import names as naming
-    from dissensus.table.annotations import Annotations
-    from dissensus.table.frames import guess_column
+    from dissensus.table.find_columns import guess_column
     from dissensus.table.io import read_frame
 
     with show.waiting(f"reading {path}"):
@@ -173,8 +131,7 @@ def _prices(path: Path, who: Annotations | Names) -> dict[Any, float]:
     for column, role in ((key, "annotator"), ("cost", "cost")):
         if column not in frame.column_names:
             raise MissingColumn(f"{path}: no column {role!r}; the columns are {', '.join(frame.column_names)}.")
-    names = naming.to_names(naming.to_column(frame[key], "annotator"))
-    names = like(names, who.annotators if isinstance(who, Annotations) else who)
+    names = in_kind_of(people, naming.to_names(naming.to_column(frame[key], "annotator")))
     prices: dict[Any, float] = {}
     for name, value in zip(names.tolist(), frame["cost"].to_pylist(), strict=True):
         try:
@@ -198,27 +155,15 @@ def _facts(found: Recommendation) -> dict[str, Any]:
     }
 
 
-def _show(title: str, found: Recommendation, *, preview: bool) -> None:
-    from collections import Counter
-
-    out, facts = show.console(), _facts(found)
-    out.print(
-        f"{show.clean(title)}: {facts['labels']:,} of {facts['candidates']:,} labels that could be asked for, about "
-        f"{facts['items']:,} items, for {facts['cost']:g}: they are expected to tell {facts['gain']:.1f} nats, "
-        f"{facts['about_items']:.1f} of them about the items, the rest about the annotators.",
-        soft_wrap=True,
-    )
-    if preview and len(found):
-        rows = show.grid(
-            "Ask first", "item", "annotator", "gain", "about item", "cost", numbers=("gain", "about item", "cost")
-        )
-        for at in range(min(HEAD, len(found))):
-            rows.add_row(
-                show.name(found.items[at]), show.name(found.annotators[at]), f"{found.gain[at]:.3f}",
-                f"{found.about_item[at]:.3f}", f"{found.cost[at]:g}",
-            )  # fmt: skip
-        out.print(rows)
-    if len(found):
-        busy = Counter(found.annotators.tolist()).most_common(BUSIEST)
-        who = ", ".join(f"{show.name(name)} ({count:,})" for name, count in busy)
-        out.print(f"Asked most: {who}.", soft_wrap=True)
+def _show(found: Recommendation, *, preview: bool) -> None:
+    if preview:
+        columns = ("item", "annotator", "gain", "about item", "cost")
+        values = (found.items, found.annotators, found.gain, found.about_item, found.cost)
+        rows = [
+            (show.name(item), show.name(annotator), f"{gain:.3f}", f"{about_item:.3f}", f"{cost:g}")
+            for item, annotator, gain, about_item, cost in zip(*(one[:LABELS_SHOWN] for one in values), strict=True)
+        ]
+        show.table("Ask first", columns, rows, numbers=columns[2:])
+    busy = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
+    who = ", ".join(f"{show.name(name)} ({count:,})" for name, count in busy)
+    show.line(f"Asked most: {who}.")

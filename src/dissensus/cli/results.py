@@ -8,38 +8,30 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import show
+from dissensus.cli import options, show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
 from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.common.types import BoolArray, FloatArray, IntArray
+    from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
     from dissensus.models.base import Aggregator
     from dissensus.questions.diagnose import Diagnosis
     from dissensus.table.annotations import Annotations
 
-
-class Output(StrEnum):
-    """Formats of the result tables."""
-
-    csv = "csv"
-    parquet = "parquet"
-    jsonl = "jsonl"
-
-
 UNSURE = 0.7  # confidence below which an item is counted as unsure
-HEAD = 5  # items that are shown
-MOST = 20  # classes that are shown
-BEST = 3  # annotators that are shown at either end
-FEW = 5  # labels below which an annotator is neither best nor worst
-TOO_MANY = 2_000_000  # rows of confusions.csv; beyond, the array in model.npz has to do
+ITEMS_SHOWN = 5
+ANNOTATORS_SHOWN = 3  # at either end
+MIN_LABELS = 5  # below, an annotator is neither best nor worst
+MAX_FLAGGED_SHOWN = 20  # annotators
+MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
-FILES = tuple(Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in Output)
+FILES = tuple(
+    Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in options.TableFormat
+)
 """The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
 
 
@@ -47,28 +39,33 @@ FILES = tuple(Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "conf
 class Result:
     """One table, answered."""
 
-    model: Aggregator  # fitted to the table, or `scored` on it
+    model: Aggregator  # fitted to the table, or `score`d on it
     fitted: bool
     summary: dict[str, Any]
     diagnosis: Diagnosis | None = None
+
+
+def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None = None) -> float:
+    """Fit to a table and show how far it is; the seconds that it took."""
+    parameters = model.get_params(deep=False)
+    passes, began = parameters.get("max_iter"), time.perf_counter()
+    with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
+        model.fit(table, gold=gold, on_step=on_step)
+    return time.perf_counter() - began
 
 
 def fit(
     model: Aggregator, table: Annotations, gold: IntArray | None, text: str, *, known: IntArray | None, flags: bool
 ) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
-    parameters = model.get_params(deep=False)
-    passes = parameters.get("max_iter")
-    began = time.perf_counter()
-    with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
-        model.fit(table, gold=known, on_step=on_step)
-    summary = summarise(model, counted(model, gold), time.perf_counter() - began)
+    seconds = fit_with_bar(model, table, text, known)
+    summary = summarise(model, count_items(model, gold), seconds)
     if not flags:
         return Result(model, True, summary)
     from dissensus.questions.diagnose import diagnose
 
     with show.waiting("looking at the annotators"):
-        found = diagnose(table, threads=parameters.get("threads"))
+        found = diagnose(table, threads=model.get_params(deep=False).get("threads"))
     return Result(model, True, summary | {"annotators_to_look_at": _flagged(found)}, found)
 
 
@@ -77,33 +74,38 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: s
     began = time.perf_counter()
     with show.waiting(text):
         model.partial_fit(table)
-    summary = summarise(model, counted(model, gold), time.perf_counter() - began)
+    summary = summarise(model, count_items(model, gold), time.perf_counter() - began)
     return Result(model, True, summary | {"new_annotations": len(table)})
 
 
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
-    """Score a table over the classes of a fitted model."""
-    began = time.perf_counter()
-    with show.waiting(text):
-        model = scored(model, table)
-    return Result(model, False, summarise(model, counted(model, gold), time.perf_counter() - began))
-
-
-def scored(model: Aggregator, table: Annotations) -> Aggregator:
     """A fitted model that speaks of another table's items and annotators; reliability is NaN where it is not known."""
     import numpy as np
 
     from dissensus.table import names as naming
 
-    known = naming.match(table.annotators, model.annotators_, "annotators")
-    result = copy.copy(model)
-    result.posterior_ = model.predict_proba(table)
-    result.items_, result.annotators_ = table.items, table.annotators
-    result.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
-    for key in ("reliability_", "hits_", "total_"):
-        setattr(result, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
-    vars(result).pop("difficulty_", None)  # of the items it was fitted to
-    return result
+    began = time.perf_counter()
+    with show.waiting(text):
+        known = naming.match(table.annotators, model.annotators_, "annotators")
+        scored = copy.copy(model)
+        scored.posterior_ = model.predict_proba(table)
+        scored.items_, scored.annotators_ = table.items, table.annotators
+        scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
+        for key in ("reliability_", "hits_", "total_"):
+            setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
+        vars(scored).pop("difficulty_", None)  # of the items it was fitted to
+    return Result(scored, False, summarise(scored, count_items(scored, gold), time.perf_counter() - began))
+
+
+def table_of_items(items: Names, model: Aggregator) -> Annotations:
+    """A table without rows that names some items; golds are read by it."""
+    import numpy as np
+
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.names import smallest_int
+
+    nothing = np.empty(0, np.int32), np.empty(0, smallest_int(model.classes_.size)), np.zeros(items.size + 1, np.int64)
+    return Annotations(*nothing, items, model.annotators_, model.classes_)
 
 
 def load_model(folder: Path, question: str | None) -> Aggregator:
@@ -112,7 +114,7 @@ def load_model(folder: Path, question: str | None) -> Aggregator:
 
     if question is None:
         return load(folder)
-    there = asked(folder)
+    there = question_folders(folder)
     if question not in there:
         raise UnreadableFile(
             f"no model for this question in {folder}; there are {', '.join(map(repr, there)) or 'none'}."
@@ -120,7 +122,7 @@ def load_model(folder: Path, question: str | None) -> Aggregator:
     return load(folder / there[question])
 
 
-def asked(folder: Path) -> dict[str, str]:
+def question_folders(folder: Path) -> dict[str, str]:
     """Question → sub-folder of an earlier run; empty where there was one question, or no such run."""
     try:
         questions = json.loads((folder / SUMMARY).read_bytes())["questions"]
@@ -130,15 +132,15 @@ def asked(folder: Path) -> dict[str, str]:
     return {question: name for question, name in found.items() if Path(name).name == name}  # nothing outside
 
 
-def earlier(folder: Path) -> list[Path]:
+def stale_files(folder: Path) -> list[Path]:
     """Every file of an earlier run that would be mistaken for one of this run."""
-    inside = [Path(name) for name in asked(folder).values()]
+    inside = [Path(name) for name in question_folders(folder).values()]
     return [*FILES, *(sub / file for sub in inside for file in FILES)]
 
 
-def safe_names(questions: Iterable[str]) -> dict[str, str]:
+def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
     """Question → name of its folder: letters, digits, `-`, `_` and dots, all different in any case."""
-    names: dict[str, str] = {}
+    names: dict[str | None, str] = {}
     for question in questions:
         plain = re.sub(r"[^\w.-]+", "_", question).strip("._")[:60] or "question"
         taken, name, number = {other.casefold() for other in names.values()}, plain, 2
@@ -181,7 +183,7 @@ def write_model(model: Aggregator, folder: Path, suffix: str, *, items: bool = T
     from dissensus.table.io import write_frame
 
     confusion = getattr(model, "confusion_", None)
-    if confusion is not None and confusion.size <= TOO_MANY:
+    if confusion is not None and confusion.size <= MAX_CONFUSION_ROWS:
         write_frame(model.to_frame("confusions", "pyarrow"), folder / f"confusions.{suffix}")
     elif confusion is not None:
         say(f"warning: the confusions would take {confusion.size:,} rows; they are in model.npz only.")
@@ -190,30 +192,23 @@ def write_model(model: Aggregator, folder: Path, suffix: str, *, items: bool = T
 
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items."""
-    out, about = show.console(), result.summary
-    out.print(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items", soft_wrap=True)
-    out.print(_how(result), soft_wrap=True)
-
-    labels = sorted(about["labels"].items(), key=lambda pair: -pair[1])
-    table = show.grid(None, "label", "items", "", numbers=("items",))
-    for label, count in labels[:MOST]:
-        table.add_row(show.name(label), f"{count:,}", show.bar(count / max(about["items"], 1)))
-    if len(labels) > MOST:
-        table.add_row(f"… {len(labels) - MOST:,} more", f"{sum(count for _, count in labels[MOST:]):,}")
-    out.print(table)
+    about = result.summary
+    show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
+    show.line(_how(result))
+    show.label_counts(about["labels"], about["items"])
     unsure = about["items_below_0.7"]
-    out.print(f"{unsure:,} items ({show.percent(unsure / max(about['items'], 1))}) are below {UNSURE} confidence.")
+    show.text(f"{unsure:,} items ({show.percent(unsure / max(about['items'], 1))}) are below {UNSURE} confidence.")
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
-        out.print(
+        show.text(
             f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
             f"{gold['items']:,} items with a known label; calibration error {gold['calibration_error']:.3f}, log loss "
             f"{gold['log_loss']:.3f}."
         )
-    out.print(_annotators(result.model))
+    _print_annotators(result.model)
     if result.diagnosis is not None:
         _print_flags(result.diagnosis)
     if preview:
-        out.print(_first_items(result.model))
+        _print_first_items(result.model)
 
 
 def _how(result: Result) -> str:
@@ -227,27 +222,23 @@ def _how(result: Result) -> str:
     return f"{about['method']} {end} after {passes} in {about['seconds']:.1f} s."
 
 
-def _annotators(model: Aggregator) -> Any:
+def _print_annotators(model: Aggregator) -> None:
     """The best and the worst."""
     import numpy as np
 
-    table = show.grid(
-        "Most and least reliable", "annotator", "labels", "reliability", "95 % interval",
-        numbers=("labels", "reliability", "95 % interval"),
-    )  # fmt: skip
     interval = model.reliability_interval()
     known = np.flatnonzero(~np.isnan(model.reliability_))
-    enough = known[model.n_annotations_[known] >= FEW]
+    enough = known[model.n_annotations_[known] >= MIN_LABELS]
     among = enough if enough.size else known
-    order = among[np.argsort(-model.reliability_[among], kind="stable")]
-    cut = order.size > 2 * BEST
-    for place, code in enumerate([*order[:BEST], *order[-BEST:]] if cut else order):
-        if cut and place == BEST:
-            table.add_row("…")
-        labels, reliability = model.n_annotations_[code], model.reliability_[code]
+    rows: list[tuple[str, ...]] = []
+    for code in among[np.argsort(-model.reliability_[among], kind="stable")]:
+        numbers = f"{model.n_annotations_[code]:,}", f"{model.reliability_[code]:.3f}"
         bounds = f"{interval[code, 0]:.3f} to {interval[code, 1]:.3f}"
-        table.add_row(show.name(model.annotators_[code]), f"{labels:,}", f"{reliability:.3f}", bounds)
-    return table
+        rows.append((show.name(model.annotators_[code]), *numbers, bounds))
+    if len(rows) > 2 * ANNOTATORS_SHOWN:
+        rows[ANNOTATORS_SHOWN:-ANNOTATORS_SHOWN] = [("…",)]
+    columns = ("annotator", "labels", "reliability", "95 % interval")
+    show.table("Most and least reliable", columns, rows, numbers=columns[1:])
 
 
 def _flagged(found: Diagnosis) -> dict[str, Any]:
@@ -269,47 +260,45 @@ def _flagged(found: Diagnosis) -> dict[str, Any]:
 
 
 def _print_flags(found: Diagnosis) -> None:
-    out, about = show.console(), _flagged(found)
-    if about["annotators"]:
-        table = show.grid("Annotators to look at", "annotator", "", "why")
-        flagged = list(about["annotators"].items())
-        for name, one in flagged[:MOST]:
-            table.add_row(show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
-        if len(flagged) > MOST:
-            table.add_row(f"… {len(flagged) - MOST:,} more", "", "in annotators.csv and --json")
-        out.print(table)
+    about, active = _flagged(found), found.active_annotators
+    rows = [
+        (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
+        for name, one in about["annotators"].items()
+    ]
+    if (others := len(rows) - MAX_FLAGGED_SHOWN) > 0:
+        rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "in annotators.csv and --json")]
+    if rows:
+        show.table("Annotators to look at", ("annotator", "", "why"), rows)
     if found.groups:
-        out.print(
-            f"Because some copy, the {found.active_annotators:,} annotators are worth about "
-            f"{found.effective_annotators:.1f} independent ones."
+        show.text(
+            f"Because some copy, the {active:,} annotators are worth about {found.effective_annotators:.1f} "
+            "independent ones."
         )
-    active = found.active_annotators
     if few := about["too_few_labels"]:
-        out.print(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to tell.")
+        show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to tell.")
     if unclear := about["unclear"]:
-        out.print(f"{unclear:,} of {active:,} annotators cannot be told from somebody who labels without looking.")
+        show.text(f"{unclear:,} of {active:,} annotators cannot be told from somebody who labels without looking.")
 
 
-def _first_items(model: Aggregator) -> Any:
-    frame = next(model.item_frames()).slice(0, HEAD)
-    table = show.grid("First items", "item", "label", "confidence", numbers=("confidence",))
-    for row in frame.select(["item", "label", "confidence"]).to_pylist():
-        table.add_row(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}")
-    return table
+def _print_first_items(model: Aggregator) -> None:
+    columns = ("item", "label", "confidence")
+    first = next(model.item_frames()).slice(0, ITEMS_SHOWN).select(columns).to_pylist()
+    rows = [(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}") for row in first]
+    show.table("First items", columns, rows, numbers=("confidence",))
 
 
 @dataclass(frozen=True)
-class Counted:
+class ItemCounts:
     """What a summary says of the items."""
 
     labels: IntArray  # (K,) items of each class
     unsure: int  # items below UNSURE
     gold: IntArray | None = None  # (n,) classes of the items whose class is known
-    right: BoolArray | None = None  # (n,) whether that was found
+    right: BoolArray | None = None  # (n,) True where that class was found
     posterior: FloatArray | None = None  # (n, K)
 
 
-def counted(model: Aggregator, gold: IntArray | None) -> Counted:
+def count_items(model: Aggregator, gold: IntArray | None) -> ItemCounts:
     """Of a model whose items are in memory; `gold` (I,), −1 where unknown."""
     import numpy as np
 
@@ -319,14 +308,13 @@ def counted(model: Aggregator, gold: IntArray | None) -> Counted:
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < UNSURE).sum())
     if gold is None:
-        return Counted(labels, unsure)
+        return ItemCounts(labels, unsure)
     known = gold >= 0
-    return Counted(
-        labels, unsure, gold[known], predicted[known] == model.classes_[gold[known]], model.posterior_[known]
-    )
+    right = predicted[known] == model.classes_[gold[known]]
+    return ItemCounts(labels, unsure, gold[known], right, model.posterior_[known])
 
 
-def summarise(model: Aggregator, items: Counted, seconds: float) -> dict[str, Any]:
+def summarise(model: Aggregator, items: ItemCounts, seconds: float) -> dict[str, Any]:
     """The summary of one answer."""
     from dissensus.compute.engines.options import name_of
     from dissensus.models.base import methods
@@ -347,19 +335,30 @@ def summarise(model: Aggregator, items: Counted, seconds: float) -> dict[str, An
         "labels": dict(zip(map(str, model.classes_), items.labels.tolist(), strict=True)),
         "items_below_0.7": items.unsure,
     }
-    if items.gold is not None:
-        summary["gold"] = {"items": int(items.gold.size), "accuracy": None}
-        if items.gold.size:
-            from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
-
-            accuracy = bootstrap(items.right)
-            summary["gold"] |= {
-                "accuracy": accuracy.value,
-                "accuracy_low": accuracy.low,
-                "accuracy_high": accuracy.high,
-                "calibration_error": expected_calibration_error(items.gold, items.posterior),
-                "log_loss": log_loss(items.gold, items.posterior),
-            }
-        else:
-            say("warning: none of the items has a known label; accuracy cannot be measured.")
+    if items.gold is not None and items.right is not None and items.posterior is not None:
+        summary["gold"] = gold_scores(items.gold, items.right, items.posterior)
+        if not items.gold.size:
+            warn_of_no_gold()
     return summary
+
+
+def gold_scores(gold: IntArray, right: BoolArray, posterior: FloatArray) -> dict[str, Any]:
+    """How good answers are: (n,) known classes, (n,) True where the answer is that class, (n, K) probabilities."""
+    from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
+
+    if not gold.size:
+        return {"items": 0, "accuracy": None}
+    accuracy = bootstrap(right)
+    return {
+        "items": int(gold.size),
+        "accuracy": accuracy.value,
+        "accuracy_low": accuracy.low,
+        "accuracy_high": accuracy.high,
+        "calibration_error": expected_calibration_error(gold, posterior),
+        "log_loss": log_loss(gold, posterior),
+    }
+
+
+def warn_of_no_gold() -> None:
+    """Say why there is no accuracy."""
+    say("warning: none of the items has a known label; accuracy cannot be measured.")

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
+from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer.core import TyperCommand
 
-from dissensus.cli import folder, keywords, results, show
-from dissensus.cli import gold as golds
+from dissensus.cli import folder, keywords, options, results, show
 from dissensus.cli.errors import say
 from dissensus.cli.inputs import Inputs, aligned
-from dissensus.cli.source import Source, takes_table
-from dissensus.exceptions import BadParameter
+from dissensus.cli.options import Gold, Source, option, with_groups
+from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
     from dissensus.common.types import BoolArray, FloatArray, IntArray
     from dissensus.learning import CrowdClassifier, OutOfFold
+    from dissensus.table.annotations import Annotations
 
 ENCODERS = {
     "texts": "transformer",
@@ -31,15 +30,14 @@ ENCODERS = {
     "images": "wide-resnet",
 }
 """What encodes each kind of input where nobody names an encoder."""
-OBJECTIVE = "crowd-layer"
-CHECKPOINT = "checkpoint"
+LEARNING = "Learning"  # panel of the help
 MODEL = "model.safetensors"
 FILES = tuple(
-    Path(f"{stem}.{suffix}") for stem in ("items", "annotators", "history", "out_of_fold") for suffix in results.Output
+    Path(f"{stem}.{suffix}")
+    for stem in ("items", "annotators", "history", "out_of_fold")
+    for suffix in options.TableFormat
 )
 """The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
-PANEL = "Learning"
-MOST = 20  # classes that are shown
 
 
 class Monitor(StrEnum):
@@ -50,108 +48,68 @@ class Monitor(StrEnum):
     macro_f1 = "macro-f1"
 
 
-def _learning(*names: str, help_: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help_, rich_help_panel=PANEL, show_default=False, **more)
+@dataclass(frozen=True)
+class Shortcuts:
+    """Keywords of `CrowdClassifier` that have an option of their own; None leaves its default."""
+
+    epochs: int | None = option(None, "Passes over the items; 50 where left out.", panel=LEARNING)
+    batch_size: int | None = option(None, "Items per step; 64 where left out.", panel=LEARNING)
+    learning_rate: float | None = option(None, "Left out, what suits the encoder.", panel=LEARNING)
+    patience: int | None = option(None, "Stop after so many without a better one.", metavar="EPOCHS", panel=LEARNING)
+    monitor: Monitor | None = option(
+        None, "What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy.", panel=LEARNING
+    )
+    sam: float | None = option(None, "Sharpness-aware training, often 0.05.", metavar="RHO", panel=LEARNING)
+    mixup: float | None = option(
+        None, "Train on mixtures of two items, often 0.2 to 1.", metavar="ALPHA", panel=LEARNING
+    )
+    precision: str | None = option(None, "auto, 32-true, bf16-mixed, ….", panel=LEARNING)
+    device: str | None = options.DEVICE
+    seed: int | None = options.SEED
 
 
-def registered(what: str) -> dict[str, str]:
-    """Name → summary of all encoders or objectives, read from the sources: importing them takes torch, and seconds."""
-    found: dict[str, str] = {}
-    for file in sorted(resources.files("dissensus").joinpath("learning", what).iterdir(), key=lambda one: one.name):
-        if file.name.endswith(".py"):
-            pattern = rf'@{what}\.register\(\s*"([^"]+)",\s*summary="([^"]+)"'
-            found |= dict(re.findall(pattern, file.read_text(encoding="utf-8")))
-    return dict(sorted(found.items()))
-
-
-@takes_table()
+@with_groups
 def train(
-    source: Source,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Write model and results here.")],
-    items: Annotated[
-        Path | None, typer.Option("--items", metavar="ITEMS", help="A table about the items: column item, texts.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", metavar="COLUMN", help="ITEMS' column of texts (text, sentence, …).")
-    ] = None,
-    pair: Annotated[
-        str | None, typer.Option("--pair", metavar="COLUMN", help="ITEMS' column of a second text, such as a target.")
-    ] = None,
-    position: Annotated[
-        str | None, typer.Option("--position", metavar="COLUMN", help="ITEMS' column of a token's place in its text.")
-    ] = None,
-    features: Annotated[
-        Path | None,
-        typer.Option("--features", metavar="FILE", help=".npz with arrays item and x, or a table: item and numbers."),
-    ] = None,
-    images: Annotated[
-        Path | None, typer.Option("--images", metavar="FILE", help=".npz with arrays item and x (n, H, W[, C]).")
-    ] = None,
-    format_: Annotated[results.Output, typer.Option("--format", help="Of the result tables.")] = results.Output.csv,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder",
-            "-e",
-            metavar="NAME",
-            help="Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
-            "tagger, images wide-resnet.",
-        ),
-    ] = None,
-    objective: Annotated[
-        str, typer.Option("--objective", metavar="NAME", help="How labels teach; see above.")
-    ] = OBJECTIVE,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
-        ),
-    ] = None,
-    epochs: Annotated[int | None, _learning("--epochs", help_="Passes over the items; 50 where left out.")] = None,
-    batch_size: Annotated[int | None, _learning("--batch-size", help_="Items per step; 64 where left out.")] = None,
-    learning_rate: Annotated[
-        float | None, _learning("--learning-rate", help_="Left out, what suits the encoder.")
-    ] = None,
-    validation: Annotated[
-        float | None, _learning("--validation", metavar="SHARE", help_="Of the labelled items, to choose the epoch by.")
-    ] = None,
-    patience: Annotated[
-        int | None, _learning("--patience", metavar="EPOCHS", help_="Stop after so many without a better one.")
-    ] = None,
-    monitor: Annotated[
-        Monitor | None,
-        _learning("--monitor", help_="What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy."),
-    ] = None,
-    sam: Annotated[
-        float | None, _learning("--sam", metavar="RHO", help_="Sharpness-aware training, often 0.05.")
-    ] = None,
-    mixup: Annotated[
-        float | None, _learning("--mixup", metavar="ALPHA", help_="Train on mixtures of two items, often 0.2 to 1.")
-    ] = None,
-    device: Annotated[str | None, _learning("--device", help_="auto, cpu, cuda, cuda:1, mps.")] = None,
-    precision: Annotated[str | None, _learning("--precision", help_="auto, 32-true, bf16-mixed, ….")] = None,
-    seed: Annotated[int | None, _learning("--seed", min=0, help_="Of everything random; 0 where left out.")] = None,
-    folds: Annotated[
-        int | None,
-        _learning("--folds", min=2, help_="Also predict each item by one of so many networks that did not see it."),
-    ] = None,
-    fresh: Annotated[
-        bool, _learning("--fresh", help_="Start anew where a run that was stopped left a checkpoint.")
-    ] = False,
-    known: Annotated[
-        Path | None, typer.Option("--known", metavar="GOLD", help="Known labels of some items, which teach too.")
-    ] = None,
-    gold: golds.GoldFile = None,
-    gold_item: golds.GoldItem = None,
-    gold_label: golds.GoldLabel = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object instead.")] = False,
+    output: Path = option(..., "Write model and results here.", "--output", "-o", metavar="FOLDER"),
+    items: Path | None = options.ITEMS,
+    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN"),
+    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN"),
+    position: str | None = option(None, "ITEMS' column of a token's place in its text.", metavar="COLUMN"),
+    features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE"),
+    images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE"),
+    format_: options.TableFormat = option(options.TableFormat.csv, "Of the result tables.", "--format"),
+    encoder: str | None = option(
+        None,
+        "Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
+        "tagger, images wide-resnet.",
+        "--encoder",
+        "-e",
+        metavar="NAME",
+    ),
+    objective: str = option("crowd-layer", "How labels teach; see above.", metavar="NAME"),
+    setting: list[str] | None = option(
+        None,
+        "Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
+        "--set",
+        metavar="KEY=VALUE",
+    ),
+    shortcuts: Shortcuts,
+    validation: float | None = option(
+        None, "Of the labelled items, to choose the epoch by.", metavar="SHARE", panel=LEARNING
+    ),
+    folds: int | None = option(
+        None, "Also predict each item by one of so many networks that did not see it.", min=2, panel=LEARNING
+    ),
+    fresh: bool = option(
+        False, "Start anew where a run that was stopped left a checkpoint.", "--fresh", panel=LEARNING
+    ),
+    known: Path | None = options.KNOWN,
+    gold: Gold,
+    json: bool = options.JSON,
+    source: Source,
 ) -> None:
-    """Train a model that predicts new items, from labels that disagree and what the items are.
-
-    FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
+    """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
     confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv (with
     --objective lia these have difficulty and competence), history.csv, summary.json and, with --folds,
     out_of_fold.csv. Items without labels are predicted, not trained on. A run that was stopped goes on where it was
@@ -165,25 +123,16 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
-    from dissensus.table.questions import Questions
-
-    folder.check(output)
-    folder.check_files(output, (*FILES, Path(MODEL)), [source.file, items, features, images, gold, known])
+    folder.check(output, (*FILES, Path(MODEL)), [source.file, items, features, images, gold.gold, known])
     file, inputs = Inputs.choose(items, text, pair, position, features, images)
-    shortcuts = {
-        "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "patience": patience,
-        "monitor": monitor and monitor.value, "sam": sam, "mixup": mixup, "device": device, "precision": precision,
-        "seed": seed,
-    }  # fmt: skip
-    settings = [*(f"{key}={value}" for key, value in shortcuts.items() if value is not None), *(setting or [])]
-    model = new_model(inputs.kind, encoder, objective, settings)
-    table = source.read()
-    if isinstance(table, Questions):
-        raise BadParameter("a model is trained on one question; take each question by itself.")
+    own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
+    model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
+    table = source.read_one("a model is trained on one question; take each question by itself.")
     table, X = aligned(table, *inputs.read(file), source.file, file)
-    sure, truth = (None if one is None else golds.read(one, table, gold_item, gold_label) for one in (known, gold))
+    sure = None if known is None else gold.read_file(known, table)
+    truth = gold.read(table)
 
-    store = output / CHECKPOINT
+    store = output / "checkpoint"
     if fresh and store.exists():
         shutil.rmtree(store)
     if store.exists():
@@ -191,8 +140,7 @@ def train(
     model.set_params(checkpoint=store)
     began = time.perf_counter()
     apart: OutOfFold | None = None
-    passes = model.epochs * (1 + (folds or 0))
-    with show.waiting(f"training on {source.file}", passes) as on_step:
+    with show.waiting(f"training on {source.file}", model.epochs * (1 + (folds or 0))) as on_step:
         model.fit(table, X, gold=sure, validation=validation, on_step=on_step)
         if folds is not None:
             from dissensus.learning import out_of_fold
@@ -203,27 +151,40 @@ def train(
             apart = out_of_fold(
                 model, table, X, gold=sure, validation=validation, folds=folds, seed=model.seed or 0, on_step=step
             )
-    files = {"input": source.file, "inputs_file": file, "gold_file": gold, "known_file": known}
-    taught = int((model.teaches_ & ~model.held_out_)[table.item].sum())
-    summary = _summary(model, inputs, table.n_annotations, taught, apart, time.perf_counter() - began)
-    summary = {key: show.path(path) for key, path in files.items() if path is not None} | summary
+    files = {"input": source.file, "inputs_file": file, "gold_file": gold.gold, "known_file": known}
+    summary: dict[str, Any] = {key: show.path(path) for key, path in files.items() if path is not None}
+    summary |= _summary(model, inputs, table, apart, time.perf_counter() - began)
     if truth is not None:
         import numpy as np
 
         summary["gold"] = _against_gold(model, truth if sure is None else np.where(sure >= 0, -1, truth), apart)
     with show.waiting(f"writing {output}"), folder.whole(output, FILES) as part:
-        _write(model, apart, summary, part, format_.value)
+        _write(model, apart, summary, part, format_)
     shutil.rmtree(store, ignore_errors=True)
     if json:
         show.json(summary | {"folder": show.path(output)})
         return
     _show(summary)
-    show.console().print(f"Results are in {show.clean(output)}", soft_wrap=True)
+    show.written(output, "Results are", "FOLDER")
 
 
-for _what in ("encoders", "objectives"):
-    _listed = "; ".join(f"{name} ({summary})" for name, summary in registered(_what).items())
-    train.__doc__ = (train.__doc__ or "").replace(_what.upper(), _listed)
+class COMMAND_CLASS(TyperCommand):  # noqa: N801 - what the group of commands asks a module for
+    """The command, whose help lists what is registered: importing that takes torch, and seconds."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with the names and summaries of encoders and objectives."""
+        try:
+            from dissensus.learning.encoders import encoders
+            from dissensus.learning.objectives import objectives
+
+            found: dict[str, Any] = {"ENCODERS": encoders, "OBJECTIVES": objectives}
+        except MissingExtra as error:
+            found = {"ENCODERS": error, "OBJECTIVES": error}
+        for word, registry in found.items():
+            entries = [] if isinstance(registry, MissingExtra) else registry.entries()
+            listed = "; ".join(f"{name} ({entry.summary})" for name, entry in entries) or str(registry)
+            self.help = (self.help or "").replace(word, listed)
+        super().format_help(ctx, formatter)
 
 
 def new_model(kind: str, encoder: str | None, objective: str, settings: list[str]) -> CrowdClassifier:
@@ -253,12 +214,7 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
 
 
 def _summary(
-    model: CrowdClassifier,
-    inputs: Inputs,
-    annotations: int,
-    annotations_taught: int,
-    apart: OutOfFold | None,
-    seconds: float,
+    model: CrowdClassifier, inputs: Inputs, table: Annotations, apart: OutOfFold | None, seconds: float
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -271,6 +227,7 @@ def _summary(
     counts = np.bincount(label, minlength=model.classes_.size)
     kept = {} if model.best_epoch_ is None else dict(model.history_[model.best_epoch_ - 1])
     parameters = model.get_params(deep=False)
+    taught = model.teaches_ & ~model.held_out_
     return {
         "version": __version__,
         "inputs": inputs.as_facts(),
@@ -278,12 +235,12 @@ def _summary(
         "objective": objectives.name_of(type(model.objective_)),
         "parameters": {key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint")}
         | {"encoder": model.encoder_.get_params(), "objective": model.objective_.get_params()},
-        "annotations": annotations,
-        "annotations_taught": annotations_taught,
+        "annotations": table.n_annotations,
+        "annotations_taught": int(taught[table.item].sum()),
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         "items": int(model.items_.size),
-        "taught": int((model.teaches_ & ~model.held_out_).sum()),
+        "taught": int(taught.sum()),
         "held_out": int(model.held_out_.sum()),
         "without_labels": int((~model.teaches_).sum()),
         "epochs": model.n_iter_,
@@ -308,27 +265,13 @@ def _against_gold(model: CrowdClassifier, gold: IntArray, apart: OutOfFold | Non
         result["model"][basis] = _scores(gold, model.proba_, rows)
     result["model"] = {basis: scores for basis, scores in result["model"].items() if scores["items"]}
     if not (gold >= 0).any():
-        say("warning: none of the items has a known label; accuracy cannot be measured.")
+        results.warn_of_no_gold()
     return result
 
 
 def _scores(gold: IntArray, proba: FloatArray, rows: BoolArray) -> dict[str, Any]:
-    import numpy as np
-
-    from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
-
-    known = np.flatnonzero((gold >= 0) & rows)
-    if not known.size:
-        return {"items": 0, "accuracy": None}
-    accuracy = bootstrap(proba[known].argmax(axis=1) == gold[known])
-    return {
-        "items": int(known.size),
-        "accuracy": accuracy.value,
-        "accuracy_low": accuracy.low,
-        "accuracy_high": accuracy.high,
-        "calibration_error": expected_calibration_error(gold[known], proba[known]),
-        "log_loss": log_loss(gold[known], proba[known]),
-    }
+    at = ((gold >= 0) & rows).nonzero()[0]
+    return results.gold_scores(gold[at], proba[at].argmax(axis=1) == gold[at], proba[at])
 
 
 def _write(model: CrowdClassifier, apart: OutOfFold | None, summary: dict[str, Any], part: Path, suffix: str) -> None:
@@ -343,33 +286,22 @@ def _write(model: CrowdClassifier, apart: OutOfFold | None, summary: dict[str, A
 
 
 def _show(about: dict[str, Any]) -> None:
-    out = show.console()
-    out.print(
+    show.line(
         f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
-        f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s",
-        soft_wrap=True,
+        f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s"
     )
     if about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
-        out.print(
-            f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.", soft_wrap=True
-        )
-    table = show.grid(None, "label", "items", "", numbers=("items",))
-    labels = sorted(about["labels"].items(), key=lambda pair: -pair[1])
-    for label, count in labels[:MOST]:
-        table.add_row(show.name(label), f"{count:,}", show.bar(count / max(about["items"], 1)))
-    if len(labels) > MOST:
-        table.add_row(f"… {len(labels) - MOST:,} more", f"{sum(count for _, count in labels[MOST:]):,}")
-    out.print(table)
+        show.line(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.")
+    show.label_counts(about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return
-    scores = show.grid(
-        "By gold", "what", "items", "accuracy", "95 % interval", "log loss", numbers=("items", "accuracy")
-    )
-    rows = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
-    rows |= {f"model, {basis}": one for basis, one in gold["model"].items()}
-    for what, one in rows.items():
+    scores = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
+    scores |= {f"model, {basis}": one for basis, one in gold["model"].items()}
+    rows = []
+    for what, one in scores.items():
         if one is not None and one["items"]:
             bounds = f"{one['accuracy_low']:.4f} to {one['accuracy_high']:.4f}"
-            scores.add_row(what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}")
-    out.print(scores)
+            rows.append((what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}"))
+    columns = ("what", "items", "accuracy", "95 % interval", "log loss")
+    show.table("By gold", columns, rows, numbers=columns[1:3])

@@ -9,19 +9,6 @@ from dissensus.clustering.select import Point, Selection, select_clusters
 from dissensus.clustering.snap import Distributions, Projector, snap
 
 __all__ = [
-    "FMM",
-    "PGMBP",
-    "Clustering",
-    "Clusters",
-    "Distributions",
-    "Drawn",
-    "PGMAnnealing",
-    "Params",
-    "Point",
-    "Priors",
-    "Projector",
-    "Selection",
-    "draw",
-    "select_clusters",
-    "snap",
-]
+    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "Drawn", "PGMAnnealing", "Params", "Point", "Priors",
+    "Projector", "Selection", "draw", "select_clusters", "snap",
+]  # fmt: skip

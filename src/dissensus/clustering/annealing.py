@@ -28,22 +28,20 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.clustering import model
-from dissensus.clustering.base import Clustering, Run, Snap, check_whole, stopped
-from dissensus.clustering.belief_propagation import check_clusters, joint_votes
+from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
 from dissensus.clustering.model import Edges, Params, Priors
-from dissensus.clustering.start import StartKind, Votes, start
+from dissensus.clustering.start import Votes
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.local import Threads
-from dissensus.compute.kernels import clustering as kernels
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import clusterings
-from dissensus.table.annotations import Annotations
 
 Proposal = Literal["conditional", "prior"]
 Schedule = Literal["plateau", "inverse"] | Sequence[float]
 
-COLDEST = 0.1  # where a plateau's descent ends
-LEAST = 1e-300
+FINAL_TEMPERATURE = 0.1  # of the schedule "plateau"
+MIN_GAMMA_DRAW = 1e-300
 
 
 class State:
@@ -63,7 +61,7 @@ class State:
         """ℓ."""
         return model.log_posterior(self.counts, self.params, self.priors)
 
-    def conditional(self, temperature: float, rng: np.random.Generator, pool: Threads) -> None:
+    def conditional(self, temperature: float, rng: np.random.Generator) -> None:
         """One step of tempered Gibbs sampling; at temperature 0, of coordinate ascent."""
         edges, cold = self.edges, np.inf if temperature == 0 else 1 / temperature
         if temperature == 0:
@@ -74,13 +72,11 @@ class State:
                 _dirichlet(rng, 1 + (self.priors.tau - 1 + self.counts.annotators) * cold),
                 _dirichlet(rng, 1 + (self.priors.alpha - 1 + self.counts.labels) * cold),
             )
-        logs = model.item_logits(edges, self.params, self.annotator, pool)
-        self.item = _pick(logs, cold, rng, pool, edges.item_parts)
-        logs = model.annotator_logits(edges, self.params, self.item, pool)
-        self.annotator = _pick(logs, cold, rng, pool, edges.annotator_parts)
+        self.item = _pick(model.item_logits(edges, self.params, self.annotator), cold, rng)
+        self.annotator = _pick(model.annotator_logits(edges, self.params, self.item), cold, rng)
         self.count()
 
-    def prior(self, temperature: float, rng: np.random.Generator, pool: Threads) -> None:
+    def prior(self, temperature: float, rng: np.random.Generator) -> None:
         """One step of proposals from the prior, each accepted or not by the difference that it makes."""
         edges, priors, now = self.edges, self.priors, self.params
         theta = _dirichlet(rng, np.full(now.theta.shape, priors.alpha))
@@ -93,15 +89,14 @@ class State:
         if _accept(model.delta_shares(self.counts.annotators, now.omega, omega, priors.tau), temperature, rng):
             now = Params(now.psi, omega, now.theta)
         self.params = now
-        self.item = _propose(model.item_logits(edges, now, self.annotator, pool), self.item, temperature, rng)
-        logs = model.annotator_logits(edges, now, self.item, pool)
-        self.annotator = _propose(logs, self.annotator, temperature, rng)
+        self.item = _propose(model.item_logits(edges, now, self.annotator), self.item, temperature, rng)
+        self.annotator = _propose(model.annotator_logits(edges, now, self.item), self.annotator, temperature, rng)
         self.count()
 
 
 def _dirichlet(rng: np.random.Generator, concentration: FloatArray) -> FloatArray:
     """Draws along the last axis, none of them zero."""
-    gamma = np.maximum(rng.standard_gamma(concentration), LEAST)
+    gamma = np.maximum(rng.standard_gamma(concentration), MIN_GAMMA_DRAW)
     return np.asarray(gamma / gamma.sum(axis=-1, keepdims=True))
 
 
@@ -117,12 +112,13 @@ def _propose(logs: FloatArray, now: IntArray, temperature: float, rng: np.random
     return np.where(_accept(logs[rows, new] - logs[rows, now], temperature, rng), new, now)
 
 
-def _pick(
-    logs: FloatArray, cold: float, rng: np.random.Generator, pool: Threads, parts: list[tuple[int, int]]
-) -> IntArray:
-    uniform, chosen = rng.random(len(logs)), np.empty(len(logs), np.int64)
-    model.in_parts(pool, parts, lambda _, first, last: kernels.pick(first, last, logs, cold, uniform, chosen))
-    return chosen
+def _pick(logs: FloatArray, coldness: float, rng: np.random.Generator) -> IntArray:
+    """(n,) columns drawn with probability ∝ exp(coldness · logs); the arg max where coldness is infinite."""
+    uniform = rng.random(len(logs))
+    if np.isinf(coldness):
+        return np.asarray(logs.argmax(axis=1))
+    reached = np.cumsum(np.exp(coldness * (logs - logs.max(axis=1, keepdims=True))), axis=1)
+    return np.asarray((reached[:, :-1] <= uniform[:, None] * reached[:, -1:]).sum(axis=1))
 
 
 @clusterings.register(
@@ -131,72 +127,25 @@ def _pick(
     cite="Weerasooriya et al. 2021",
     annotators=True,
 )
-class PGMAnnealing(Clustering):
+class PGMAnnealing(JointClustering):
     """Items and annotators in clusters, by simulated annealing.
 
     `item_clusters_` and `annotator_clusters_` are conditional probabilities given all else in the best state;
     `item_cluster_` and `annotator_cluster_` are that state.
-
-    Parameters
-    ----------
-    item_clusters, annotator_clusters, alpha, gamma, tau, start, snap, restarts, threads, seed
-        As in `pgm-bp`.
-    proposal : "conditional" or "prior"
-        What new values are drawn from; see the module.
-    schedule : "plateau", "inverse" or a sequence of temperatures
-        Temperature at each step: 1 for half of the steps, then down to 0.1 in equal ratios; or 1 / (t + 1), the
-        paper's; or as given.
-    sweeps : int
-        Steps of a named schedule.
-    max_iter, tol : int, float
-        With `proposal="conditional"` a run ends with steps at temperature 0, until one gains less than `tol` of ℓ;
-        `max_iter` of them at most.
     """
 
-    def __init__(
-        self,
-        *,
-        item_clusters: int | None = 10,
-        annotator_clusters: int = 5,
-        alpha: float = 2.0,
-        gamma: float = 2.0,
-        tau: float = 2.0,
-        proposal: Proposal = "conditional",
-        schedule: Schedule = "plateau",
-        sweeps: int = 400,
-        restarts: int = 4,
-        start: StartKind = "votes",
-        snap: Snap = "hard",
-        max_iter: int = 200,
-        tol: float = 1e-7,
-        threads: int | None = None,
-        seed: int | None = 0,
-    ):
-        self.item_clusters = item_clusters
-        self.annotator_clusters = annotator_clusters
-        self.alpha = alpha
-        self.gamma = gamma
-        self.tau = tau
-        self.proposal = proposal
-        self.schedule = schedule
-        self.sweeps = sweeps
-        self.restarts = restarts
-        self.start = start
-        self.snap = snap
-        self.max_iter = max_iter
-        self.tol = tol
-        self.threads = threads
-        self.seed = seed
-
-    def _priors(self) -> Priors:
-        return Priors(self.alpha, self.gamma, self.tau)
+    proposal: Proposal = param("conditional", "what new values are drawn from; see the module")
+    schedule: Schedule = param(
+        "plateau",
+        "temperature at each step: 1 for half of the steps, then down to 0.1 in equal ratios; or 1 / (t + 1), the "
+        "paper's; or a sequence of temperatures",
+    )
+    sweeps: int = param(400, "steps of a named schedule", low=1)
+    max_iter: int = param(200, 'steps at temperature 0 at most, with which proposal="conditional" ends', low=1)
+    tol: float = param(1e-7, "stop when a step at temperature 0 gains at most this share of ℓ", low=0)
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
-        check_clusters(self)
-        check_whole("sweeps", self.sweeps)
-        if self.proposal not in ("conditional", "prior"):
-            raise BadParameter(f"proposal must be 'conditional' or 'prior', got {self.proposal!r}.")
+        self.check_parameters()
         self.temperatures()
 
     def temperatures(self) -> FloatArray:
@@ -207,7 +156,7 @@ class PGMAnnealing(Clustering):
                 return np.asarray(1 / (steps + 1.0))
             if self.schedule == "plateau":
                 flat = self.sweeps // 2
-                return np.asarray(COLDEST ** (np.maximum(steps - flat + 1, 0) / (self.sweeps - flat)))
+                return np.asarray(FINAL_TEMPERATURE ** (np.maximum(steps - flat + 1, 0) / (self.sweeps - flat)))
             raise BadParameter(
                 f"schedule must be 'plateau', 'inverse' or a sequence of temperatures, got {self.schedule!r}."
             )
@@ -216,16 +165,10 @@ class PGMAnnealing(Clustering):
             raise BadParameter("schedule: a sequence of temperatures holds at least one, all above 0 and finite.")
         return given
 
-    def _prepare(self, table: Annotations, edges: Edges) -> Votes:
-        return joint_votes(self, table, edges)
-
     def _run(
-        self, edges: Edges, prepared: Any, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
+        self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
     ) -> Run:
-        K = self.item_clusters or edges.n_classes
-        first = start(
-            edges, prepared, K, self.annotator_clusters, self.start, self.item_clusters is None, number, rng, pool
-        )
+        first = self._first(edges, votes, number, rng)
         state = State(edges, first.params, first.item, first.annotator, self._priors())
         best, top, trace = (state.params, state.item, state.annotator), state.log_posterior(), list[float]()
 
@@ -239,7 +182,7 @@ class PGMAnnealing(Clustering):
 
         step = state.conditional if self.proposal == "conditional" else state.prior
         for temperature in self.temperatures():
-            step(temperature, rng, pool)
+            step(temperature, rng)
             look()
         converged = True
         if self.proposal == "conditional":
@@ -247,12 +190,12 @@ class PGMAnnealing(Clustering):
             state.count()
             begin = len(trace)
             while True:
-                state.conditional(0.0, rng, pool)
+                state.conditional(0.0, rng)
                 look()
                 converged = stopped(trace[begin:], self.tol)
                 if converged or len(trace) - begin >= self.max_iter:
                     break
         params, item, annotator = best
-        of_item = model.softmax(model.item_logits(edges, params, annotator, pool))
-        of_annotator = model.softmax(model.annotator_logits(edges, params, item, pool))
-        return Run(params, of_item, of_annotator, item, annotator, trace, converged, top)
+        of_item = model.softmax(model.item_logits(edges, params, annotator))
+        of_annotator = model.softmax(model.annotator_logits(edges, params, item))
+        return Run(params, Clusters(of_item, of_annotator, item, annotator), trace, converged)

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import threading
 import warnings
+from abc import abstractmethod
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Params, Priors
+from dissensus.clustering.start import Start, StartKind, Votes, start
+from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.compute.engines.local import Threads, even, thread_count
-from dissensus.compute.kernels import clustering as kernels
+from dissensus.compute.engines.local import Threads, thread_count
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-CHUNK = 2**14  # rows of `predict_annotations` at a time
+ROWS_AT_ONCE = 2**14  # of `predict_annotations`
+ABOVE_ONE = "must be above 1, so that no cluster dies out"
 
 Snap = Literal["hard", "soft"]
 
@@ -45,23 +47,25 @@ class Run:
     """Where one start ended."""
 
     params: Params
-    of_item: FloatArray
-    of_annotator: FloatArray
-    item: IntArray
-    annotator: IntArray
-    trace: list[float]
+    clusters: Clusters
+    trace: list[float]  # of the objective
     converged: bool
-    objective: float
 
 
 class Clustering(Aggregator):
     """Items and annotators in clusters; see the module for what there is after `fit`."""
 
-    restarts: int
-    max_iter: int
-    tol: float
-    snap: Snap
-    threads: int | None
+    alpha: float = param(2.0, "Dirichlet parameter of the clusters' labels Θ", above=1, high=1e9, must=ABOVE_ONE)
+    gamma: float = param(2.0, "Dirichlet parameter of the item clusters' shares ψ", above=1, high=1e9, must=ABOVE_ONE)
+    restarts: int = param(4, "number of starts, of which the best objective is kept", low=1)
+    start: StartKind = param(
+        "votes", "around items (and annotators) drawn far apart, which depends on the order of their names; or random"
+    )
+    snap: Snap = param("hard", "whether `posterior_` is that of the most probable cluster, or averaged")
+    max_iter: int = param(500, "passes over the data at most, for one start", low=1)
+    tol: float = param(1e-6, "stop when a pass changes the objective by at most this share of it", low=0)
+    threads: int | None = param(None, "None for all cores")
+    seed: int | None = param(0, "of all draws; None for another one in every fit")
 
     item_clusters_: FloatArray
     annotator_clusters_: FloatArray
@@ -117,18 +121,20 @@ class Clustering(Aggregator):
     # What the contract asks for ---------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        for keyword in ("restarts", "max_iter"):
-            check_whole(keyword, getattr(self, keyword))
-        if not self.tol >= 0:
-            raise BadParameter(f"tol must be 0 or more, got {self.tol}.")
-        if self.snap not in ("hard", "soft"):
-            raise BadParameter(f"snap must be 'hard' or 'soft', got {self.snap!r}.")
-        for keyword, value in self._priors()._asdict().items():
-            if not isinstance(value, Real) or not 1 < float(value) <= 1e9:
-                raise BadParameter(f"{keyword} must be above 1, so that no cluster dies out, got {value!r}.")
+        self.check_parameters()
 
     def _priors(self) -> Priors:
-        raise NotImplementedError
+        return Priors(self.alpha, self.gamma)
+
+    @abstractmethod
+    def _check_size(self, edges: Edges) -> None:
+        """Raise where the table is too small for so many clusters."""
+
+    @abstractmethod
+    def _run(
+        self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
+    ) -> Run:
+        """Fit from start `number`."""
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
@@ -137,8 +143,9 @@ class Clustering(Aggregator):
         threads = thread_count(self.threads, edges.size)
         best = self._best(table, edges, threads, on_step)
         self.psi_, self.omega_, self.labels_of_clusters_ = best.params.psi, best.params.omega, best.params.theta
-        self.item_clusters_, self.annotator_clusters_ = best.of_item, best.of_annotator
-        self.item_cluster_, self.annotator_cluster_ = best.item, best.annotator
+        found = best.clusters
+        self.item_clusters_, self.annotator_clusters_ = found.items, found.annotators
+        self.item_cluster_, self.annotator_cluster_ = found.item, found.annotator
         self.trace_, self.converged_ = np.array(best.trace), best.converged
         self.prior_ = self.psi_ @ model.of_clusters(best.params)
         self.labelled_ = np.diff(table.item_ptr) > 0
@@ -150,36 +157,25 @@ class Clustering(Aggregator):
     def _best(self, table: Annotations, edges: Edges, threads: int, on_step: OnStep) -> Run:
         """All starts, in threads where the table is small; the best by its objective, the earliest of equals."""
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per start, and nobody else
-        prepared, step = self._prepare(table, edges), _Counter(on_step)
+        self._check_size(edges)
+        votes, step = Votes(table.votes(), self._priors()), _Counter(on_step)
         outer = min(self.restarts, thread_count(self.threads, 10**9)) if threads == 1 else 1
         with Threads(threads) as inner, Threads(outer) as pool:
             runs = model.in_parts(
                 pool,
-                even(self.restarts, self.restarts),
-                lambda number, _start, _stop: self._run(
-                    edges, prepared, number, np.random.default_rng(children[number]), inner, step
-                ),
+                range(self.restarts),
+                lambda number: self._run(edges, votes, number, np.random.default_rng(children[number]), inner, step),
             )
-        best = max(runs, key=lambda run: run.objective)
+        best = max(runs, key=lambda run: run.trace[-1])
         self.n_iter_ = step.count
         if not best.converged:
             warnings.warn(
                 f"{type(self).__name__} stopped at its limit of {len(best.trace)} passes; tol={self.tol:g} of the "
-                f"objective ({best.objective:.6g}) was not reached. Raise max_iter or tol.",
+                f"objective ({best.trace[-1]:.6g}) was not reached. Raise max_iter or tol.",
                 ConvergenceWarning,
                 stacklevel=4,  # the caller of fit
             )
         return best
-
-    def _prepare(self, table: Annotations, edges: Edges) -> Any:
-        """What all starts share; raises where the table is too small."""
-        raise NotImplementedError
-
-    def _run(
-        self, edges: Edges, prepared: Any, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
-    ) -> Run:
-        """One start."""
-        raise NotImplementedError
 
     def snap_items(self, how: Snap) -> FloatArray:
         """(I, P) the labels of the fitted items' clusters; an item without labels has the prior."""
@@ -193,21 +189,13 @@ class Clustering(Aggregator):
     def _place(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) clusters of a table's items, whose annotators are these codes into `annotators_`, −1 unseen."""
         edges = Edges(table)
-        side, _ = model.sides(edges, self.labels_of_clusters_)
         believed = np.vstack([self.annotator_clusters_, self.omega_])[known]  # −1 takes the last
-        incoming = believed[edges.annotator]
         K = self.psi_.size
-        belief, outgoing = np.full((table.n_items, K), 1 / K), np.empty((edges.size, K))
+        belief, outgoing, pair = np.full((table.n_items, K), 1 / K), np.empty((edges.size, K)), np.empty(edges.size)
         with Threads(thread_count(self.threads, edges.size)) as pool:
-            pair = np.empty(edges.size)
-            model.in_parts(
-                pool,
-                edges.item_parts,
-                lambda _, start, stop: kernels.sweep(
-                    start, stop, edges.item_ptr, edges.by_item, edges.bag, *edges.bags, side.log_theta, side.tables,
-                    self.psi_, incoming, outgoing, belief, pair, 0.0,
-                ),
-            )  # fmt: skip
+            factors = model.item_factors(edges, self.labels_of_clusters_)
+            incoming = believed[edges.annotator]
+            model.sweep(edges.items, factors, self.psi_, incoming, outgoing, belief, pair, pool)
         return belief
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
@@ -223,11 +211,39 @@ class Clustering(Aggregator):
         K, L, P = self.labels_of_clusters_.shape
         flat, expected = self.labels_of_clusters_.reshape(K, L * P), np.empty((annotator.size, P))
         believed = np.vstack([self.annotator_clusters_, self.omega_])  # −1 takes the last
-        for at in range(0, annotator.size, CHUNK):
-            some = slice(at, at + CHUNK)
+        for at in range(0, annotator.size, ROWS_AT_ONCE):
+            some = slice(at, at + ROWS_AT_ONCE)
             by_annotator = (of_item[some] @ flat).reshape(-1, L, P)
             expected[some] = np.einsum("nlp,nl->np", by_annotator, believed[annotator[some]])
         return expected
+
+
+class JointClustering(Clustering):
+    """Items and annotators in clusters at once: the joint model of `clustering.model`."""
+
+    item_clusters: int | None = param(
+        10,
+        "None: as many as there are classes, each started from the items that got most votes for one of them, so that "
+        "only the annotators' clusters are free (as in `community-bcc`)",
+        low=1,
+        must="must be a whole number, at least 1",
+    )
+    annotator_clusters: int = param(5, "number of annotator clusters", low=1)
+    tau: float = param(
+        2.0, "Dirichlet parameter of the annotator clusters' shares Ω", above=1, high=1e9, must=ABOVE_ONE
+    )
+
+    def _priors(self) -> Priors:
+        return Priors(self.alpha, self.gamma, self.tau)
+
+    def _check_size(self, edges: Edges) -> None:
+        if self.item_clusters is not None:
+            check_enough("item_clusters", self.item_clusters, edges.items.ptr, "items")
+        check_enough("annotator_clusters", self.annotator_clusters, edges.annotators.ptr, "annotators")
+
+    def _first(self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator) -> Start:
+        K, by_class = self.item_clusters or edges.n_classes, self.item_clusters is None
+        return start(edges, votes, K, self.annotator_clusters, self.start, by_class, number, rng)
 
 
 class _Counter:
@@ -242,17 +258,12 @@ class _Counter:
             self.on_step(self.count, objective)
 
 
-def check_whole(keyword: str, value: Any, least: int = 1) -> None:
-    """Raise where a keyword is no whole number, or too small."""
-    if not isinstance(value, Integral) or value < least:
-        raise BadParameter(f"{keyword} must be a whole number, at least {least}, got {value!r}.")
-
-
-def check_enough(keyword: str, value: int, there: int, what: str) -> None:
-    """Raise where there are fewer things than clusters of them."""
-    if value > there:
+def check_enough(keyword: str, clusters: int, ptr: IntArray, what: str) -> None:
+    """Raise where there are fewer nodes with edges than clusters of them."""
+    there = np.count_nonzero(np.diff(ptr))
+    if clusters > there:
         raise BadParameter(
-            f"{keyword}={value} is more than the {there} {what} with annotations; ask for fewer clusters."
+            f"{keyword}={clusters} is more than the {there} {what} with annotations; ask for fewer clusters."
         )
 
 

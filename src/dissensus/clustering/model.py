@@ -17,17 +17,19 @@ with n_klp the labels p of items in cluster k by annotators in cluster l, N_k an
 | n, N, M | Counts | (K, L, P), (K,), (L,) |
 
 A weighted row multiplies its logarithm; a probabilistic one counts as one weighted row per class. Several labels of one
-pair are one *edge* of the graph between items and annotators, whose log Θ are summed.
+pair are one *edge* of the graph between items and annotators; they make up its *bag*. Edges with the same bag share a
+factor F[k, l] = Π_{labels p of the bag} Θ[k, l, p]^weight, held up to a constant: F / max F, and log max F beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Threads, balanced, even
@@ -36,11 +38,13 @@ from dissensus.exceptions import BadParameter
 from dissensus.table import kernels as table_kernels
 from dissensus.table.annotations import Annotations
 
+S = TypeVar("S")
 T = TypeVar("T")
 
-PART = 20_000  # edges of a part; the parts, not the threads, decide the order of sums
-MOST_PARTS = 32
-MOST_CELLS = 2**24  # numbers in the factors of all bags; where there would be more, they are made on the way
+EDGES_PER_PART = 20_000  # the parts, not the threads, decide the order of sums
+MAX_PARTS = 32
+MAX_CELLS = 2**24  # numbers in the factors of all bags; where there would be more, they are made when they are used
+MIN_LOG_FACTOR = -200.0  # log F − log max F of one edge goes no lower: the product of a few cannot underflow
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,35 @@ class Counts(NamedTuple):
     annotators: FloatArray
 
 
-class Bags(NamedTuple):
-    """The different sets of labels that edges carry: of bag b, label[ptr[b]:ptr[b+1]] and their weights."""
+class Part(NamedTuple):
+    """Nodes start … stop − 1, which one thread walks, and the bags of their edges."""
 
-    ptr: IntArray
-    label: IntArray
-    weight: FloatArray
+    number: int
+    start: int
+    stop: int
+    bags: IntArray  # the different bags
+    edge: IntArray  # the edges of these nodes, sorted by bag
+    ptr: IntArray  # edges of bags[b]: edge[ptr[b] : ptr[b + 1]]
+
+
+class Nodes:
+    """One end of every edge: all items, or all annotators."""
+
+    def __init__(self, of_edge: IntArray, of_row: IntArray, bag: IntArray, n: int):
+        self.size = n
+        self.ptr = table_kernels.offsets(of_edge, n)
+        self.edge = table_kernels.group(of_edge, self.ptr)  # edges of node n: edge[ptr[n] : ptr[n + 1]]
+        self.row_ptr = table_kernels.offsets(of_row, n)
+        self.row = table_kernels.group(of_row, self.row_ptr)
+        self.bag = np.empty(bag.size, np.int32)  # (E,) number among the bags of its part
+        self.parts = []
+        parts = max(1, min(MAX_PARTS, bag.size // EDGES_PER_PART))
+        for number, (start, stop) in enumerate(balanced(self.ptr, parts)):
+            edge = self.edge[self.ptr[start] : self.ptr[stop]]
+            bags, self.bag[edge] = np.unique(bag[edge], return_inverse=True)
+            ptr = table_kernels.offsets(self.bag[edge], bags.size)
+            by_bag = edge[table_kernels.group(self.bag[edge], ptr)]
+            self.parts.append(Part(number, start, stop, bags, by_bag, ptr))
 
 
 class Edges:
@@ -81,83 +108,105 @@ class Edges:
 
     def __init__(self, table: Annotations):
         rows = hard_rows(table)
-        item = np.repeat(np.arange(table.n_items, dtype=np.int32), np.diff(rows.item_ptr))
-        fresh = np.ones(item.size, np.bool_)
-        fresh[1:] = (np.diff(item) != 0) | (np.diff(rows.annotator) != 0)
-        first = np.flatnonzero(fresh)
-        self.n_items, self.n_annotators, self.n_classes = table.n_items, table.n_annotators, table.n_classes
-        self.item, self.annotator = item[first], rows.annotator[first]
-        self.item_ptr = table_kernels.offsets(self.item, self.n_items)
-        self.annotator_ptr = table_kernels.offsets(self.annotator, self.n_annotators)
-        self.by_item = np.arange(first.size, dtype=np.int32)
-        self.by_annotator = table_kernels.group(self.annotator, self.annotator_ptr)
-        self.bag, self.bags = _bags(rows.label, rows.weight, np.append(first, item.size), table.n_classes)
-        parts = max(1, min(MOST_PARTS, self.size // PART))
-        self.item_parts = balanced(self.item_ptr, parts)
-        self.annotator_parts = balanced(self.annotator_ptr, parts)
-        self.parts = even(self.size, parts)
+        self.n_classes = table.n_classes
+        self.row_item = np.repeat(np.arange(table.n_items, dtype=np.int32), np.diff(rows.item_ptr))
+        self.row_annotator, self.row_label = rows.annotator, rows.label.astype(np.int64)
+        self.row_weight = np.ones(rows.label.size) if rows.weight is None else rows.weight
+        first = np.flatnonzero(pair_starts(self.row_item, rows.annotator))
+        self.item, self.annotator = self.row_item[first], rows.annotator[first]
+        self.bag, self.bags = _bags(
+            self, np.append(first, self.row_item.size)
+        )  # bags (B, P): weights of the labels, sparse
+        self.items = Nodes(self.item, self.row_item, self.bag, table.n_items)
+        self.annotators = Nodes(self.annotator, self.row_annotator, self.bag, table.n_annotators)
 
     @property
     def size(self) -> int:
         """How many edges there are."""
         return self.item.size
 
-    def labelled(self) -> IntArray:
-        """Items that have an edge."""
-        return np.flatnonzero(np.diff(self.item_ptr))
 
+def _bags(edges: Edges, cuts: IntArray) -> tuple[IntArray, Any]:
+    """Number the different bags; edge e has the rows cuts[e]:cuts[e+1]."""
+    from scipy.sparse import csr_array, eye_array, vstack
 
-def _bags(label: IntArray, weight: FloatArray | None, cuts: IntArray, n_classes: int) -> tuple[IntArray, Bags]:
-    """Which bag each edge has, and the different bags; edge e has the rows cuts[e]:cuts[e+1]."""
-    lengths = np.diff(cuts)
-    if weight is None and (lengths == 1).all():  # the usual case: a bag is a label
-        every = np.arange(n_classes + 1, dtype=np.int64)
-        return label.astype(np.int32), Bags(every, every[:-1].copy(), np.ones(n_classes))
-    weight = np.ones(label.size) if weight is None else weight
+    lengths, n_classes = np.diff(cuts), edges.n_classes
+    if (lengths == 1).all() and (edges.row_weight == 1).all():  # the usual case: a bag is a label
+        return edges.row_label.astype(np.int32), eye_array(n_classes, format="csr")
     bag = np.empty(lengths.size, np.int32)
-    sizes, labels, weights, found = [], [], [], 0
+    bags = [csr_array((0, n_classes))]
     for length in np.unique(lengths):
-        edges = np.flatnonzero(lengths == length)
-        rows = cuts[edges][:, None] + np.arange(length)
-        different, at = np.unique(np.hstack([label[rows], weight[rows]]), axis=0, return_inverse=True)
-        bag[edges] = at.reshape(-1) + found
-        found += len(different)
-        sizes.append(np.full(len(different), length))
-        labels.append(different[:, :length].reshape(-1))
-        weights.append(different[:, length:].reshape(-1))
-    ptr = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
-    return bag, Bags(ptr, np.concatenate(labels).astype(np.int64), np.concatenate(weights))
+        chosen = np.flatnonzero(lengths == length)
+        rows = cuts[chosen][:, None] + np.arange(length)
+        contents = np.hstack([edges.row_label[rows], edges.row_weight[rows]])
+        different, at = np.unique(contents, axis=0, return_inverse=True)
+        bag[chosen] = at.reshape(-1) + sum(one.shape[0] for one in bags)
+        label, weight = different[:, :length].astype(np.int64), different[:, length:]
+        ptr = np.arange(len(different) + 1) * length
+        bags.append(csr_array((weight.reshape(-1), label.reshape(-1), ptr), shape=(len(different), n_classes)))
+    return bag, vstack(bags, format="csr")
 
 
-def in_parts(pool: Threads, parts: list[tuple[int, int]], work: Callable[[int, int, int], T]) -> list[T]:
-    """`work(number, start, stop)` for every part, results in order; each thread takes as many parts as the others."""
+def in_parts(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[T]:
+    """`work` of every part, results in order; each thread takes as many parts as the others."""
     shared = pool.map(
-        lambda _, first, last: [work(number, *parts[number]) for number in range(first, last)],
+        lambda _, first, last: [work(part) for part in parts[first:last]],
         even(len(parts), min(pool.threads, len(parts))),
     )
     return [result for some in shared for result in some]
 
 
-class Side(NamedTuple):
-    """Half of the graph: the factors as its nodes read them."""
+class Factors:
+    """F / max F of the bags of each part of some nodes; log_theta (P, other end's clusters, own clusters)."""
 
-    log_theta: FloatArray  # (P, other, own)
-    tables: FloatArray  # (B, other, own), or empty
-    tops: FloatArray  # (B,) log max F
+    def __init__(self, edges: Edges, nodes: Nodes, log_theta: FloatArray):
+        self.bags, self.log_theta = edges.bags, log_theta
+        cells = sum(part.bags.size for part in nodes.parts) * log_theta[0].size
+        self._kept = [self._make(part) for part in nodes.parts] if cells <= MAX_CELLS else None
+
+    def _make(self, part: Part) -> tuple[FloatArray, float]:
+        P, other, own = self.log_theta.shape
+        logs = (self.bags[part.bags] @ self.log_theta.reshape(P, -1)).reshape(-1, other, own)
+        tops = logs.max(axis=(1, 2))
+        return np.exp(np.maximum(logs - tops[:, None, None], MIN_LOG_FACTOR)), float(tops @ np.diff(part.ptr))
+
+    def of(self, part: Part) -> tuple[FloatArray, float]:
+        """(bags of the part, other, own), and Σ log max F over the part's edges."""
+        return self._make(part) if self._kept is None else self._kept[part.number]
 
 
-def sides(edges: Edges, theta: FloatArray) -> tuple[Side, Side]:
-    """The factors for items, and for annotators."""
-    found = []
-    bags = edges.bags.ptr.size - 1
-    for logs in (np.log(theta).transpose(2, 1, 0), np.log(theta).transpose(2, 0, 1)):
-        logs = np.ascontiguousarray(logs)
-        kept = bags if bags * logs[0].size <= MOST_CELLS else 0
-        tables, tops = np.empty((kept, *logs.shape[1:])), np.empty(kept)
-        if kept:
-            kernels.fill_all(*edges.bags, logs, tables, tops)
-        found.append(Side(logs, tables, tops))
-    return found[0], found[1]
+def item_factors(edges: Edges, theta: FloatArray) -> Factors:
+    """The factors as items read them."""
+    return Factors(edges, edges.items, np.log(theta).transpose(2, 1, 0))
+
+
+def annotator_factors(edges: Edges, theta: FloatArray) -> Factors:
+    """The factors as annotators read them."""
+    return Factors(edges, edges.annotators, np.log(theta).transpose(2, 0, 1))
+
+
+def sweep(
+    nodes: Nodes,
+    factors: Factors,
+    prior: FloatArray,
+    incoming: FloatArray,
+    outgoing: FloatArray,
+    belief: FloatArray,
+    pair: FloatArray,
+    pool: Threads,
+    damping: float = 0.0,
+) -> tuple[float, float, float]:
+    """One round of belief propagation at all nodes of a side; see `kernels.sweep`."""
+    sums = in_parts(
+        pool,
+        nodes.parts,
+        lambda part: kernels.sweep(
+            part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, factors.of(part)[0], prior, incoming, outgoing,
+            belief, pair, damping,
+        ),
+    )  # fmt: skip
+    norms, pairs, change = (sum(values) for values in zip(*sums, strict=True))
+    return norms, pairs, change
 
 
 # Equations ------------------------------------------------------------------------------------------------------------
@@ -190,33 +239,45 @@ def maximise(counts: Counts, priors: Priors) -> Params:
 
 def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int, L: int) -> Counts:
     """Counts of a hard clustering."""
-    labels = np.zeros((K, L, edges.n_classes))
-    kernels.hard_counts(edges.item, edges.annotator, edges.bag, *edges.bags, of_item, of_annotator, labels)
+    P = edges.n_classes
+    cell = (of_item[edges.row_item] * L + of_annotator[edges.row_annotator]) * P + edges.row_label
+    labels = np.bincount(cell, edges.row_weight, K * L * P).astype(np.float64).reshape(K, L, P)
     sizes = (np.bincount(cluster, minlength=n) for cluster, n in ((of_item, K), (of_annotator, L)))
     return Counts(labels, *(size.astype(np.float64) for size in sizes))
 
 
-def product_counts(edges: Edges, of_item: FloatArray, of_annotator: FloatArray, pool: Threads) -> Counts:
+def product_counts(edges: Edges, of_item: FloatArray, of_annotator: FloatArray) -> Counts:
     """Expected counts where the clusters of an item and its annotator are taken to be independent, as printed."""
-    K, L = of_item.shape[1], of_annotator.shape[1]
-    labels = summed(
-        edges,
-        pool,
-        (K, L),
-        lambda start, stop, counts: kernels.product_counts(
-            start, stop, edges.item, edges.annotator, edges.bag, *edges.bags, of_item, of_annotator, counts
-        ),
-    )
+    from scipy.sparse import csr_array
+
+    P, A, (I, K) = edges.n_classes, len(of_annotator), of_item.shape
+    column = edges.row_annotator * np.int64(P) + edges.row_label
+    given = csr_array((edges.row_weight, column, edges.items.row_ptr), shape=(I, A * P))
+    by_annotator = (given.T @ of_item).reshape(A, P, K)
+    labels = np.einsum("apk,al->klp", by_annotator, of_annotator, optimize=True)
     return Counts(labels, of_item.sum(axis=0), of_annotator.sum(axis=0))
 
 
-def summed(
-    edges: Edges, pool: Threads, shape: tuple[int, int], add: Callable[[int, int, FloatArray], None]
+def pair_counts(
+    edges: Edges, factors: Factors, to_item: FloatArray, to_annotator: FloatArray, pair: FloatArray, pool: Threads
 ) -> FloatArray:
-    """(K, L, P) what `add(start, stop, counts)` adds over all edges; sums do not depend on the number of threads."""
-    counts = np.zeros((len(edges.parts), edges.n_classes, *shape))
-    in_parts(pool, edges.parts, lambda part, start, stop: add(start, stop, counts[part]))
-    return np.ascontiguousarray(counts.sum(axis=0).transpose(1, 2, 0))
+    """(K, L, P) labels of edges with the beliefs b_e(k, l) = ν_e(k) F_e[k, l] μ_e(l) / pair_e of item_factors.
+
+    `to_annotator` is ν (E, K), `to_item` μ (E, L). F is the same for all edges of a bag, so that Σ_e ν_e(k) μ_e(l) /
+    pair_e over those is all that is needed of them.
+    """
+    from scipy.sparse import csr_array
+
+    share, (E, L) = to_annotator / pair[:, None], to_item.shape
+
+    def counts(part: Part) -> FloatArray:
+        beliefs, _ = factors.of(part)
+        sums = [csr_array((to_item[part.edge, l], part.edge, part.ptr), shape=(part.bags.size, E)) for l in range(L)]
+        beliefs = beliefs * np.stack([one @ share for one in sums], axis=1)  # (bags, L, K)
+        return np.asarray(edges.bags[part.bags].T @ beliefs.reshape(part.bags.size, -1))
+
+    total = sum(in_parts(pool, edges.items.parts, counts), np.zeros((edges.n_classes, 1)))
+    return np.ascontiguousarray(total.reshape(edges.n_classes, L, -1).transpose(2, 1, 0))
 
 
 def of_clusters(params: Params) -> FloatArray:
@@ -249,34 +310,26 @@ def delta_shares(sizes: FloatArray, old: FloatArray, new: FloatArray, prior: flo
     return float((prior - 1 + sizes) @ np.log(new / old))
 
 
-def item_logits(edges: Edges, params: Params, of_annotator: IntArray, pool: Threads) -> FloatArray:
+def item_logits(edges: Edges, params: Params, of_annotator: IntArray) -> FloatArray:
     """(I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}; δw_i is a difference of two of its numbers."""
-    out = np.empty((edges.n_items, params.psi.size))
-    logs = np.ascontiguousarray(np.log(params.theta).transpose(2, 1, 0))
-    in_parts(
-        pool,
-        edges.item_parts,
-        lambda _, start, stop: kernels.logits(
-            start, stop, edges.item_ptr, edges.by_item, edges.bag, *edges.bags, logs, np.log(params.psi),
-            edges.annotator, of_annotator, out,
-        ),
-    )  # fmt: skip
-    return out
+    other = of_annotator[edges.row_annotator]
+    return _logits(edges, edges.items, other, params.psi, np.log(params.theta).transpose(2, 1, 0))
 
 
-def annotator_logits(edges: Edges, params: Params, of_item: IntArray, pool: Threads) -> FloatArray:
+def annotator_logits(edges: Edges, params: Params, of_item: IntArray) -> FloatArray:
     """(A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}; δz_j is a difference of two of its numbers."""
-    out = np.empty((edges.n_annotators, params.omega.size))
-    logs = np.ascontiguousarray(np.log(params.theta).transpose(2, 0, 1))
-    in_parts(
-        pool,
-        edges.annotator_parts,
-        lambda _, start, stop: kernels.logits(
-            start, stop, edges.annotator_ptr, edges.by_annotator, edges.bag, *edges.bags, logs, np.log(params.omega),
-            edges.item, of_item, out,
-        ),
-    )  # fmt: skip
-    return out
+    other = of_item[edges.row_item]
+    return _logits(edges, edges.annotators, other, params.omega, np.log(params.theta).transpose(2, 0, 1))
+
+
+def _logits(edges: Edges, nodes: Nodes, other: IntArray, prior: FloatArray, log_theta: FloatArray) -> FloatArray:
+    """(nodes, own) log prior + Σ log_theta[label, other, own] over a node's rows, where the other end is in `other`."""
+    from scipy.sparse import csr_array
+
+    P, n_other, own = log_theta.shape
+    column = (edges.row_label * n_other + other)[nodes.row]
+    given = csr_array((edges.row_weight[nodes.row], column, nodes.row_ptr), shape=(nodes.size, P * n_other))
+    return np.asarray(given @ log_theta.reshape(-1, own) + np.log(prior))
 
 
 def softmax(logs: FloatArray) -> FloatArray:

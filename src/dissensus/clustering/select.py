@@ -22,8 +22,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.clustering.base import Clustering, check_whole
+from dissensus.clustering.base import Clustering
+from dissensus.common.frames import as_frame
 from dissensus.common.json_lines import Store, key_of
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.local import thread_count
 from dissensus.evaluation.ceiling import hide_annotators
@@ -80,13 +82,7 @@ class Selection:
 
     def to_frame(self) -> Any:
         """One row per point; a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
-        frame = pa.Table.from_pylist(self.rows())
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(self.rows())
 
     @property
     def K(self) -> list[int]:  # noqa: N802  the paper's name
@@ -154,14 +150,11 @@ def select_clusters(
         Of the method; `restarts` is 1 unless given.
     """
     clusterings.entry(method)
-    if criterion not in ("kl", "likelihood"):
-        raise BadParameter(f"criterion must be 'kl' or 'likelihood', got {criterion!r}.")
+    check_argument("criterion", criterion, Criterion)
     if held_out is None and criterion == "likelihood":
         held_out = 0.5
-    if held_out is not None and not 0 < held_out < 1:
-        raise BadParameter(f"held_out must be between 0 and 1, got {held_out}.")
-    if jobs is not None:
-        check_whole("jobs", jobs)
+    check_argument("held_out", held_out, float | None, above=0, below=1, must="must be between 0 and 1")
+    check_argument("jobs", jobs, int | None, low=1)
     if not isinstance(dev, Annotations):
         if not 0 < dev < 1:
             raise BadParameter(f"dev must be a table, or a share between 0 and 1, got {dev}.")

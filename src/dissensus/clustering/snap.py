@@ -7,6 +7,7 @@ pipeline.fit(X, y).predict_proba(X_new)                    # (n, P) predicted, a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
@@ -16,7 +17,7 @@ from scipy import sparse
 from dissensus.clustering import model
 from dissensus.clustering.base import Clustering, Snap
 from dissensus.clustering.model import Params
-from dissensus.common.parameters import Parameters
+from dissensus.common.parameters import Parameters, check_argument
 from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.models.base import Aggregator, clusterings
@@ -24,6 +25,8 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 ROUNDING = 1e-6  # how far a distribution's sum may be from 1
+
+Reading = Literal["population", "printed"]
 
 
 def snap(
@@ -39,25 +42,37 @@ def snap(
         raise BadParameter(f"a fitted clustering takes no keywords, got {', '.join(sorted(keywords))}.")
     if not isinstance(source, Clustering):
         raise BadParameter(f"snap takes a fitted clustering or a table, got {type(source).__name__}.")
-    _check_how(how)
+    check_argument("how", how, Snap)
     source._check_fitted()
     return source.snap_items(how)
 
 
-class _Step(Parameters):
+class _Step(Parameters, ABC):
     """What scikit-learn asks of a step of a pipeline, without importing it before it is used."""
 
-    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
-        """Fit, then transform the same rows."""
-        return self.fit(X, y).transform(X)
+    n_features_in_: int
+    classes_: Names
 
+    @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def transform(self, X: Any) -> FloatArray:
         """(n, P) distributions."""
-        raise NotImplementedError
+
+    def fit_transform(self, X: Any, y: Any = None, **keywords: Any) -> FloatArray:
+        """Fit, then transform the same rows."""
+        return self.fit(X, y, **keywords).transform(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """The same as `transform`."""
+        return self.transform(X)
+
+    def predict(self, X: Any) -> Names:
+        """(n,) the most probable class of each transformed row."""
+        found = self.transform(X).argmax(axis=1)
+        return np.asarray(self.classes_[found])
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import Tags, TargetTags, TransformerTags
@@ -90,32 +105,24 @@ class Projector(_Step):
         How many labels a predicted distribution counts for in Eq. 2; None: as many as an item had on average.
     """
 
-    n_features_in_: int
-    classes_: Names
-
     def __init__(
         self,
         clustering: Clustering | None = None,
         *,
         how: Snap = "hard",
-        reading: Literal["population", "printed"] = "population",
+        reading: Reading = "population",
         size: float | None = None,
     ):
-        self.clustering = clustering
-        self.how = how
-        self.reading = reading
-        self.size = size
+        self.clustering, self.how, self.reading, self.size = clustering, how, reading, size
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the keywords; rows are not looked at."""
         if not isinstance(self.clustering, Clustering):
             raise BadParameter(f"clustering must be a fitted clustering, got {type(self.clustering).__name__}.")
         self.clustering._check_fitted()
-        _check_how(self.how)
-        if self.reading not in ("printed", "population"):
-            raise BadParameter(f"reading must be 'population' or 'printed', got {self.reading!r}.")
-        if self.size is not None and not 0 < self.size < np.inf:
-            raise BadParameter(f"size must be above 0, got {self.size}.")
+        check_argument("how", self.how, Snap)
+        check_argument("reading", self.reading, Reading)
+        check_argument("size", self.size, float | None, above=0)
         self.classes_, self.n_features_in_ = self.clustering.classes_, self.clustering.classes_.size
         return self
 
@@ -136,14 +143,6 @@ class Projector(_Step):
         assert self.clustering is not None
         return self.clustering.snapped(found, self.how)
 
-    predict_proba = transform
-
-    def predict(self, X: Any) -> Names:
-        """(n,) the most probable class of each transformed row."""
-        found = self.transform(X).argmax(axis=1)
-        assert self.clustering is not None
-        return np.asarray(self.clustering.classes_[found])
-
     def __sklearn_clone__(self) -> Projector:
         return type(self)(**self.get_params(deep=False))
 
@@ -162,13 +161,10 @@ class Distributions(_Step):
         What `predict` says, in the order of the columns of y; left out, their numbers from 0.
     """
 
-    n_features_in_: int
-    classes_: Names
     classifier_: Any
 
     def __init__(self, classifier: Any = None, *, classes: Sequence[Any] | None = None):
-        self.classifier = classifier
-        self.classes = classes
+        self.classifier, self.classes = classifier, classes
 
     def fit(self, X: Any, y: Any = None, **keywords: Any) -> Self:
         """Learn from X (n, …) and distributions y (n, P); keywords are for the classifier's own fit."""
@@ -201,10 +197,6 @@ class Distributions(_Step):
         self.n_features_in_ = shape[1] if len(shape) > 1 else 1
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, **keywords: Any) -> FloatArray:
-        """Fit, then transform the same rows."""
-        return self.fit(X, y, **keywords).transform(X)
-
     def transform(self, X: Any) -> FloatArray:
         """(n, P) predicted distributions; a class that had no probability anywhere has none."""
         self._check_fitted()
@@ -213,28 +205,15 @@ class Distributions(_Step):
         out[:, self.classifier_.classes_] = found
         return out
 
-    predict_proba = transform
-
-    def predict(self, X: Any) -> Names:
-        """(n,) the most probable class of each row."""
-        found = self.transform(X).argmax(axis=1)
-        return np.asarray(self.classes_[found])
-
 
 def _rows(X: Any) -> Any:
     """Features whose rows can be repeated."""
     return X.tocsr() if sparse.issparse(X) else np.asarray(X)
 
 
-def _check_how(how: str) -> None:
-    if how not in ("hard", "soft"):
-        raise BadParameter(f"how must be 'hard' or 'soft', got {how!r}.")
-
-
 def _distributions(X: Any, n_classes: int) -> FloatArray:
     """Rows of probabilities, checked."""
     X = np.asarray(X, np.float64)
-    rows: FloatArray = X
     if X.ndim != 2 or X.shape[1] != n_classes:
         raise DataError(f"expected distributions over {n_classes} classes, one per row, got shape {X.shape}.")
     bad = ~((X >= 0).all(axis=1) & (np.abs(X.sum(axis=1) - 1) <= ROUNDING))
@@ -244,4 +223,4 @@ def _distributions(X: Any, n_classes: int) -> FloatArray:
             f"{int(bad.sum())} of {len(X)} rows are no distributions; first at row {row}, which sums to "
             f"{naming.shown(float(X[row].sum()))}."
         )
-    return rows
+    return np.asarray(X)

@@ -15,13 +15,12 @@ import numpy as np
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Params, Priors
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.engines.local import Threads
 from dissensus.models.em import climb
 
-WARM = 20  # passes of the mixture that a start takes
-HARD = 5  # hard steps of the annotators' clusters
-OWN = 3.0  # labels like everybody's that a drawn annotator is given, for each item cluster
-CHUNK = 2**15  # items at a time, so that temporaries stay small
+WARM_UP_PASSES = 20  # of the mixture, in a start
+HARD_STEPS = 5  # of the annotators' clusters
+PSEUDO_LABELS = 3.0  # like everybody's, that a drawn annotator is given for each item cluster
+ITEMS_AT_ONCE = 2**15  # so that temporaries stay small
 
 StartKind = Literal["votes", "random"]
 
@@ -72,8 +71,8 @@ class Votes:
         alpha, gamma = self.priors.alpha - 1, self.priors.gamma - 1
         objective = float(alpha * np.log(params.theta).sum() + gamma * np.log(params.psi).sum())
         psi, theta = np.full_like(params.psi, gamma), np.full_like(params.theta, alpha)
-        for at in range(0, len(self.votes), CHUNK):
-            some = slice(at, at + CHUNK)
+        for at in range(0, len(self.votes), ITEMS_AT_ONCE):
+            some = slice(at, at + ITEMS_AT_ONCE)
             shares, evidence = self.responsibilities(some, params)
             objective += evidence
             psi += shares.sum(axis=0)
@@ -83,7 +82,8 @@ class Votes:
     def posterior(self, params: Mixture) -> FloatArray:
         """(I, K) P(cluster | votes)."""
         parts = [
-            self.responsibilities(slice(at, at + CHUNK), params)[0] for at in range(0, max(len(self.votes), 1), CHUNK)
+            self.responsibilities(slice(at, at + ITEMS_AT_ONCE), params)[0]
+            for at in range(0, max(len(self.votes), 1), ITEMS_AT_ONCE)
         ]
         return np.concatenate(parts)
 
@@ -103,11 +103,11 @@ class Votes:
 
 def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
     """(n,) rows of counts, dense or sparse, that lie far apart; see the module."""
-    total = np.asarray(counts.sum(axis=1)).reshape(-1)
-    inverse = np.where(total > 0, 1 / np.where(total > 0, total, 1), 0)
-    roots = np.sqrt(counts * inverse[:, None]) if isinstance(counts, np.ndarray) else counts.multiply(
-        inverse[:, None]
-    ).sqrt().tocsr()  # fmt: skip
+    from scipy.sparse import csr_array
+
+    counts = csr_array(counts)
+    total = np.asarray(counts.sum(axis=1))
+    roots = counts.multiply(np.where(total > 0, 1 / np.maximum(total, 1e-300), 0)[:, None]).sqrt().tocsr()
     distance = np.ones(total.size)
     chosen: list[int] = []
     for _ in range(n):
@@ -116,8 +116,7 @@ def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
             chance = np.cumsum(total + 1e-300)
         at = int(np.searchsorted(chance, rng.random() * chance[-1], side="right").clip(0, total.size - 1))
         chosen.append(at)
-        mine = roots[at] if isinstance(roots, np.ndarray) else roots[at].toarray().reshape(-1)
-        distance = np.minimum(distance, np.maximum(1 - roots @ mine, 0))
+        distance = np.minimum(distance, np.maximum(1 - roots @ roots[[at]].toarray()[0], 0))
         distance[at] = 0
     return np.array(chosen)
 
@@ -131,14 +130,13 @@ def start(
     by_class: bool,
     number: int,
     rng: np.random.Generator,
-    pool: Threads,
 ) -> Start:
     """A start of the joint model; `by_class`: cluster k is made of the items that got class k."""
     priors = votes.priors
     if kind == "random":
-        of_item = rng.dirichlet(np.ones(K), edges.n_items)
-        of_annotator = rng.dirichlet(np.ones(L), edges.n_annotators)
-        params = model.maximise(model.product_counts(edges, of_item, of_annotator, pool), priors)
+        of_item = rng.dirichlet(np.ones(K), edges.items.size)
+        of_annotator = rng.dirichlet(np.ones(L), edges.annotators.size)
+        params = model.maximise(model.product_counts(edges, of_item, of_annotator), priors)
         return Start(params, of_item.argmax(axis=1), of_annotator.argmax(axis=1))
     if by_class:
         shares = votes.votes + (rng.standard_gamma(1.0, votes.votes.shape) if number else 0.0)
@@ -146,22 +144,27 @@ def start(
     else:
         mixture = votes.seeded(K, rng)
         mixture = climb(
-            votes.em_pass, mixture, max_iter=WARM, tol=1e-5, accelerate=None, on_step=lambda step, objective: None
+            votes.em_pass,
+            mixture,
+            max_iter=WARM_UP_PASSES,
+            tol=1e-5,
+            accelerate=None,
+            on_step=lambda step, objective: None,
         ).params
         item = votes.posterior(mixture).argmax(axis=1)
-    annotator = np.zeros(edges.n_annotators, np.int64)
+    annotator = np.zeros(edges.annotators.size, np.int64)
     counts = model.hard_counts(edges, item, annotator, K, 1)
     if L == 1:
         return Start(model.maximise(counts, priors), item, annotator)
     everybody = model.maximise(counts, priors).theta[:, 0]  # (K, P)
     own = _own_counts(edges, item, K)
     theta = np.stack(
-        [own[j].toarray().reshape(K, -1) + OWN * everybody for j in spread(own, L, rng)], axis=1
+        [own[j].toarray().reshape(K, -1) + PSEUDO_LABELS * everybody for j in spread(own, L, rng)], axis=1
     )  # (K, L, P)
     psi = counts.items + priors.gamma - 1
     params = Params(psi / psi.sum(), np.full(L, 1 / L), theta / theta.sum(axis=2, keepdims=True))
-    for _ in range(HARD):
-        annotator = model.annotator_logits(edges, params, item, pool).argmax(axis=1)
+    for _ in range(HARD_STEPS):
+        annotator = model.annotator_logits(edges, params, item).argmax(axis=1)
         params = model.maximise(model.hard_counts(edges, item, annotator, K, L), priors)
     return Start(params, item, annotator)
 
@@ -170,9 +173,6 @@ def _own_counts(edges: Edges, item: IntArray, K: int) -> Any:
     """(A, K·P) sparse: how often each annotator gave each label to items of each cluster."""
     from scipy.sparse import csr_array
 
-    ptr, label, weight = edges.bags
-    length = np.diff(ptr)[edges.bag]
-    first = np.repeat(ptr[edges.bag] - np.cumsum(length) + length, length)
-    within = first + np.arange(length.sum())
-    row, column = np.repeat(edges.annotator, length), np.repeat(item[edges.item], length) * edges.n_classes
-    return csr_array((weight[within], (row, column + label[within])), shape=(edges.n_annotators, K * edges.n_classes))
+    column = item[edges.row_item] * edges.n_classes + edges.row_label
+    shape = (edges.annotators.size, K * edges.n_classes)
+    return csr_array((edges.row_weight, (edges.row_annotator, column)), shape=shape)

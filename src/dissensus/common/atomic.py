@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Write files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dissensus.exceptions import UnwritableFile
 
 @contextmanager
 def atomic(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write into, which takes the name `path` once it is complete; after an error nothing is left of it."""
+    """Open a file to write into; it takes the name `path` once it is complete, and an error leaves nothing behind."""
     path = Path(path)
     target = path.resolve()  # through a link, so that the link stays one
     if target.exists() and not target.is_file():

@@ -1,10 +1,12 @@
-"""Numbers as people read them."""
+"""Numbers and lists as people read them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share as per cent; what is not quite none or all does not read so.
+    """Write a share as per cent; 0 % and 100 % stand only for none and all.
 
     >>> percent(0.1234), percent(0.9966), percent(0.99999, 1), percent(0.0002), percent(0.0)
     ('12 %', '99.7 %', 'more than 99.9 %', 'less than 0.1 %', '0 %')
@@ -15,3 +17,12 @@ def percent(share: float, digits: int = 0) -> str:
             return percent(share, 1)
         return "less than 0.1 %" if share < 0.5 else "more than 99.9 %"
     return f"{text} %"
+
+
+def word_list(words: Sequence[str], last: str = "and") -> str:
+    """List words as a sentence does.
+
+    >>> word_list(["a", "b", "c"]), word_list(["a", "b"], "or"), word_list(["a"])
+    ('a, b and c', 'a or b', 'a')
+    """
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,21 +1,44 @@
-"""How the kernels are compiled: without the GIL, and kept on disk."""
+"""How the kernels are compiled: when first called, without the GIL, and kept on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, update_wrapper
 from typing import Any, TypeVar, cast
-
-import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def compiled(function: F) -> F:
-    """`function`, compiled when first called; the code is kept beside the source, or in the user's cache folder.
+    """Compile `function` when it is first called; numba, which takes 0.3 s to import, is imported no sooner."""
+    return cast(F, Kernel(function))
 
-    Where neither can be written to, such as in a container with a read-only disk, every process compiles anew.
-    """
-    try:
-        return cast(F, numba.njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # numba: "cannot cache function …: no locator available"
-        return cast(F, numba.njit(nogil=True)(function))
+
+class Kernel:
+    """A function that numba compiles when it is called, or used inside another kernel."""
+
+    def __init__(self, function: Callable[..., Any]):
+        update_wrapper(self, function)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """What numba makes of the function; the code is kept beside the source, or in the user's cache folder.
+
+        Where neither can be written to, such as in a container with a read-only disk, every process compiles anew.
+        """
+        import numba
+
+        try:
+            return numba.njit(nogil=True, cache=True)(self.__wrapped__)
+        except RuntimeError:  # numba: "cannot cache function …: no locator available"
+            return numba.njit(nogil=True)(self.__wrapped__)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled function."""
+        return self.dispatcher(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dispatcher, name)  # also `_numba_type_`, by which a kernel may call another
+
+    def __reduce__(self) -> Any:
+        return self.dispatcher.__reduce__()

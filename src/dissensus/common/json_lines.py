@@ -1,4 +1,4 @@
-"""A file of JSON lines that a long search writes one by one, and goes on from when it was killed."""
+"""Files of JSON lines: a long search appends each result, and continues from them after it was killed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dissensus.exceptions import UnwritableFile
 
 
 class Store:
-    """The finished parts of a search; without a path, none is kept.
+    """The finished results of a search; without a path, none is kept.
 
-    `rows` are those that were there with this key, which says of what data and settings they are.
+    `rows` are the results in the file whose key is `key`, which names the data and the settings.
     """
 
     def __init__(self, path: str | Path | None, key: str):
@@ -39,7 +39,7 @@ class Store:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; one that was cut short is passed over, and its line ended."""
+    """Read the objects of a file of JSON lines; skip a line that was cut short, and end it."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         if text and not text.endswith("\n"):
@@ -59,7 +59,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def append_lines(path: Path, *rows: dict[str, Any]) -> None:
-    """Write them at the end, each on its line; in one piece, so that who reads meanwhile sees whole lines."""
+    """Append rows, one a line, in one write: a reader at the same time sees whole lines."""
     try:
         with path.open("ab", buffering=0) as file:
             rest = memoryview("".join(json.dumps(row) + "\n" for row in rows).encode())
@@ -70,7 +70,7 @@ def append_lines(path: Path, *rows: dict[str, Any]) -> None:
 
 
 def key_of(settings: dict[str, Any], tables: Iterable[Any], arrays: Iterable[Any] = ()) -> str:
-    """A name for data and settings: a row in a store counts only where it is the same."""
+    """Hash data and settings; a row of a store is used only where its key is the same."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for table in tables:
         for array in (table.item_ptr, table.annotator, table.label, table.weight, table.proba):

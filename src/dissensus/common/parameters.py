@@ -5,22 +5,36 @@
         norm: Literal["l2", "max"] = param("l2", "how the radius is measured")
 
 From a declaration come the signature of `__init__`, the check and its sentence (`check_parameters`), `get_params`,
-`set_params`, `repr`, the options of the command line and the reference page. A subclass inherits declarations, replaces
-one by declaring it again, and drops one by giving a plain value: `engine: ClassVar = "local"`.
+`set_params`, `repr`, the options of the command line and the reference page (`common.reference`). A subclass inherits
+declarations, replaces one by declaring it again, and drops one by giving a plain value: `engine: ClassVar = "local"`.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+import operator
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
+from dissensus.common.formatting import word_list
 from dissensus.exceptions import BadParameter
+
+CHECKED_TYPES = {int, float, bool, str, type(None)}
+"""A value of another type than these is left to `check`, or to whoever uses it."""
+
+LIMITS = {
+    "low": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "high": ("at most", operator.le),
+    "below": ("below", operator.lt),
+}
+"""Field of `Param` → its words, and what holds for an allowed value."""
 
 
 def is_number(value: Any) -> bool:
@@ -46,97 +60,87 @@ class Param:
     check: Callable[[Any], bool] | None = None
     must: str = ""  # what `check` asks for: "must be …"
 
-    def problem(self, value: Any, hint: Any) -> str | None:
-        """What the value must be, where it is not; None where it is right."""
-        kinds = set(_kinds(hint))
-        words = [kind for kind in kinds if isinstance(kind, str)]
-        if self._allows(value, kinds):
-            return None
+    def check_value(self, name: str, value: Any, hint: Any) -> None:
+        """Raise BadParameter where the keyword `name`, of the type `hint`, may not have this value."""
+        if not self._allows(value, set(_kinds(hint))):
+            raise BadParameter(f"{name} must {self.in_words(hint)}, got {value!r}.")
+
+    def in_words(self, hint: Any) -> str:
+        """Name the allowed values, to follow "must": "be above 0, or None"."""
         if self.must:
-            return self.must
-        if words and not kinds & {int, float}:
-            quoted = [repr(word) for word in _kinds(hint) if isinstance(word, str)]
-            if type(None) in kinds:
-                quoted.insert(0, "None")
-            return "must be " + (f"{', '.join(quoted[:-1])} or {quoted[-1]}" if len(quoted) > 1 else quoted[0])
-        none = ", or None" if type(None) in kinds else ""
-        return f"must {self._range(whole=int in kinds and float not in kinds, boolean=kinds == {bool})}{none}"
+            return self.must.removeprefix("must ")
+        kinds = list(_kinds(hint))
+        words = [repr(kind) for kind in kinds if not isinstance(kind, type)]
+        none = ["None"] if type(None) in kinds else []
+        others = [kind.__name__ for kind in kinds if isinstance(kind, type) and kind not in CHECKED_TYPES]
+        if int in kinds or float in kinds:
+            main = self._number_in_words(whole=float not in kinds)
+        elif Any in kinds:
+            return "be anything"
+        elif others:
+            main = f"be of type {word_list(others, 'or')}"
+        elif bool in kinds or str in kinds:
+            main = "be True or False" if bool in kinds else "be text"
+        else:
+            return f"be {word_list(none + words, 'or')}"
+        rest = words + none
+        return f"{main}{', or ' if len(rest) == 1 else ', ' if rest else ''}{word_list(rest, 'or')}"
+
+    def _number_in_words(self, whole: bool) -> str:
+        limits = {name: f"{limit:g}" for name in LIMITS if (limit := getattr(self, name)) is not None}
+        if limits.keys() == {"low", "high"}:
+            return f"{'be a whole number' if whole else 'lie'} from {self.low:g} to {self.high:g}"
+        said = " and ".join(f"{LIMITS[name][0]} {limit}" for name, limit in limits.items())
+        if limits.keys() == {"above", "below"}:
+            said = f"between {self.above:g} and {self.below:g}"
+        if whole:
+            return f"be a whole number, {said}" if said else "be a whole number"
+        return "be 0 or more" if said == "at least 0" else f"be {said or 'a number'}"
 
     def _allows(self, value: Any, kinds: set[Any]) -> bool:
-        if value is None:
+        if Any in kinds and self.check is None:
+            return True
+        if value is None and Any not in kinds:
             return type(None) in kinds
-        if isinstance(value, str) and value in kinds:
+        if any(type(word) is type(value) and word == value for word in kinds if not isinstance(word, type)):
             return True
         if self.check is not None:
             return bool(self.check(value))
         if isinstance(value, bool | str):
-            return type(value) in kinds or Any in kinds
+            return type(value) in kinds
         if isinstance(value, Real) and kinds & {int, float}:
-            return (float in kinds or is_whole(value)) and self._within(float(value))
-        return not (kinds and kinds <= {int, float, bool, str, type(None)} | {k for k in kinds if isinstance(k, str)})
-
-    def _within(self, value: float) -> bool:
-        return (
-            math.isfinite(value)
-            and (self.low is None or value >= self.low)
-            and (self.high is None or value <= self.high)
-            and (self.above is None or value > self.above)
-            and (self.below is None or value < self.below)
-        )
-
-    def _range(self, *, whole: bool, boolean: bool) -> str:
-        """The allowed values in words."""
-        if boolean:
-            return "be True or False"
-        number = "be a whole number" if whole else "be a number"
-        if self.above is not None and self.below is not None:
-            return f"be between {self.above:g} and {self.below:g}"
-        if self.low is not None and self.high is not None:
-            return f"{'be a whole number from' if whole else 'lie from'} {self.low:g} to {self.high:g}"
-        if self.low is not None and self.below is not None:
-            return f"be at least {self.low:g} and below {self.below:g}"
-        if self.above is not None:
-            return f"be above {self.above:g}" + (f" and at most {self.high:g}" if self.high is not None else "")
-        if self.low is not None:
-            if whole:
-                return f"be a whole number, at least {self.low:g}"
-            return "be 0 or more" if self.low == 0 else f"be at least {self.low:g}"
-        return number
+            limits = [(getattr(self, name), holds) for name, (_, holds) in LIMITS.items()]
+            inside = all(limit is None or holds(value, limit) for limit, holds in limits)
+            return inside and math.isfinite(value) and (float in kinds or is_whole(value))
+        return any(isinstance(kind, type) and kind not in CHECKED_TYPES for kind in kinds)
 
 
-def param(
-    default: Any,
-    text: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    check: Callable[[Any], bool] | None = None,
-    must: str = "",
-) -> Any:
-    """Declare a keyword. `check` and `must` ("must be …") say what a type and a range cannot."""
-    return Param(default, text, low, high, above, below, check, must)
+def param(default: Any, text: str, **limits: Any) -> Any:
+    """Declare a keyword; `limits` are those of `Param`. `check` and `must` say what a type and a range cannot."""
+    return Param(default, text, **limits)
 
 
-def check_keyword(name: str, value: Any, hint: Any, **allowed: Any) -> None:
-    """Raise BadParameter where a function's keyword is out of its range; `allowed` as in `param`."""
-    if problem := Param(None, "", **allowed).problem(value, hint):
-        raise BadParameter(f"{name} {problem}, got {value!r}.")
+def check_argument(name: str, value: Any, hint: Any, **limits: Any) -> None:
+    """Raise BadParameter where an argument of a function is none of the type `hint`, or out of its `limits`.
+
+    >>> check_argument("level", 95, float, above=0, below=1)
+    Traceback (most recent call last):
+    dissensus.exceptions.BadParameter: level must be between 0 and 1, got 95.
+    """
+    Param(None, "", **limits).check_value(name, value, hint)
 
 
 class _Signature:
     """The signature of a class, its types evaluated when it is asked for; without declarations, that of `__init__`."""
 
     def __get__(self, instance: object, owner: type[Parameters]) -> inspect.Signature:
-        if not owner._declared:
+        if owner.__init__ is not Parameters.__init__:
             raise AttributeError("__signature__")  # `inspect.signature` then looks at `__init__`
         kind = inspect.Parameter.KEYWORD_ONLY
+        hints = {name: owner.parameter_hint(name) for name in owner._declared}
+        defaults = owner._defaults()
         return inspect.Signature(
-            [
-                inspect.Parameter(name, kind, default=value.default, annotation=owner.parameter_hint(name))
-                for name, value in owner._declared.items()
-            ]
+            [inspect.Parameter(name, kind, default=defaults[name], annotation=hint) for name, hint in hints.items()]
         )
 
 
@@ -144,20 +148,19 @@ class Parameters:
     """A base for classes whose keywords are declared with `param`."""
 
     __signature__ = _Signature()
-    _declared: ClassVar[dict[str, Param]] = {}
-    _hints: ClassVar[dict[str, Any]] = {}  # evaluated when first needed
+    _own: ClassVar[dict[str, Param]] = {}  # declared in the class itself
+    _declared: ClassVar[dict[str, Param]] = {}  # these, and those inherited
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
-        inherited: dict[str, Param] = {}
-        for base in cls.__mro__[1:]:
-            for name, value in getattr(base, "_declared", {}).items():
-                inherited.setdefault(name, value)
-        kept = {name: value for name, value in inherited.items() if name not in vars(cls)}
-        cls._declared = own | kept
-        cls._hints = {}
-        for name, value in own.items():
+        cls._own = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
+        cls._declared = {}
+        given: set[str] = set()
+        for base in cls.__mro__:  # the first class that gives a name decides
+            own: dict[str, Param] = vars(base).get("_own", {})
+            cls._declared |= {name: value for name, value in own.items() if name not in given}
+            given |= vars(base).keys()
+        for name, value in cls._own.items():
             setattr(cls, name, value.default)  # so that a class without an instance shows defaults, not declarations
 
     def __init__(self, **keywords: Any):
@@ -170,9 +173,7 @@ class Parameters:
     def check_parameters(self) -> None:
         """Raise BadParameter where a keyword is out of its range."""
         for name, declared in self._declared.items():
-            value = getattr(self, name)
-            if problem := declared.problem(value, self.parameter_hint(name)):
-                raise BadParameter(f"{name} {problem}, got {value!r}.")
+            declared.check_value(name, getattr(self, name), self.parameter_hint(name))
 
     @classmethod
     def declared(cls) -> dict[str, Param]:
@@ -180,16 +181,30 @@ class Parameters:
         return dict(cls._declared)
 
     @classmethod
+    def annotation(cls, name: str) -> tuple[type, Any]:
+        """The class that annotates a keyword, and the annotation as it is written there."""
+        homes = [base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})]
+        return (homes[0], vars(homes[0])["__annotations__"][name]) if homes else (cls, Any)
+
+    @classmethod
+    @cache
     def parameter_hint(cls, name: str) -> Any:
-        """The type of a keyword, evaluated."""
-        if name not in cls._hints:
-            cls._hints[name] = _evaluated(_hint(cls, name), _home(cls, name))
-        return cls._hints[name]
+        """The type of a keyword, evaluated; Any where it has none."""
+        home, hint = cls.annotation(name)
+        return eval(hint, vars(sys.modules[home.__module__]), dict(vars(home))) if isinstance(hint, str) else hint
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        """Keyword → default; those of `__init__` where nothing is declared."""
+        if cls.__init__ is Parameters.__init__:
+            return {name: declared.default for name, declared in cls._declared.items()}
+        written = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        return {p.name: p.default for p in written if p.kind is not p.VAR_KEYWORD}
 
     @classmethod
     def parameter_names(cls) -> list[str]:
         """The keywords of `__init__`, sorted."""
-        return sorted(cls._declared or (n for n in inspect.signature(cls.__init__).parameters if n != "self"))
+        return sorted(cls._defaults())
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Keyword → value; with `deep` also the keywords of a part, as `encoder__dropout`."""
@@ -215,31 +230,15 @@ class Parameters:
         return self
 
     def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        changed = {
-            name: value for name, value in self.get_params(deep=False).items() if value != defaults[name].default
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        defaults = self._defaults()  # compared as text: an array has no one answer to ==
+        shown = {name: repr(value) for name, value in self.get_params(deep=False).items()}
+        changed = [f"{name}={text}" for name, text in shown.items() if text != repr(defaults[name])]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 def _has_keywords(value: Any) -> bool:
     """True for a part with keywords of its own: one of ours, or an estimator of scikit-learn."""
     return hasattr(value, "get_params") and not isinstance(value, type)
-
-
-def _home(cls: type, name: str) -> type:
-    """The class that annotates the keyword."""
-    return next((base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})), cls)
-
-
-def _hint(cls: type, name: str) -> Any:
-    return vars(_home(cls, name)).get("__annotations__", {}).get(name, Any)
-
-
-def _evaluated(hint: Any, home: type) -> Any:
-    if not isinstance(hint, str):
-        return hint
-    return eval(hint, vars(sys.modules[home.__module__]), dict(vars(home)))  # as typing.get_type_hints does
 
 
 def _kinds(hint: Any) -> Iterator[Any]:
@@ -249,7 +248,5 @@ def _kinds(hint: Any) -> Iterator[Any]:
             yield from _kinds(part)
     elif get_origin(hint) is Literal:
         yield from (type(None) if word is None else word for word in get_args(hint))
-    elif get_origin(hint) is not None:
-        yield get_origin(hint) if get_origin(hint) is not Sequence else tuple
     else:
-        yield hint
+        yield type(None) if hint is None else get_origin(hint) or hint

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
-    from dissensus.common.types import OnStep
-
-WIDTH = 100  # of what goes into a pipe or a file
-PATIENCE = 1.0  # seconds of silence before a bar
+PIPE_WIDTH = 100  # characters of a line that goes into a pipe or a file
+SECONDS_BEFORE_BAR = 1.0
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -26,7 +25,7 @@ def console(*, stderr: bool = False) -> Console:
             raise BrokenPipeError  # rich would exit by itself
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else WIDTH
+    width = None if stream.isatty() else PIPE_WIDTH
     return Quiet(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
@@ -35,29 +34,44 @@ def clean(value: Any) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in str(value))
 
 
-@contextmanager
-def waiting(text: str, total: int | None = None) -> Iterator[OnStep]:
-    """A bar on stderr once the work inside takes longer than a second; call what it yields after every pass."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+class Bar:
+    """How far the work is; without a `progress` to draw on, nothing is shown."""
 
+    def __init__(self, text: str, total: int | None, progress: Progress | None):
+        self.total, self.progress = total, progress
+        self.task = None if progress is None else progress.add_task(clean(text), total=total, state="")
+
+    def __call__(self, step: int, objective: float) -> None:
+        """Show that a pass is done."""
+        at_most = f" of at most {self.total:,}" if self.total else ""
+        known = f", objective {objective:,.6g}" if objective == objective else ""
+        self._update(completed=step, state=f"pass {step:,}{at_most}{known}")
+
+    def tell(self, text: str, done: int | None = None, total: int | None = None) -> None:
+        """Show what is done now."""
+        self._update(description=clean(text), completed=done, total=total)
+
+    def _update(self, **fields: Any) -> None:
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, **fields)
+
+
+@contextmanager
+def waiting(text: str, total: int | None = None) -> Iterator[Bar]:
+    """A bar on stderr once the work inside takes longer than a second; call what it yields after every pass."""
     screen = console(stderr=True)
     if not (screen.is_interactive or screen.is_jupyter):
-        yield lambda step, objective: None
+        yield Bar(text, total, None)
         return
-    parts = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    progress = Progress(*parts, TextColumn("{task.fields[state]}"), console=screen, transient=True)
-    task = progress.add_task(clean(text), total=total, state="")
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    def on_step(step: int, objective: float) -> None:
-        at_most = f" of at most {total:,}" if total else ""
-        known = f", objective {objective:,.6g}" if objective == objective else ""
-        progress.update(task, completed=step, state=f"pass {step:,}{at_most}{known}")
-
-    late = threading.Timer(PATIENCE, progress.start)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    progress = Progress(*columns, TextColumn("{task.fields[state]}"), console=screen, transient=True)
+    late = threading.Timer(SECONDS_BEFORE_BAR, progress.start)
     late.daemon = True
     late.start()
     try:
-        yield on_step
+        yield Bar(text, total, progress)
     finally:
         late.cancel()
         late.join()  # it may just be starting the bar

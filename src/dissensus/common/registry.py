@@ -27,18 +27,21 @@ class Entry(Generic[T]):
     value: T
     summary: str  # one line for tables
     cite: str  # author, year
-    facts: dict[str, Any] = field(default_factory=dict)  # such as needs_features, binary
+    facts: dict[str, Any] = field(default_factory=dict)  # such as needs_features, binary; `place` orders the list
 
 
 class Registry(Mapping[str, T]):
-    """A mapping from names to what was registered under them; a wrong name is answered with the nearest right one."""
+    """A mapping from names to what was registered under them; a wrong name is answered with the nearest right one.
+
+    `what` is the word for one entry, `command` the one that lists all; without it, the error names all.
+    """
 
     def __init__(self, what: str, command: str, package: str):
         self.what, self.command, self.package = what, command, package
         self._entries: dict[str, Entry[T]] = {}
         self._complete = False
 
-    def register(self, name: str, *, summary: str, cite: str, **facts: Any) -> Callable[[T], T]:
+    def register(self, name: str, *, summary: str, cite: str = "", **facts: Any) -> Callable[[T], T]:
         """A decorator that enters a class or function under `name`."""
 
         def enter(value: T) -> T:
@@ -68,15 +71,16 @@ class Registry(Mapping[str, T]):
         if name not in self._entries:
             near = difflib.get_close_matches(str(name), self._entries, n=1)
             guess = f"did you mean '{near[0]}'? " if near else ""
-            raise UnknownName(
-                f"no {self.what} '{name}'; {guess}`dissensus {self.command}` lists all {len(self._entries)}."
-            )
+            known = f"`dissensus {self.command}` lists all {len(self)}."
+            if not self.command:
+                known = f"{'There' if near else 'there'} are {', '.join(self)}."
+            raise UnknownName(f"no {self.what} '{name}'; {guess}{known}")
         return self._entries[name]
 
     def entries(self) -> list[tuple[str, Entry[T]]]:
-        """All names with their entries, sorted."""
+        """All names with their entries, by place, then by name."""
         self._load()
-        return sorted(self._entries.items())
+        return sorted(self._entries.items(), key=lambda pair: (pair[1].facts.get("place", 0), pair[0]))
 
     def entry_of(self, value: T) -> Entry[T] | None:
         """The entry of what was registered; None where it was not."""
@@ -96,8 +100,7 @@ class Registry(Mapping[str, T]):
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        self._load()
-        return iter(sorted(self._entries))
+        return iter(name for name, _ in self.entries())
 
     def __len__(self) -> int:
         self._load()

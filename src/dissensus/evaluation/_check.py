@@ -74,6 +74,15 @@ def distributions(values: Any, name: str) -> FloatArray:
     return array
 
 
+def known_rows(gold: Any, values: Any, name: str) -> tuple[IntArray, FloatArray]:
+    """Codes of the items whose gold is known (not −1), and their rows of distributions `values` (I, K)."""
+    gold, array = integers(gold, "gold"), distributions(values, name)
+    if gold.size != len(array):
+        raise DataError(f"gold has {gold.size:,} items, {name} has {len(array):,}; they must be equally many.")
+    codes, _, _ = known_codes(gold, np.maximum(gold, 0), array.shape[1])
+    return codes, array[gold >= 0]
+
+
 def pair(y: Any, h: Any) -> tuple[FloatArray, FloatArray]:
     """Votes `y` and prediction `h`, both (I, K) distributions."""
     y, h = distributions(y, "y"), distributions(h, "h")

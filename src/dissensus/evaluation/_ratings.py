@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts, ranges
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.kernels import ratings as kernels
 from dissensus.evaluation._check import numbers
-from dissensus.exceptions import BadParameter, DataError, DataWarning
+from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
 Scale = Literal["nominal", "ordinal", "interval"]
-SCALES: tuple[Scale, ...] = ("nominal", "interval", "ordinal")  # 0, 1, 2 in the kernel
+MAX_PAIRS = 2**22  # of labels of the same item that are compared at a time
+FIXED = 6  # columns of `statistics` before those that there are one per class of
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,6 @@ class Ratings:
     weight 0 are left out; other weights are not used, with a warning.
     """
 
-    item_ptr: IntArray  # (I+1,)
     item: IntArray  # (R,)
     annotator: IntArray  # (R,)
     rating: IntArray  # (R,) number of the rating
@@ -41,18 +44,15 @@ class Ratings:
             if table.weight.size and (table.weight[table.weight > 0] != table.weight.max()).any():
                 warnings.warn("weights are not used: agreement counts every label once.", DataWarning, stacklevel=5)
             table = table.select(rows=table.weight > 0)
-        new = np.ones(len(table), bool)
-        if not (table.n_annotators == 1 and table.annotators[0] == ANONYMOUS):
-            new[1:] = (np.diff(table.item) != 0) | (np.diff(table.annotator) != 0)
-        rating = np.cumsum(new) - 1
+        anonymous = table.n_annotators == 1 and table.annotators[0] == ANONYMOUS
+        rating = np.arange(len(table)) if anonymous else np.cumsum(pair_starts(table.item, table.annotator)) - 1
         share = 1 / np.bincount(rating)[rating] if len(table) else np.empty(0)
         if table.proba is None:
-            return cls(table.item_ptr, table.item, table.annotator, rating, table.label, share)
+            return cls(table.item, table.annotator, rating, table.label, share)
         row, label = np.nonzero(table.proba)
         part = table.proba[row, label]
         part = part / np.bincount(row, part)[row]  # sums may be off by rounding
-        ptr = np.searchsorted(row, table.item_ptr)
-        return cls(ptr, table.item[row], table.annotator[row], rating[row], label, share[row] * part)
+        return cls(table.item[row], table.annotator[row], rating[row], label, share[row] * part)
 
     @property
     def starts(self) -> BoolArray:
@@ -62,32 +62,108 @@ class Ratings:
         return first
 
 
-def statistics(table: Annotations, scale: Scale, place: FloatArray) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """Sparse statistics of all items (ptr, column, value), and the number of columns; see the kernel."""
-    ratings, K = Ratings.of(table), table.n_classes
-    label = ratings.label
+def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
+    """(I, columns) what agreement coefficients need of every item, sparse.
+
+    Of an item with m ratings p_a (distributions over the classes) and votes v = Σ_a p_a, columns:
+
+    0       1, and 1: 1 where m ≥ 2
+    2, 3    pairs of ratings (ordered, of different raters) that agree, and all of them; 4: the share of the first
+    5       disagreement of those pairs / (m − 1): (x_c − x_k)² on an interval scale, else whether they differ
+    6 …     v_c / m, one column per class
+    6+K …   v_c where m ≥ 2
+    6+2K …  pairs that are (c, k) or (k, c), c < k, / (m − 1), on an ordinal scale: K (K − 1) / 2 columns
+    """
+    from scipy.sparse import csr_array, diags_array, hstack
+
+    rows, (I, K) = Ratings.of(table), (table.n_items, table.n_classes)
+    label = rows.label
     if scale == "ordinal":  # classes in their order
-        rank = np.empty(K, np.int64)
-        rank[np.argsort(place, kind="stable")] = np.arange(K)
-        label = rank[label]
-    different = np.minimum(np.diff(ratings.item_ptr), K)
-    room = int((6 + 2 * different).sum())
-    columns = kernels.FIXED + 2 * K
+        label = np.argsort(np.argsort(place, kind="stable"))[label]
+    item = rows.item[rows.starts]  # of each rating
+    m = np.bincount(item, minlength=I)
+    votes = csr_array((rows.share, (rows.item, label)), shape=(I, K))
+    own = csr_array((rows.share, (rows.rating, label)), shape=(item.size, K))
+    agree = votes.power(2).sum(axis=1) - np.bincount(item, own.power(2).sum(axis=1), I)
+    others = np.maximum(m - 1, 1)
+    pairs = m * (m - 1.0)
+    apart = pairs - agree
+    if scale == "interval":  # Σ_{a≠b} (x_a − x_b)², in moments
+        mean = own @ place
+        apart = 2.0 * (others * (votes @ place**2) - ((votes @ place) ** 2 - np.bincount(item, mean**2, I)))
+    several = m > 1
+    fixed = [several, agree, pairs, agree / np.maximum(pairs, 1), apart / others]
+    columns = [
+        csr_array(np.stack([m > 0, *(np.where(several, one, 0.0) for one in fixed)], axis=1)),
+        diags_array(1 / np.maximum(m, 1)) @ votes,
+        diags_array(several * 1.0) @ votes,
+    ]
     if scale == "ordinal":
-        room += int((different * (different - 1) // 2).sum())
-        columns += K * (K - 1) // 2
-    ptr = np.empty(table.n_items + 1, np.int64)
-    column, value = np.empty(room, np.int32), np.empty(room)
-    used = kernels.statistics(
-        ratings.item_ptr, ratings.rating, label, ratings.share, place, SCALES.index(scale), K, ptr, column, value
-    )  # fmt: skip
-    return ptr, column[:used], value[:used], columns
+        of_item = csr_array((np.ones(item.size), (item, np.arange(item.size))), shape=(I, item.size))
+        both = _products(votes) - of_item @ _products(own)
+        columns.append(diags_array(np.where(several, 2 / others, 0.0)) @ both)
+    return hstack(columns, format="csr")
+
+
+def _products(rows: Any) -> Any:
+    """(n, K (K − 1) / 2) products of two different columns of sparse rows (n, K), for all c < k."""
+    from scipy.sparse import csr_array
+
+    n, K = rows.shape
+    rows.sort_indices()
+    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # entries after it in its row
+    left = np.repeat(np.arange(rows.nnz), later)
+    right = ranges(np.arange(rows.nnz) + 1, later)
+    c, k = rows.indices[left].astype(np.int64), rows.indices[right]
+    row = np.repeat(np.arange(n), np.diff(rows.indptr))[left]
+    column = c * (2 * K - c - 1) // 2 + k - c - 1
+    return csr_array((rows.data[left] * rows.data[right], (row, column)), shape=(n, K * (K - 1) // 2))
+
+
+class LabelPairs(NamedTuple):
+    """Pairs of annotators, and how often they gave which two labels to the same item, as one entry per two labels."""
+
+    first: IntArray  # (P,) annotator codes, first < second
+    second: IntArray  # (P,)
+    shared: FloatArray  # (P,) items that both have labelled
+    pair: IntArray  # (E,) which pair
+    mine: IntArray  # (E,) label of the first
+    theirs: IntArray  # (E,) label of the second
+    weight: FloatArray  # (E,) how often
+
+    def sums(self, values: Any) -> FloatArray:
+        """(P,) sums of values (E,) times weights."""
+        return np.bincount(self.pair, self.weight * values, self.first.size).astype(np.float64)
+
+
+def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int) -> Iterator[LabelPairs]:
+    """Pairs of annotators that share at least `least` items, in their order, some annotators at a time.
+
+    No annotators × annotators and no items × annotators array is made.
+    """
+    from scipy.sparse import csr_array
+
+    A, K = n_annotators, n_classes
+    per_item = np.bincount(ratings.item)
+    code = ratings.annotator.astype(np.int64) * K + ratings.label
+    given = csr_array((ratings.share, (code, ratings.item)), shape=(A * K, per_item.size))
+    work = np.cumsum(np.bincount(ratings.annotator, per_item[ratings.item], A))
+    cuts = np.searchsorted(work, np.arange(MAX_PAIRS, work[-1] + MAX_PAIRS, MAX_PAIRS), side="right")
+    for start, stop in pairwise(np.unique([0, *cuts, A]).tolist()):
+        found = (given[start * K : stop * K] @ given[start * K :].T).tocoo()
+        (a, c), (b, k) = (divmod(one.astype(np.int64) + start * K, K) for one in (found.row, found.col))
+        later = b > a
+        pairs, at = np.unique(a[later] * A + b[later], return_inverse=True)
+        shared = np.rint(np.bincount(at, found.data[later], pairs.size))
+        many = shared >= least
+        kept, place = many[at], np.cumsum(many) - 1
+        entries = (one[later][kept] for one in (c, k, found.data))
+        yield LabelPairs(pairs[many] // A, pairs[many] % A, shared[many], place[at[kept]], *entries)
 
 
 def places(table: Annotations, scale: Scale, values: Any) -> FloatArray:
     """(K,) where the classes lie: `values`, else on an interval scale their names as numbers, else 0, 1, …."""
-    if scale not in SCALES:
-        raise BadParameter(f"scale must be 'nominal', 'ordinal' or 'interval', got {scale!r}.")
+    check_argument("scale", scale, Scale)
     K = table.n_classes
     if values is not None:
         place = numbers(values, "values")
@@ -96,20 +172,22 @@ def places(table: Annotations, scale: Scale, values: Any) -> FloatArray:
         if scale == "ordinal" and np.unique(place).size < K:
             raise DataError("two classes have the same value; on an ordinal scale each has its own place.")
     elif scale == "interval":
-        place = np.empty(K)
-        for k, name in enumerate(table.classes):
-            try:
-                place[k] = float(name)
-            except ValueError:
-                place[k] = np.nan
-            if not np.isfinite(place[k]):
-                raise DataError(
-                    f"class {str(name)[:40]!r} is no number, which an interval scale needs; use scale 'ordinal' or "
-                    "'nominal', or give values=[…]."
-                )
+        place = np.array([_number(name) for name in table.classes])
     else:
         place = np.arange(K, dtype=np.float64)
     if K < 2:
         return np.zeros(K)
     centred = place - place.mean()  # the coefficients do not change, and sums of squares lose less
     return np.asarray(centred / (np.ptp(place) or 1.0))
+
+
+def _number(name: Any) -> float:
+    try:
+        if np.isfinite(value := float(name)):
+            return value
+    except ValueError:
+        pass
+    raise DataError(
+        f"class {str(name)[:40]!r} is no number, which an interval scale needs; use scale 'ordinal' or 'nominal', or "
+        "give values=[…]."
+    )

@@ -11,18 +11,21 @@ of item i that agree; Σ_i over items with a rating, Σ'_i over those with two o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.kernels.ratings import FIXED
-from dissensus.evaluation._ratings import Ratings, Scale, places, statistics
-from dissensus.evaluation.intervals import Estimate, Statistic, Sums, sparse_sums
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.evaluation._ratings import FIXED, Ratings, Scale, places, statistics
+from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
 RATED, PAIRED, AGREE, PAIRS, SHARE, APART = range(FIXED)  # columns of the statistics
+MeanOver = Literal["pairs", "items"]
 
 
 def agreement(
@@ -53,19 +56,12 @@ def agreement(
     dict of Estimate
         NaN where undefined: a coefficient that corrects for chance is, where only one class was ever given.
     """
-    sums = _sums(table, scale, values, resamples, seed, on_step)
-    K = table.n_classes
-    found = {
-        "percent": _percent(AGREE, PAIRS),
-        "krippendorff_alpha": _alpha(scale, places(table, scale, values)),
-        "fleiss_kappa": _beyond_chance(K, _chance_of_two),
-        "gwet_ac1": _beyond_chance(K, _chance_of_gwet),
-    }
-    return {name: sums.estimate(statistic, level) for name, statistic in found.items()}
+    names = ("percent", "krippendorff_alpha", "fleiss_kappa", "gwet_ac1")
+    return _estimates(table, names, scale, values, level, resamples=resamples, seed=seed, on_step=on_step)
 
 
 def percent_agreement(
-    table: Annotations, *, mean_over: Literal["pairs", "items"] = "pairs", level: float = 0.95, **bootstrap: Any
+    table: Annotations, *, mean_over: MeanOver = "pairs", level: float = 0.95, **bootstrap: Any
 ) -> Estimate:
     """How often two ratings of one item agree.
 
@@ -73,10 +69,9 @@ def percent_agreement(
     two; over "items", Σ'_i P_i / Σ'_i 1, all items count alike, as in Fleiss' κ and Gwet's AC1. The same where all
     items have equally many.
     """
-    if mean_over not in ("pairs", "items"):
-        raise BadParameter(f"mean_over must be 'pairs' or 'items', got {mean_over!r}.")
-    statistic = _percent(AGREE, PAIRS) if mean_over == "pairs" else _percent(SHARE, PAIRED)
-    return _sums(table, "nominal", None, **bootstrap).estimate(statistic, level)
+    check_argument("mean_over", mean_over, MeanOver)
+    name = "percent" if mean_over == "pairs" else "percent of items"
+    return _estimates(table, [name], level=level, **bootstrap)[name]
 
 
 def krippendorff_alpha(
@@ -97,8 +92,7 @@ def krippendorff_alpha(
     table, scale, values, level, **bootstrap
         As in `agreement`.
     """
-    sums = _sums(table, scale, values, **bootstrap)
-    return sums.estimate(_alpha(scale, places(table, scale, values)), level)
+    return _estimates(table, ["krippendorff_alpha"], scale, values, level, **bootstrap)["krippendorff_alpha"]
 
 
 def fleiss_kappa(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> Estimate:
@@ -109,7 +103,7 @@ def fleiss_kappa(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -
     more, p_c = the mean over all rated items of v_ic / m_i, every item counting alike. With equal numbers it is Fleiss'
     own.
     """
-    return _sums(table, "nominal", None, **bootstrap).estimate(_beyond_chance(table.n_classes, _chance_of_two), level)
+    return _estimates(table, ["fleiss_kappa"], level=level, **bootstrap)["fleiss_kappa"]
 
 
 def gwet_ac1(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> Estimate:
@@ -118,7 +112,7 @@ def gwet_ac1(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> Es
     K counts all classes of the table, also those that nobody gave. Unlike κ it does not collapse where nearly all
     labels are of one class.
     """
-    return _sums(table, "nominal", None, **bootstrap).estimate(_beyond_chance(table.n_classes, _chance_of_gwet), level)
+    return _estimates(table, ["gwet_ac1"], level=level, **bootstrap)["gwet_ac1"]
 
 
 def ratings_per_item(table: Annotations) -> IntArray:
@@ -127,37 +121,32 @@ def ratings_per_item(table: Annotations) -> IntArray:
     return np.bincount(rows.item[rows.starts], minlength=table.n_items)
 
 
-def _sums(
+def _estimates(
     table: Annotations,
-    scale: Scale,
-    values: Any,
-    resamples: int = 1000,
-    seed: int | None = 0,
-    on_step: OnStep | None = None,
-) -> Sums:
-    ptr, column, value, n_columns = statistics(table, scale, places(table, scale, values))
-    sums = sparse_sums(ptr, column, value, n_columns, resamples=0)
-    if sums.whole[PAIRED] == 0:
+    names: Iterable[str],
+    scale: Scale = "nominal",
+    values: Any = None,
+    level: float = 0.95,
+    **bootstrap: Any,
+) -> dict[str, Estimate]:
+    place = places(table, scale, values)
+    found = statistics(table, scale, place)
+    rated = found[np.flatnonzero(np.diff(found.indptr))]  # items without labels are not drawn
+    if rated[:, [PAIRED]].sum() == 0:
         raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
-    rated = np.flatnonzero(np.diff(ptr))  # items without labels are not drawn
-    packed = np.append(0, ptr[rated + 1])
-    return sparse_sums(packed, column, value, n_columns, resamples=resamples, seed=seed, on_step=on_step)
+    sums = resampled_sums(rated, **bootstrap)
+    return {name: sums.estimate(partial(STATISTICS[name], scale, place), level) for name in names}
 
 
-# From sums (B, S) to coefficients (B,) --------------------------------------------------------------------------------
+# From sums (B, S) to coefficients (B,); `place` (K,) is where the classes lie -----------------------------------------
 
 
-def _percent(part: int, of: int) -> Statistic:
-    return lambda sums: _ratio(sums[:, part], sums[:, of])
-
-
-def _beyond_chance(K: int, chance: Statistic) -> Statistic:
-    def statistic(sums: FloatArray) -> FloatArray:
-        observed = _ratio(sums[:, SHARE], sums[:, PAIRED])
-        expected = chance(sums[:, FIXED : FIXED + K] / sums[:, [RATED]])
-        return _ratio(observed - expected, 1 - expected)
-
-    return statistic
+def _beyond_chance(
+    chance: Callable[[FloatArray], FloatArray], scale: Scale, place: FloatArray, sums: Any
+) -> FloatArray:
+    observed = _ratio(sums[:, SHARE], sums[:, PAIRED])
+    expected = chance(sums[:, FIXED : FIXED + place.size] / sums[:, [RATED]])
+    return _ratio(observed - expected, 1 - expected)
 
 
 def _chance_of_two(p: FloatArray) -> FloatArray:
@@ -171,24 +160,20 @@ def _chance_of_gwet(p: FloatArray) -> FloatArray:
     return np.asarray((p * (1 - p)).sum(axis=1) / (p.shape[1] - 1))
 
 
-def _alpha(scale: Scale, place: FloatArray) -> Statistic:
+def _alpha(scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
     K = place.size
-
-    def statistic(sums: FloatArray) -> FloatArray:
-        counts = sums[:, FIXED + K : FIXED + 2 * K]  # (B, K)
-        n = counts.sum(axis=1)
-        if scale == "nominal":
-            observed, expected = sums[:, APART], n**2 - (counts**2).sum(axis=1)
-        elif scale == "interval":
-            observed, expected = sums[:, APART], _spread(counts, np.broadcast_to(place, counts.shape))
-        else:
-            rank = np.cumsum(counts, axis=1) - counts / 2  # midranks: δ of the ordinal scale is their difference
-            first, second = np.triu_indices(K, 1)
-            distance = (rank[:, first] - rank[:, second]) ** 2
-            observed, expected = (sums[:, FIXED + 2 * K :] * distance).sum(axis=1), _spread(counts, rank)
-        return 1 - _ratio((n - 1) * observed, expected)
-
-    return statistic
+    counts = sums[:, FIXED + K : FIXED + 2 * K]  # (B, K)
+    n, observed = counts.sum(axis=1), sums[:, APART]
+    if scale == "nominal":
+        expected = n**2 - (counts**2).sum(axis=1)
+    elif scale == "interval":
+        expected = _spread(counts, np.broadcast_to(place, counts.shape))
+    else:
+        rank = np.cumsum(counts, axis=1) - counts / 2  # midranks: δ of the ordinal scale is their difference
+        first, second = np.triu_indices(K, 1)
+        distance = (rank[:, first] - rank[:, second]) ** 2
+        observed, expected = (sums[:, FIXED + 2 * K :] * distance).sum(axis=1), _spread(counts, rank)
+    return 1 - _ratio((n - 1) * observed, expected)
 
 
 def _spread(counts: FloatArray, place: FloatArray) -> FloatArray:
@@ -202,3 +187,12 @@ def _ratio(part: FloatArray, of: FloatArray) -> FloatArray:
     """`part` / `of`, NaN where `of` is zero (or as good as zero)."""
     good = np.abs(of) > 1e-12
     return np.where(good, part / np.where(good, of, 1), np.nan)
+
+
+STATISTICS: dict[str, Callable[[Scale, FloatArray, FloatArray], FloatArray]] = {
+    "percent": lambda scale, place, sums: _ratio(sums[:, AGREE], sums[:, PAIRS]),
+    "percent of items": lambda scale, place, sums: _ratio(sums[:, SHARE], sums[:, PAIRED]),
+    "krippendorff_alpha": _alpha,
+    "fleiss_kappa": partial(_beyond_chance, _chance_of_two),
+    "gwet_ac1": partial(_beyond_chance, _chance_of_gwet),
+}

@@ -11,10 +11,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import distributions, integers, known_codes, pair, whole
+from dissensus.evaluation._check import known_rows, pair, whole
 from dissensus.evaluation.hard import hits, tied
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
+
+Equal = Literal["width", "mass"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +37,7 @@ class ReliabilityCurve:
         return float((gap * self.count[some]).sum() / self.count.sum())  # Eq. 3, Guo et al. 2017
 
 
-def reliability_curve(
-    gold: Any, h: Any, *, bins: int = 15, equal: Literal["width", "mass"] = "width"
-) -> ReliabilityCurve:
+def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "width") -> ReliabilityCurve:
     """Confidence against accuracy of the predicted class in bins of confidence (Guo et al. 2017, section 2).
 
     Parameters
@@ -51,26 +52,17 @@ def reliability_curve(
     """
     bins = whole(bins, "bins", 1)
     confidence, right = _confidence(gold, h)
-    if equal == "width":
-        edges = np.linspace(0, 1, bins + 1)
-    elif equal == "mass":
-        edges = np.quantile(confidence, np.linspace(0, 1, bins + 1))
-    else:
-        raise BadParameter(f"equal must be 'width' or 'mass', got {equal!r}.")
+    check_argument("equal", equal, Equal)
+    places = np.linspace(0, 1, bins + 1)
+    edges = places if equal == "width" else np.quantile(confidence, places)
     at = np.searchsorted(edges[1:-1], confidence)
     count = np.bincount(at, minlength=bins)
     with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
-        return ReliabilityCurve(
-            edges,
-            count,
-            np.bincount(at, confidence, bins) / count,
-            np.bincount(at, right, bins) / count,
-        )
+        means = (np.bincount(at, values, bins) / count for values in (confidence, right))
+        return ReliabilityCurve(edges, count, *means)
 
 
-def expected_calibration_error(
-    gold: Any, h: Any, *, bins: int = 15, equal: Literal["width", "mass"] = "width"
-) -> float:
+def expected_calibration_error(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "width") -> float:
     """Σ_b (items in b / items) |accuracy of b − confidence of b| (Guo et al. 2017, Eq. 3); see `reliability_curve`.
 
     It is biased upwards where bins hold few items: compare methods on the same items with the same bins.
@@ -80,12 +72,9 @@ def expected_calibration_error(
 
 def log_loss(gold: Any, h: Any) -> float:
     """Mean of −log h[gold] over the items with known gold; infinite where a gold class is given no probability."""
-    gold, h = integers(gold, "gold"), distributions(h, "h")
-    _same_length(gold, h)
-    keep = np.flatnonzero(gold >= 0)
-    gold, _, _ = known_codes(gold, np.maximum(gold, 0), h.shape[1])
+    gold, h = known_rows(gold, h, "h")
     with np.errstate(divide="ignore"):
-        return float(-np.log(h[keep, gold]).mean() + 0.0)  # no −0
+        return float(-np.log(h[np.arange(gold.size), gold]).mean() + 0.0)  # no −0
 
 
 def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
@@ -96,12 +85,5 @@ def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
             raise DataError("there are no items; calibration needs some.")
         best = tied(h)
         return h.max(axis=1), (y * best).sum(axis=1) / best.sum(axis=1)
-    gold, h = integers(gold, "gold"), distributions(h, "h")
-    _same_length(gold, h)
-    right = hits(gold, h)
-    return h[gold >= 0].max(axis=1), right
-
-
-def _same_length(gold: IntArray, h: FloatArray) -> None:
-    if gold.size != len(h):
-        raise DataError(f"gold has {gold.size:,} items, h has {len(h):,}; they must be equally many.")
+    gold, h = known_rows(gold, h, "h")
+    return h.max(axis=1), hits(gold, h)

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import soft
 from dissensus.evaluation._check import whole
@@ -98,10 +99,8 @@ def hide_annotators(
 ) -> tuple[Annotations, Annotations]:
     """What is given and what is hidden of items with several annotators; all labels of a pair go together."""
     rng = np.random.default_rng(seed)
-    fresh = np.ones(len(table), np.bool_)
-    fresh[1:] = (np.diff(table.item) != 0) | (np.diff(table.annotator) != 0)
-    pair = np.cumsum(fresh) - 1
-    item = table.item[fresh]
+    starts = pair_starts(table.item, table.annotator)
+    pair, item = np.cumsum(starts) - 1, table.item[starts]
     per_item = np.bincount(item, minlength=table.n_items)
     several = per_item > 1
     if not several.any():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import distributions, integers, known_codes
+from dissensus.evaluation._check import integers, known_codes, known_rows
 from dissensus.exceptions import DataError
 
 TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
@@ -60,13 +60,9 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
 
 def hits(gold: Any, posterior: Any, tie: float = TIE) -> FloatArray:
     """(known items,) the chance that the best class is right when ties are drawn fairly."""
-    gold, posterior = integers(gold, "gold"), distributions(posterior, "posterior")
-    if gold.size != len(posterior):
-        raise DataError(f"gold has {gold.size:,} items, posterior has {len(posterior):,}; they must be equally many.")
-    keep = np.flatnonzero(gold >= 0)
-    gold, _, _ = known_codes(gold, np.maximum(gold, 0), posterior.shape[1])
-    best = tied(posterior[keep], tie)
-    return np.asarray(best[np.arange(keep.size), gold] / best.sum(axis=1))
+    gold, posterior = known_rows(gold, posterior, "posterior")
+    best = tied(posterior, tie)
+    return np.asarray(best[np.arange(gold.size), gold] / best.sum(axis=1))
 
 
 def tied(posterior: FloatArray, tie: float = TIE) -> Any:

@@ -6,15 +6,16 @@ sums. So a resample costs one pass over the items, and many statistics share the
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import FloatArray, OnStep
+from dissensus.compute.engines.local import thread_count
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
 from dissensus.evaluation._check import whole
 from dissensus.exceptions import BadParameter, DataError
@@ -101,28 +102,20 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
         raise DataError(
             f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
         )
+    from scipy.sparse import csr_array
+
     I, S = table.shape
-    return sparse_sums(
-        np.arange(I + 1) * S, np.tile(np.arange(S, dtype=np.int32), I), table.reshape(-1), S,
-        resamples=resamples, seed=seed, on_step=on_step,
-    )  # fmt: skip
+    sparse = csr_array((table.reshape(-1), np.tile(np.arange(S), I), np.arange(I + 1) * S), shape=(I, S))
+    return resampled_sums(sparse, resamples=resamples, seed=seed, on_step=on_step)
 
 
-def sparse_sums(
-    ptr: IntArray,
-    column: IntArray,
-    value: FloatArray,
-    n_columns: int,
-    *,
-    resamples: int = 1000,
-    seed: int | None = 0,
-    on_step: OnStep | None = None,
-) -> Sums:
-    """The same for statistics in sparse rows: item i has value[j] in column[j] for j in ptr[i] … ptr[i+1] − 1."""
+def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
+    """The same for sparse statistics, a csr_array (I, S)."""
     resamples = whole(resamples, "resamples", 0)
     seed = None if seed is None else whole(seed, "seed", 0)
-    total = np.bincount(column, value, n_columns).astype(np.float64)  # of no entries it would be integers
-    n_items, batches = ptr.size - 1, -(-resamples // LANES)
+    (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
+    total = np.bincount(stats.indices, stats.data, n_columns).astype(np.float64)  # integers where there are no entries
+    ptr, column = stats.indptr.astype(np.int64), stats.indices.astype(np.int32)  # one signature of the kernel
     sizes = np.diff(np.append(np.arange(0, n_items, BLOCK), n_items))  # items of each block
 
     def batch(child: np.random.SeedSequence) -> FloatArray:
@@ -130,39 +123,26 @@ def sparse_sums(
         sums = np.zeros((n_columns, LANES))
         of_blocks, of_items = child.spawn(2)
         drawn = np.random.default_rng(of_blocks).multinomial(n_items, sizes / n_items, size=LANES)
-        add_sums(ptr, column, value, drawn, of_items.generate_state(LANES, np.uint64), sums)
+        add_sums(ptr, column, stats.data, drawn, of_items.generate_state(LANES, np.uint64), sums)
         return sums
 
-    parts = []
-    for done, sums in enumerate(_in_threads(batch, np.random.SeedSequence(seed).spawn(batches)), 1):
-        parts.append(sums)
-        if on_step is not None:
-            on_step(min(done * LANES, resamples), float("nan"))
+    pool, parts = ThreadPoolExecutor(thread_count(None, 10**9)), []
+    try:
+        for done, sums in enumerate(pool.map(batch, np.random.SeedSequence(seed).spawn(batches)), 1):
+            parts.append(sums)
+            if on_step is not None:
+                on_step(min(done * LANES, resamples), float("nan"))
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
     resampled = np.concatenate(parts, axis=1).T[:resamples] if parts else np.empty((0, n_columns))
     return Sums(total, np.ascontiguousarray(resampled))
 
 
 def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Estimate:
     """`value` with the quantiles of its resampled values (B,) that hold the share `level`; NaNs are left out."""
-    if not 0 < level < 1:
-        raise BadParameter(f"level must be between 0 and 1, got {level}.")
+    check_argument("level", level, float, above=0, below=1)
     known = np.asarray(resampled)[~np.isnan(resampled)]
     if known.size == 0 or np.isnan(value):
         return Estimate(value, float("nan"), float("nan"), level)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(value, float(low), float(high), level)
-
-
-def _in_threads(
-    work: Callable[[np.random.SeedSequence], FloatArray], seeds: list[np.random.SeedSequence]
-) -> Iterator[FloatArray]:
-    """Results in order, computed on as many processors as this process may use."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads == 1 or len(seeds) < 2:
-        yield from map(work, seeds)
-        return
-    pool = ThreadPoolExecutor(min(threads, len(seeds)))
-    try:
-        yield from pool.map(work, seeds)
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest

@@ -1,8 +1,4 @@
-"""Who agrees with whom: Cohen's κ of pairs of annotators over the items that both have labelled.
-
-Of a pair only sums over its shared items are kept, and only while they are needed: no annotators × annotators and no
-items × annotators array is made.
-"""
+"""Who agrees with whom: Cohen's κ of pairs of annotators over the items that both have labelled."""
 
 from __future__ import annotations
 
@@ -11,13 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.arrays import ranges
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.compute.kernels import ratings as kernels
 from dissensus.evaluation._check import whole
-from dissensus.evaluation._ratings import Ratings, places
-from dissensus.evaluation.intervals import Estimate, sparse_sums
+from dissensus.evaluation._ratings import LabelPairs, Ratings, label_pairs, places
+from dissensus.evaluation.intervals import Estimate, resampled_sums
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.table import kernels as indexing
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -65,21 +61,15 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
     distance = _distance(table, weights, values)
     if table.n_annotators < 2:
         raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
-    rows = Ratings.of(table)
-    annotator_ptr = indexing.offsets(rows.annotator, table.n_annotators)
-    by_annotator = indexing.group(rows.annotator, annotator_ptr)
-    where = (rows.item_ptr, rows.item, rows.annotator)
-    starts = rows.starts
-    kept = kernels.shared_items(*where, starts, annotator_ptr, by_annotator, least)
-    pair_ptr = np.append(0, np.cumsum(kept))
-    second, sums = np.empty(pair_ptr[-1], np.int64), np.zeros((pair_ptr[-1], 5))
-    kernels.pair_sums(
-        *where, rows.label, rows.share, starts, annotator_ptr, by_annotator, distance, least, pair_ptr, second, sums
-    )
-    shared, same, apart, squares, chance = sums.T
+    parts = []
+    for found in label_pairs(Ratings.of(table), table.n_annotators, table.n_classes, least):
+        apart = distance[found.mine, found.theirs]
+        sums = found.sums(found.mine == found.theirs), found.sums(apart), found.sums(apart**2)
+        parts.append((found.first, found.second, found.shared, *sums, _chance(found, distance)))
+    first, second, shared, same, apart, squares, chance = map(np.concatenate, zip(*parts, strict=True))
     low, high = wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
     return Pairs(
-        table.annotators[np.repeat(np.arange(table.n_annotators), kept)],
+        table.annotators[first],
         table.annotators[second],
         shared.astype(np.int64),
         same / shared,
@@ -102,6 +92,8 @@ def cohen_kappa(
     on_step: OnStep | None = None,
 ) -> Estimate:
     """Cohen's κ of two annotators, by name, with an interval by bootstrap over the items that both have labelled."""
+    from scipy.sparse import csr_array
+
     distance = _distance(table, weights, values)
     part = table.select(annotators=[first, second])
     if part.n_annotators < 2:
@@ -111,37 +103,42 @@ def cohen_kappa(
     start, stop = (np.searchsorted(rows.item[theirs], rows.item[mine], side) for side in ("left", "right"))
     times = stop - start  # rows of the other on the same item
     left = np.repeat(np.arange(mine.size), times)
-    right = start[left] + np.arange(left.size) - (np.cumsum(times) - times)[left]
+    right = ranges(start, times)
     if left.size == 0:
         raise DataError(f"annotators {naming.shown(first)} and {naming.shown(second)} have no item in common.")
     one, other = mine[left], theirs[right]
-    ptr = np.append(np.flatnonzero(np.diff(rows.item[one], prepend=-1)), one.size)  # entries of each shared item
-    cells, column = np.unique(
-        rows.label[one] * np.int64(K) + rows.label[other], return_inverse=True
-    )  # those that occur
-    share = rows.share[one] * rows.share[other]
-    sums = sparse_sums(ptr, column.astype(np.int32), share, cells.size, resamples=resamples, seed=seed, on_step=on_step)
+    cell = rows.label[one] * np.int64(K) + rows.label[other]
+    cells, column = np.unique(cell, return_inverse=True)  # those that occur
+    items, row = np.unique(rows.item[one], return_inverse=True)
+    counts = csr_array((rows.share[one] * rows.share[other], (row, column)), shape=(items.size, cells.size))
+    sums = resampled_sums(counts, resamples=resamples, seed=seed, on_step=on_step)
     of_first, of_second, apart = np.eye(K)[cells // K], np.eye(K)[cells % K], distance[cells // K, cells % K]
 
     def statistic(counts: FloatArray) -> FloatArray:
-        chance = (counts @ of_first @ distance * (counts @ of_second)).sum(axis=1) / (ptr.size - 1)
+        chance = (counts @ of_first @ distance * (counts @ of_second)).sum(axis=1) / items.size
         return _kappa(counts @ apart, chance)
 
     return sums.estimate(statistic, level)
+
+
+def _chance(found: LabelPairs, distance: FloatArray) -> FloatArray:
+    """(P,) disagreement on the shared items if the labels of each annotator were dealt out among them at random."""
+    K, n = len(distance), found.first.size
+    mine, theirs = (
+        np.bincount(found.pair * K + label, found.weight, n * K).reshape(n, K) for label in (found.mine, found.theirs)
+    )
+    return np.asarray((mine @ distance * theirs).sum(axis=1) / found.shared)
 
 
 def _distance(table: Annotations, weights: Weights, values: Any) -> FloatArray:
     """(K, K) how far two labels are apart, from 0 to 1."""
     K = table.n_classes
     place = places(table, "ordinal", values)  # from end to end 1
+    check_argument("weights", weights, Weights)
     if weights == "none":
         return 1 - np.eye(K)
     apart = np.abs(place[:, None] - place[None, :])
-    if weights == "linear":
-        return np.asarray(apart)
-    if weights == "quadratic":
-        return np.asarray(apart**2)
-    raise BadParameter(f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}.")
+    return np.asarray(apart if weights == "linear" else apart**2)
 
 
 def _kappa(apart: FloatArray, chance: FloatArray) -> FloatArray:

@@ -26,6 +26,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import distributions, integers, numbers
 from dissensus.evaluation.hard import tied
@@ -131,11 +133,8 @@ def _median(predicted: FloatArray, place: FloatArray) -> IntArray:
 
 def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:
     """Means of rows (N,) over items or annotators; the rows of a pair share its count."""
-    if by not in ("item", "annotator"):
-        raise BadParameter(f"by must be 'item' or 'annotator', got {by!r}.")
-    fresh = np.ones(len(table), np.bool_)
-    fresh[1:] = (np.diff(table.item) != 0) | (np.diff(table.annotator) != 0)
-    pair = np.cumsum(fresh) - 1
+    check_argument("by", by, By)
+    pair = np.cumsum(pair_starts(table.item, table.annotator)) - 1
     weight = np.ones(len(table)) if table.weight is None else table.weight
     own = np.bincount(pair, weight > 0)
     count = weight / np.maximum(own, 1)[pair] if len(table) else weight

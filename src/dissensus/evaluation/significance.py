@@ -7,10 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.types import OnStep
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import FloatArray, OnStep
 from dissensus.evaluation._check import numbers, whole
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums, percentile_interval
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
+
+Alternative = Literal["two-sided", "less", "greater"]
 
 EXACT_BELOW = 25  # items on which two methods differ, below which chi-square is not to be trusted
 
@@ -59,9 +62,7 @@ def paired_bootstrap(
         hypothesis, by shifting). It cannot be below 1 / (resamples + 1).
     """
     resamples = whole(resamples, "resamples", 1)
-    first, second = numbers(first, "first"), numbers(second, "second")
-    if first.size != second.size:
-        raise DataError(f"first has {first.size:,} items, second has {second.size:,}; they must be the same items.")
+    first, second = _paired(first, second)
     sums = bootstrap_sums(first - second, resamples=resamples, seed=seed, on_step=on_step)
     mean, means = float(sums.whole[0] / first.size), sums.resampled[:, 0] / first.size
     slack = 1e-12 * float(np.abs(first - second).max())  # sums of equal terms may differ in the last digit
@@ -82,9 +83,7 @@ def mcnemar(first: Any, second: Any, *, exact: bool | None = None, correction: b
     correction : bool
         Continuity correction of chi-square (Edwards 1948).
     """
-    first, second = numbers(first, "first"), numbers(second, "second")
-    if first.size != second.size:
-        raise DataError(f"first has {first.size:,} items, second has {second.size:,}; they must be the same items.")
+    first, second = _paired(first, second)
     if not (np.isin(first, (0, 1)).all() and np.isin(second, (0, 1)).all()):
         raise DataError("first and second must say of every item whether it is right: True or False, 1 or 0.")
     only_first, only_second = int((first > second).sum()), int((second > first).sum())
@@ -93,23 +92,27 @@ def mcnemar(first: Any, second: Any, *, exact: bool | None = None, correction: b
         exact = n < EXACT_BELOW
     if n == 0:
         return Test(0.0, 1.0)
+    from scipy.stats import binomtest, chi2
+
     if exact:
-        from scipy.stats import binomtest
-
         return Test(float(min(only_first, only_second)), float(binomtest(only_first, n, 0.5).pvalue))
-    from scipy.stats import chi2
-
     statistic = (abs(only_first - only_second) - (1 if correction else 0)) ** 2 / n
     return Test(statistic, float(chi2.sf(statistic, 1)))
 
 
-def mann_whitney(x: Any, y: Any, *, alternative: Literal["two-sided", "less", "greater"] = "two-sided") -> Test:
+def _paired(first: Any, second: Any) -> tuple[FloatArray, FloatArray]:
+    first, second = numbers(first, "first"), numbers(second, "second")
+    if first.size != second.size:
+        raise DataError(f"first has {first.size:,} items, second has {second.size:,}; they must be the same items.")
+    return first, second
+
+
+def mann_whitney(x: Any, y: Any, *, alternative: Alternative = "two-sided") -> Test:
     """Mann-Whitney's U of two independent samples (m,), (n,): whether one tends to be larger; through SciPy.
 
     The statistic is U of `x`; U / (m n) is the chance that a value of `x` exceeds one of `y`, ties counting half.
     """
-    if alternative not in ("two-sided", "less", "greater"):
-        raise BadParameter(f"alternative must be 'two-sided', 'less' or 'greater', got {alternative!r}.")
+    check_argument("alternative", alternative, Alternative)
     x, y = numbers(x, "x"), numbers(y, "y")
     if x.size == 0 or y.size == 0:
         raise DataError(f"x has {x.size} values and y {y.size}; both need some.")
@@ -117,3 +120,12 @@ def mann_whitney(x: Any, y: Any, *, alternative: Literal["two-sided", "less", "g
 
     found = mannwhitneyu(x, y, alternative=alternative)
     return Test(float(found.statistic), float(found.pvalue))
+
+
+def holm(p_values: dict[str, float]) -> dict[str, float]:
+    """P-values corrected for their number by Holm's method (1979)."""
+    result, largest = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        result[name] = largest
+    return result

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.parameters import check_keyword
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.features import hub
@@ -59,8 +59,8 @@ def embed_images(
     -------
     (I, D) float32 array
     """
-    check_keyword("pooling", pooling, Pooling)
-    check_keyword("batch_size", batch_size, int, low=1)
+    check_argument("pooling", pooling, Pooling)
+    check_argument("batch_size", batch_size, int, low=1)
     pixels = [_checked(image, row) for row, image in enumerate(images)]
     known, run = _model(model, pooling)
     known = known if name is None else key_of(name.encode()).hex()

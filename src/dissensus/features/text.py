@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from dissensus.common.parameters import check_keyword
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.features import hub
@@ -172,8 +172,8 @@ def embed_texts(
     -------
     (I, D) float32 array
     """
-    check_keyword("pooling", pooling, Pooling)
-    check_keyword("batch_size", batch_size, int, low=1)
+    check_argument("pooling", pooling, Pooling)
+    check_argument("batch_size", batch_size, int, low=1)
     source = model if isinstance(model, TextModel) else text_model(model)
     length = check_length(source, max_length)
     first, second = checked(texts), None if pair is None else checked(pair, "pair")

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import names as naming
-from dissensus.table.frames import guess_column, listed, no_column, to_arrow
+from dissensus.table.find_columns import guess_column, listed, no_column, to_arrow
 
 MIN_ANNOTATORS = 5  # of a level, to have a column of its own
 ANNOTATOR = "annotator"
@@ -41,7 +41,7 @@ def is_frame(value: Any) -> bool:
 
 
 def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
-    """Names of annotators (None: all), or a frame, as a fitted model takes them; `known` are those it was fitted to."""
+    """Look up annotators, named (None: all) or in a frame, among those `known` to a fitted model."""
     if annotators is None:
         return np.arange(known.size), None
     if isinstance(annotators, str):
@@ -110,7 +110,7 @@ class AnnotatorFeatures:
 
 
 def _arrow(frame: Any) -> dict[str, Any]:
-    """The columns of any frame, as Arrow arrays, the annotators' under our name."""
+    """The columns of any frame as Arrow arrays; the column of annotators is called `annotator`."""
     import narwhals as nw
 
     if isinstance(frame, Mapping):
@@ -184,5 +184,5 @@ def _is_number(kind: Any) -> bool:
 
 
 def _numbers(levels: Levels | None) -> FloatArray:
-    """Which columns of a feature are to be scaled: numbers are, what is 0 or 1 is not."""
+    """True for the columns of a feature that are scaled: numbers, but not flags."""
     return np.array([True, False]) if levels is None else np.zeros(len(set(levels.values())), np.bool_)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.extras import need
-from dissensus.common.parameters import check_keyword
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError, MissingExtra
 from dissensus.learning.competence import coordinates
@@ -56,7 +56,7 @@ def annotator_map(
     takes UMAP, with this `seed`, where it is installed and there are more than 15 annotators. At most `most` annotators
     are on the map, those with the most labels; `clusters` and `least` are those of `mistakes`.
     """
-    check_keyword("how", how, How)
+    check_argument("how", how, How)
     posterior = posterior_of(model, table)
     table = table.select(rows=known_rows(model, table))
     labels = np.diff(table.annotator_ptr)

@@ -67,12 +67,12 @@ class Mapped:
             yield self.take("x", rows)["x"]
 
     def to(self, device: Any) -> Tensor:
-        """All of it, in the memory of a device."""
+        """All rows, in the memory of a device."""
         return torch.cat([block.to(device) for block in self.blocks()])
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it would take in memory."""
+        """Bytes that all rows take in memory."""
         return 4 * len(self) * self.shape[1]
 
 
@@ -124,7 +124,7 @@ class Bag:
         return len(self.ptr) - 1
 
     def take(self, name: str, rows: Tensor) -> Batch:
-        """The rows of these items one after another, and `row`: the place in the batch of the item of each."""
+        """The rows of these items one after another; `row` is the place of each row's item in the batch."""
         start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
         row = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), length)
         first = torch.cumsum(length, 0) - length  # where an item's rows begin in the batch

@@ -34,8 +34,7 @@ from dissensus.learning.saving import loaded_part, stored_part
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
-from dissensus.models.base import arg_max, reliability
-from dissensus.table import kernels
+from dissensus.models.base import Likelihoods, arg_max, given_first, reliability
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
 FILE = "model.safetensors"
@@ -154,7 +153,7 @@ class CrowdClassifier(Training):
         return self.fit(table, X, validation=validation, on_step=on_step)
 
     def _end(self, run: Run, trace: Trace) -> Self:
-        """Take over what was trained, and say what it says of the items and annotators of the table."""
+        """Take over the trained network, and compute the results for the items and annotators of the table."""
         table, lessons, objective = run.table, run.lessons, run.objective
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
         self.tie_seed_ = tie_seed(self.seed)
@@ -179,15 +178,19 @@ class CrowdClassifier(Training):
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
-        hits, total = kernels.agreement(
-            table.item_ptr, table.annotator, table.label, table.weight, table.proba, self.posterior_, table.n_annotators
-        )
+        hits, total = table.agreement_with(self.posterior_)
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
         self.difficulty_, self.competence_ = difficulty_and_competence(self, lessons.inputs)
         return self
 
     # Answers ----------------------------------------------------------------------------------------------------------
+
+    def likelihoods(self) -> Likelihoods:
+        """What the model believes of its items, and how probable it thinks every label of any annotator."""
+        self._check_fitted()
+        everyone = given_first(np.concatenate([self.confusion_, self.population_confusion_[None]]))
+        return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
 
     def predict_proba(self, X: Any) -> FloatArray:
         """(rows, K) P(class | x), columns in the order of `classes_`."""
@@ -232,7 +235,7 @@ class CrowdClassifier(Training):
         return float((self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1))[known].mean())
 
     def to_frame(self, kind: str = "items") -> Any:
-        """Results with names, as an Arrow table: "items" (of `fit`), "annotators", or "history" (one row per epoch)."""
+        """Results as an Arrow table: one row per item of `fit`, per annotator, or per epoch ("history")."""
         import pyarrow as pa
 
         self._check_fitted()
@@ -264,7 +267,7 @@ class CrowdClassifier(Training):
         return write_tree(Path(folder) / FILE, self.to_tree(), "trained model")
 
     def to_tree(self) -> dict[str, Any]:
-        """What `save` writes: keywords, results and weights as `write_tree` takes them."""
+        """The tree that `save` writes: keywords, results and weights."""
         results = {
             name: value
             for name, value in vars(self).items()
@@ -285,13 +288,13 @@ class CrowdClassifier(Training):
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
-        """The model that `save` wrote into `folder`, ready to predict."""
+        """Load the model that `save` wrote into `folder`, ready to predict."""
         path = file_in(folder, FILE)
         return cls.from_tree(read_tree(path, "trained model"), path, device)
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
-        """The model of a tree that `to_tree` made; `path` is where it was read."""
+        """Make a model from a tree of `to_tree`; errors name `path`, the file that it was read from."""
         with of_this_version(path):
             encoder = loaded_part(tree["encoder"], encoders)
             objective = loaded_part(tree["objective"], objectives)
@@ -313,7 +316,7 @@ class CrowdClassifier(Training):
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[..., Tensor], *columns: Columns, rows: IntArray | None = None) -> FloatArray:
-        """An answer (rows, …) for all rows, or these; `question` takes a batch of each of the columns."""
+        """Ask the network on the device asked for; see `Network.ask`."""
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
         return network.ask(question, *columns, rows=rows, at_once=at_once)
 
@@ -323,7 +326,7 @@ class CrowdClassifier(Training):
 
 
 def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
-    """The distributions y (n, K) of the rows of X as a table of one annotator."""
+    """Make a table in which one annotator gives each row of X its distribution y (n, K)."""
     y = np.asarray(y, np.float64)
     if y.ndim != 2:
         raise DataError(f"{what} must hold one distribution per row, got shape {y.shape}.")

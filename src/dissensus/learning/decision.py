@@ -156,15 +156,17 @@ class DecisionFunction(Parameters):
     draws: int | None = param(
         None, "annotators drawn per item and epoch; None for four times the answers that an item has on average", low=1
     )
-    penalty: float = param(0.01, "λ", low=0)
+    penalty: float = param(0.01, "λ, the penalty on vectors", low=0)
     epochs: int = param(60, "passes over the items", low=1)
     batch_size: int = param(256, "items per step", low=1)
     learning_rate: float = param(
-        0.01, "of layers; chosen with `epochs` and `penalty` by held-out pairs of `medical_causes`", low=0
+        0.01, "learning rate of layers; chosen with `epochs` and `penalty` by held-out pairs of `medical_causes`", low=0
     )
-    vector_learning_rate: float = param(0.1, "of the vectors that annotators (and items without features) have", low=0)
+    vector_learning_rate: float = param(
+        0.1, "learning rate of the vectors of annotators, and of items without features", low=0
+    )
     device: str = param("cpu", "where the network is trained and asked")
-    seed: int | None = param(0, "of first weights, draws and the order of items", low=0)
+    seed: int | None = param(0, "seed of first weights, draws and the order of items; None draws one", low=0)
 
     items_: Names
     annotators_: Names

@@ -23,7 +23,7 @@ from dissensus.learning.run import tie_seed
 from dissensus.models.base import arg_max, check_gold
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.frames import to_arrow
+from dissensus.table.find_columns import to_arrow
 from dissensus.table.io import read_frame
 
 STEM = "out_of_fold"  # of the file in a trained model's folder

@@ -19,7 +19,7 @@ from sklearn.manifold import TSNE
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from dissensus.common.parameters import check_keyword
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
@@ -93,10 +93,10 @@ def item_map(
     are on the map and in which order they are laid out, so that the order of rows changes nothing. `perplexity` is that
     of t-SNE, at most a third of the items; separation is counted by so many `neighbours`.
     """
-    check_keyword("perplexity", perplexity, float, above=0)
-    check_keyword("neighbours", neighbours, int, low=1)
-    check_keyword("most", most, int, low=1)
-    check_keyword("seed", seed, int, low=0)
+    check_argument("perplexity", perplexity, float, above=0)
+    check_argument("neighbours", neighbours, int, low=1)
+    check_argument("most", most, int, low=1)
+    check_argument("seed", seed, int, low=0)
     found, named = trained(model), _names(X, table, items)
     by_name = np.argsort(named, kind="stable")  # one order of rows, for the sample and for all sums
     draw = naming.mix(naming.hashes(named[by_name]) ^ np.uint64(seed))

@@ -43,7 +43,7 @@ from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Training
 from dissensus.learning.tuning import SPLITS, Tuned, tune
-from dissensus.models.base import arg_max
+from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
 
 MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
@@ -64,7 +64,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 
 class LIALearner(LIAKeywords):
-    """What LIA and LIA-ML have in common: both set the keywords of a `CrowdClassifier`, and ask about pairs.
+    """Base of LIA and LIA-ML: both set the keywords of a `CrowdClassifier`, and ask about pairs.
 
     Layers, dropout and weight decay were chosen by the likelihood of held-out annotations, and of those of new items.
     Without dropout, features of hundreds of numbers are learnt by heart, above all where items have few labels.
@@ -87,7 +87,7 @@ class LIALearner(LIAKeywords):
     def _preset(
         self, keywords: dict[str, Any], objective: LIAObjective, *, features: bool, items: int, labels: float
     ) -> CrowdClassifier:
-        """The classifier that does the work, for so many items that teach and labels of theirs."""
+        """Make the classifier that does the work; the numbers of items and labels decide its epochs and batches."""
         layers = {"hidden": keywords["hidden"], "dropout": keywords["dropout"]}
         encoder = MLP(**layers) if features else ItemEmbedding(size=keywords["item_size"], **layers)
         size = max(round(keywords["batch"] * items / max(labels, 1)), 1)
@@ -100,19 +100,27 @@ class LIALearner(LIAKeywords):
     def _confusions(
         self, items: IntArray, whom: Whom, question: str | None = None
     ) -> Iterator[tuple[slice, FloatArray]]:
-        """(rows of items, Q (rows, annotators, K, K)), some items at a time."""
+        """Yield (rows of items, Q (rows, annotators, K, K)), some items at a time."""
         at_once = max(CELLS // max(whom[0].size * self._n_classes(question) ** 2, 1), 1)
         for start in range(0, items.size, at_once):
             at = slice(start, start + at_once)
             yield at, self._confusion_of(items[at], whom, question)
 
     def _confusion(self, items: Any, annotators: Any, question: str | None = None) -> FloatArray:
-        """(items, annotators, K, K) Q of names."""
+        """(items, annotators, K, K) Q of named items and annotators."""
         codes, whom, K = given.item_codes(items, self.items_), self._whom(annotators), self._n_classes(question)
         found = np.empty((codes.size, whom[0].size, K, K))
         for at, pairs in self._confusions(codes, whom, question):
             found[at] = pairs
         return found
+
+    def likelihoods(self) -> Likelihoods:
+        """What the model believes of its items, and how probable it thinks every label of any pair."""
+
+        def of(items: IntArray, annotators: IntArray) -> FloatArray:
+            return given_first(np.concatenate([pairs for _, pairs in self._confusions(items, (annotators, None))]))
+
+        return Likelihoods(self.posterior_, of, False)
 
     def _competence(
         self, posterior: FloatArray, items: IntArray, whom: Whom, question: str | None = None
@@ -193,7 +201,7 @@ class LIA(LIALearner):
         return self
 
     def _tables(self, table: Annotations, rows: BoolArray | None) -> list[Annotations]:
-        """What each seed sees of the table."""
+        """The part of the table that each seed sees."""
         if self.seed is None and self.n_seeds > 1:
             raise BadParameter("n_seeds counts up from seed; give one, not None.")
         if rows is None:
@@ -213,7 +221,7 @@ class LIA(LIALearner):
             return tune(start, CHOICES, table, X, gold=gold, annotators=annotators, seed=self.seed or 0, on_step=step)
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
-        """The classifier that `fit` trains, not fitted."""
+        """Make the classifier that `fit` trains, not fitted."""
         self.check_parameters()
         tuned = getattr(self, "tuned_", None)
         own = self.get_params(deep=False) | ({} if tuned is None else tuned.keywords)
@@ -297,7 +305,7 @@ class LIA(LIALearner):
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> LIA:
-        """The model that `save` wrote into `folder`; all its answers are the same."""
+        """Load the model that `save` wrote into `folder`; all its answers are the same."""
         path = file_in(folder, FILE)
         tree = read_tree(path, KIND)
         with of_this_version(path):
@@ -311,7 +319,7 @@ class LIA(LIALearner):
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _gather(self) -> None:
-        """Set what is the same for all seeds, and means of what is not."""
+        """Set results that all seeds share, and means over seeds of the others."""
         self.posteriors_ = np.stack([model.posterior_ for model in self.models_])
         for name in SAME_FOR_ALL_SEEDS:
             setattr(self, name, getattr(self.models_[0], name))
@@ -323,7 +331,7 @@ class LIA(LIALearner):
         return self.classes_.size
 
     def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
-        """(items, annotators, K, K) the mean over seeds."""
+        """(items, annotators, K, K) Q, the mean over seeds."""
         some = self._inputs[items]  # not all of them: `recommend` asks for one item at a time
         rows, found = self.models_[0].encoder_.prepare(some), []
         for model in self.models_:

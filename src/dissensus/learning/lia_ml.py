@@ -93,7 +93,7 @@ class LIAML(LIALearner):
     def run(
         self, questions: Mapping[str, Annotations], X: Any = None, *, gold: Mapping[str, IntArray] | None = None
     ) -> Run:
-        """The training that `fit` does, ready; `seeds.Stack` trains many such as one."""
+        """Prepare the training that `fit` does."""
         self.check_parameters()
         if isinstance(questions, Annotations) or not isinstance(questions, Mapping):
             raise DataError(
@@ -111,7 +111,7 @@ class LIAML(LIALearner):
         return self._ready(model, one, encoder, network, encoder.prepare(inputs))
 
     def take(self, run: Run, trace: Trace) -> Self:
-        """Take over what was trained, and say what it says of items and annotators."""
+        """Take over a trained network, and compute the results for items and annotators."""
         head, objective = run.network.head, run.objective
         assert isinstance(head, LIAMLHead)
         assert isinstance(objective, LIAMLObjective)
@@ -206,7 +206,7 @@ class LIAML(LIALearner):
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> LIAML:
-        """The model that `save` wrote into `folder`: all its answers are the same, and questions may be added."""
+        """Load the model that `save` wrote into `folder`: all its answers are the same, and questions may be added."""
         path = file_in(folder, FILE)
         tree, on = read_tree(path, KIND), place(device)
         with of_this_version(path):
@@ -232,12 +232,12 @@ class LIAML(LIALearner):
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _objective(self, questions: Mapping[str, Annotations], gold: Mapping[str, IntArray] | None) -> LIAMLObjective:
-        """The objective with these keywords, fitted."""
+        """Fit an objective with these keywords."""
         keywords = {name: getattr(self, name) for name in LIAMLObjective.parameter_names()}
         return LIAMLObjective(**keywords).fit(questions, gold, torch_seed(self.seed))
 
     def _classifier(self, objective: LIAMLObjective, *, features: bool) -> CrowdClassifier:
-        """The classifier whose keywords the training has."""
+        """Make the classifier with the keywords of the training."""
         labels = objective.per_item_ * objective.taught_.sum() / objective.taught_.shape[1]  # of one question
         items = int(np.count_nonzero(objective.teaches_))
         model = self._preset(self.get_params(deep=False), objective, features=features, items=items, labels=labels)
@@ -246,7 +246,7 @@ class LIAML(LIALearner):
     def _ready(
         self, model: CrowdClassifier, table: Annotations, encoder: Encoder, network: Network, columns: Columns
     ) -> Run:
-        """A training of what has a gradient; the head's `own` has a prior."""
+        """Prepare the training of all parameters with a gradient; the head's `own` has a prior."""
         assert isinstance(network.head, LIAMLHead)
         run = ready(model, table, encoder, network, columns, np.flatnonzero(network.objective.teaches_))
         own = network.head.labels.own
@@ -257,7 +257,7 @@ class LIAML(LIALearner):
         return run
 
     def _begin_blocks(self, layers: nn.Module) -> None:
-        """Keep the shared layers, and what they make of the fitted items; a block is a network over that."""
+        """Keep the shared layers and their output for the fitted items; a block is a network over that output."""
         self._layers = layers
         self._blocks: list[Network] = []
         self._place: dict[str, tuple[int, int]] = {}  # a question's block, and its place there
@@ -270,7 +270,7 @@ class LIAML(LIALearner):
         return self._blocks[-1]
 
     def _conclude(self, block: Network) -> None:
-        """Say what was learnt of the questions of a block."""
+        """Compute the results for the questions of a block."""
         objective, head = block.objective, block.head
         assert isinstance(head, LIAMLHead)
         assert isinstance(objective, LIAMLObjective)
@@ -290,7 +290,7 @@ class LIAML(LIALearner):
             self.difficulty_[name] = 1 - right[:, 0]
 
     def _encode(self, columns: Columns) -> Columns:
-        """What the shared layers make of inputs, one column."""
+        """Run the shared layers on inputs; the output is one column."""
         network = Network(self._layers, nn.Identity(), LIAMLObjective())
         z = network.ask(lambda batch: network.encoder(**batch), columns)
         return Columns(input=torch.from_numpy(z).float())
@@ -310,7 +310,7 @@ class LIAML(LIALearner):
         return self.classes_[str(question)].size
 
     def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
-        """(items, annotators, K, K) in a question."""
+        """(items, annotators, K, K) Q in a question."""
         (number, q), K = self._place[str(question)], self._n_classes(question)
         block = self._blocks[number]
 
@@ -322,7 +322,7 @@ class LIAML(LIALearner):
         return block.ask(ask, self._encoded, rows=items, at_once=max(items.size, 1))
 
     def _over_fitted_items(self, table: Annotations, gold: IntArray | None) -> tuple[Annotations, IntArray | None]:
-        """A new question's table over the fitted items; annotators who were not there are one, the average."""
+        """Move a table to the fitted items; annotators who were not there become one, the average."""
         items = naming.match(table.items, self.items_, "items")
         if (items < 0).any():
             raise DataError(

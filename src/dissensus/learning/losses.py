@@ -56,7 +56,7 @@ def hard_loss(logits: Tensor, label: Tensor) -> Tensor:
 
 
 def label_log_likelihood(log_label: Tensor, targets: Batch) -> Tensor:
-    """(n,) log P of the labels of annotations by log_label (n, K); of a probabilistic one, its mean."""
+    """(n,) log P of given labels by log_label (n, K); the mean, for a probabilistic annotation."""
     if "proba" in targets:
         return torch.where(targets["proba"] > 0, targets["proba"] * log_label, 0).sum(dim=1)
     return log_label.gather(1, targets["label"].unsqueeze(1)).squeeze(1)

@@ -22,10 +22,10 @@ from typing import Literal
 
 import numpy as np
 
-from dissensus.common.parameters import check_keyword
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
-from dissensus.models.methods.dawid_skene import soft_counts
+from dissensus.models.confusion import soft_counts
 from dissensus.table.annotations import Annotations
 
 MIN_LABELS = 10  # from which an annotator has rates, and is in a cluster
@@ -57,13 +57,13 @@ def mistakes(
     posterior = np.asarray(posterior, np.float64)
     if posterior.shape != (table.n_items, table.n_classes):
         raise DataError(f"posterior must be {(table.n_items, table.n_classes)}, (I, K), got {posterior.shape}.")
-    check_keyword("clusters", clusters, int, low=1)
-    check_keyword("least", least, int, low=1)
+    check_argument("clusters", clusters, int, low=1)
+    check_argument("least", least, int, low=1)
     known = posterior.sum(axis=1) > 0
     table = table if known.all() else table.select(rows=known[table.item])
     labels = np.diff(table.annotator_ptr)
     enough = labels >= least
-    counts = soft_counts(table, posterior).transpose(0, 2, 1)  # (A, K, K) [annotator, true, given]
+    counts = soft_counts(table, posterior)  # (A, K, K) [annotator, true, given]
     diagonal = np.diagonal(counts, axis1=1, axis2=2)
     true, said, total = counts.sum(axis=2), counts.sum(axis=1), counts.sum(axis=(1, 2))[:, None]
     over = said - true

@@ -29,7 +29,7 @@ moves and casts what is in tuples and dicts."""
 
 @dataclass(frozen=True)
 class Lessons:
-    """Inputs and targets of the same items; batches mix where `mixup` (α) says so."""
+    """Inputs and targets of the same items; with `mixup` (α) a batch comes with its mixture."""
 
     inputs: Columns
     targets: Columns
@@ -92,7 +92,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, epochs: int, walk: Callable[[], Iterator[tuple[Any, ...]]]) -> None:
-        """Let the objective do what it has to; `walk()` gives what `forward` takes, for all items that teach."""
+        """Let the objective prepare the epoch; `walk()` gives all items that teach, as `forward` takes them."""
         if not self.objective.begins(epoch, epochs):
             return
 
@@ -105,7 +105,7 @@ class Network(nn.Module):
         self.train()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the encoder, nearly all of the work; sizes of targets change with every batch."""
+        """Compile the encoder alone: it is nearly all of the work, and sizes of targets change with every batch."""
         self.encoder.compile(*args, **kwargs)
 
     def logits(self, inputs: Batch) -> Tensor:
@@ -128,7 +128,7 @@ class Network(nn.Module):
         return next(iter(self.parameters())).device
 
     def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
-        """Codes (n,) of annotators and their features (n, F) as tensors where the network is."""
+        """Put codes (n,) of annotators and their features (n, F) on the network's device."""
         at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
         return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
 
@@ -140,7 +140,7 @@ class Network(nn.Module):
         rows: IntArray | None = None,
         at_once: int = ITEMS_AT_ONCE,
     ) -> FloatArray:
-        """An answer (rows, …) for all rows, or these, some at a time; `question` takes a batch of each column set."""
+        """Ask about all rows, or these, some at a time; `question` maps a batch of each of the columns to (B, …)."""
         self.eval()
         device, found = self.device, []
         places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))

@@ -33,14 +33,14 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 
 def stored_optimizer(wanted: Wanted) -> Any:
-    """Its name, or its keywords."""
+    """Name of the optimiser, or a mapping with its keywords, for a file."""
     if callable(wanted):  # its repr may hold an address
         return getattr(wanted, "__qualname__", type(wanted).__qualname__)
     return wanted if isinstance(wanted, str) else dict(wanted)
 
 
 def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
-    """The optimiser of these groups; row-sparse parameters have their own inside it."""
+    """Make the optimiser of these groups; row-sparse parameters go to `RowAdam`."""
     dense, sparse = split(groups)
     made: torch.optim.Optimizer
     if callable(wanted):

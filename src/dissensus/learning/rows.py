@@ -114,7 +114,7 @@ def rows_or_mean(table: Tensor, codes: Tensor, totals: Tensor) -> Tensor:
 
 
 def one_minus_power(beta: float, steps: Tensor) -> Tensor:
-    """1 − β^t; not as a difference, which has lost four digits of float32 where β is 0.999 and t is 1."""
+    """1 − β^t without cancellation: a plain difference loses four digits of float32 where β is 0.999 and t is 1."""
     return -torch.expm1(steps * (math.log(beta) if beta > 0 else -math.inf))
 
 
@@ -126,7 +126,7 @@ def touched_rows(param: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def drop_zero_rows(params: Iterable[Tensor]) -> None:
-    """Take rows whose gradient is zero out of gradients that hold few rows: they were not touched."""
+    """Remove rows of zeros from row-sparse gradients: such rows were not touched."""
     for param in params:
         if param.grad is not None and param.grad.is_sparse:
             rows, values = touched_rows(param)
@@ -135,7 +135,7 @@ def drop_zero_rows(params: Iterable[Tensor]) -> None:
 
 
 def clip_gradients(params: Iterable[Tensor], max_norm: float) -> Tensor:
-    """Scale all gradients down together to a norm of at most `max_norm`, as torch does it, also those of few rows.
+    """Scale all gradients together to a norm of at most `max_norm`, as torch does, also row-sparse ones.
 
     Returns the norm that they had.
     """

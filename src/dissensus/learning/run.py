@@ -56,7 +56,7 @@ class Run:
     key: str = ""  # what it is about, for its checkpoint
 
     def train(self, on_step: OnStep | None = None) -> Trace:
-        """Train; where nobody listens, a bar shows how far it is."""
+        """Train; without `on_step` a bar shows the progress."""
         with waiting("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             return self.trainer.fit(
                 self.network, self.lessons, self.taught, self.groups,
@@ -123,7 +123,7 @@ def ready(
     taught: IntArray,
     **more: Any,
 ) -> Run:
-    """The run that trains a network on prepared inputs with the keywords of a classifier."""
+    """Make the run that trains a network on prepared inputs, with the keywords of a classifier."""
     lessons = Lessons(columns, network.objective.targets(), model.mixup)
     groups = parameter_groups(model, network, encoder)
     return Run(

@@ -27,7 +27,7 @@ DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSEr
 
 
 def file_in(folder: str | Path, name: str) -> Path:
-    """The file of that name in a folder; or the file itself, where that is what was given."""
+    """Path of the file `name` in a folder; or the path itself, where it names that file."""
     folder = Path(folder)
     return folder if folder.name == name else folder / name
 

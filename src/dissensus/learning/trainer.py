@@ -22,6 +22,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +36,7 @@ from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
-from dissensus.learning.checkpoint import Checkpoint, State, Trace
+from dissensus.learning.checkpoint import Checkpoint, Trace
 from dissensus.learning.devices import DEVICE, gpus, make_fabric, place
 from dissensus.learning.rows import clip_gradients, drop_zero_rows
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
@@ -117,14 +118,14 @@ class Trainer(Training):
             repr((key, self.epochs, self.batch_size, optimizer, self.weight_decay, self.schedule, self.warmup,
                   self.sam, self.clip, self.patience, self.monitor, self.seed, len(rows))).encode(), digest_size=16,
         ).hexdigest()  # fmt: skip
-        places = [[id(p) for p in group["params"]] for group in groups]
-        order = {id(p): i for i, p in enumerate(model.parameters())}
-        where = [{**group, "params": [order[i] for i in ids]} for group, ids in zip(groups, places, strict=True)]
+        place = {id(parameter): i for i, parameter in enumerate(model.parameters())}
+        places = [{**group, "params": [place[id(parameter)] for parameter in group["params"]]} for group in groups]
         if self.processes == 1:
-            return _train(fabric, self, model, data, rows, where, evaluate, on_step, key)
+            return _Loop(fabric, _Job(self, model, data, rows, places, key, evaluate, on_step)).run()
         with tempfile.TemporaryDirectory() as folder:  # a pipe between processes holds but a few kilobytes
             file = Path(folder) / "weights"
-            trace: Trace = fabric.launch(_Process(file, self, model, data, rows, where, evaluate, None, key))
+            job = _Job(self, model, data, rows, places, key, evaluate, weights=file)
+            trace: Trace = fabric.launch(job.in_process)
             model.load_state_dict(load_file(file))
         return trace
 
@@ -138,144 +139,157 @@ class Trainer(Training):
         return steps
 
 
-class _Process:
-    """The work of a process that fabric starts; the first process writes the weights into a file."""
+@dataclass(frozen=True)
+class _Job:
+    """All that a process needs to train."""
 
-    def __init__(self, file: Path, how: Trainer, model: nn.Module, *rest: Any):
-        self.file, self.how, self.model, self.rest = file, how, model, rest
+    how: Trainer
+    model: nn.Module
+    data: Data
+    rows: IntArray
+    groups: list[dict[str, Any]]  # parameters by their place in `model.parameters()`
+    key: str
+    evaluate: Callable[[nn.Module], dict[str, float]] | None = None
+    on_step: OnStep | None = None
+    weights: Path = Path()  # the first of several processes writes them here
 
-    def __call__(self, fabric: Any) -> Trace:
-        model = copy.deepcopy(self.model)  # what came with the call lies in memory that all processes share
-        trace = _train(fabric, self.how, model, *self.rest)
+    def in_process(self, fabric: Any) -> Trace:
+        """Train in one of several processes."""
+        job = replace(self, model=copy.deepcopy(self.model))  # what came with the call is in memory that all share
+        trace = _Loop(fabric, job).run()
         if fabric.global_rank == 0:
-            save_file({name: value.cpu().clone() for name, value in model.state_dict().items()}, self.file)
+            save_file({name: value.cpu().clone() for name, value in job.model.state_dict().items()}, self.weights)
         fabric.barrier()
         torch.distributed.destroy_process_group()  # else gloo's threads may abort a process that ends while they run
         return trace
 
 
-def _train(
-    fabric: Any,
-    how: Trainer,
-    model: nn.Module,
-    data: Data,
-    rows: IntArray,
-    groups: list[dict[str, Any]],
-    evaluate: Callable[[nn.Module], dict[str, float]] | None,
-    on_step: OnStep | None,
-    key: str,
-) -> Trace:
-    """One process's part of a run."""
-    world = fabric.world_size
-    parameters = list(model.parameters())
-    if how.compile:
-        model.compile()
-    wrapped = fabric.setup_module(model)
-    groups = [{**group, "params": [parameters[i] for i in group["params"]]} for group in groups]
-    base = optimizers.make_optimizer(how.optimizer, groups, how.weight_decay)
-    sam = None if how.sam is None else SAM(base, model=model, **sam_options(how.sam))
-    optimizer = fabric.setup_optimizers(base)
-    rates = [group["lr"] for group in base.param_groups]
-    constrained: list[Any] = [part for part in model.modules() if hasattr(part, "after_step")]
-    begin_epoch = getattr(model, "begin_epoch", None)
-    shard = Shard(fabric, data, rows)
-    own = shard.own()
-    steps_in_all = how.epochs * len(how.batches(rows, 0))
-    checkpoint = Checkpoint(how.checkpoint, how.checkpoint_every, key, fabric, model, base)
+class _Loop:
+    """One process's part of a training: epochs of steps of parts."""
 
-    def passed(rows: Tensor) -> Tensor:
-        """Gradients of the step's mean loss; the sum of this process's losses."""
-        optimizer.zero_grad()
+    def __init__(self, fabric: Any, job: _Job):
+        how, model = job.how, job.model
+        self.fabric, self.job, self.how, self.model = fabric, job, how, model
+        self.parameters = list(model.parameters())
+        if how.compile:
+            model.compile()
+        self.wrapped = fabric.setup_module(model)
+        groups = [{**group, "params": [self.parameters[i] for i in group["params"]]} for group in job.groups]
+        self.base = optimizers.make_optimizer(how.optimizer, groups, how.weight_decay)
+        self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
+        self.optimizer = fabric.setup_optimizers(self.base)
+        self.rates = [group["lr"] for group in self.base.param_groups]
+        self.constrained: list[Any] = [part for part in model.modules() if hasattr(part, "after_step")]
+        self.shard = Shard(fabric, job.data, job.rows)
+        self.steps_in_all = how.epochs * len(how.batches(job.rows, 0))
+        self.checkpoint = Checkpoint(how.checkpoint, how.checkpoint_every, job.key, fabric, model, self.base)
+
+    def run(self) -> Trace:
+        """Train from the beginning, or from the checkpoint."""
+        with torch.random.fork_rng(gpus(self.fabric.device)):
+            torch.manual_seed(mixed(self.how.seed, -1 - self.fabric.global_rank))
+            self.at = self.checkpoint.read()
+            self.model.train()
+            while self.at.epoch < self.how.epochs and not self.at.trace.stopped:
+                self.epoch()
+        if self.at.best is not None:
+            self.model.load_state_dict(self.at.best)
+        self.model.eval()
+        return self.at.trace
+
+    def epoch(self) -> None:
+        """Do the rest of an epoch, judge it, and enter it into the trace."""
+        at, how, fabric, began = self.at, self.how, self.fabric, time.monotonic()
+        batches = how.batches(self.job.rows, at.epoch)
+        several = fabric.world_size > 1
+        if several:  # each draws for itself; a checkpoint, written by the first at an epoch's end, need not know
+            torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
+        begin_epoch = getattr(self.model, "begin_epoch", None)
+        if begin_epoch is not None and at.place == 0:  # in the middle of an epoch, what it did is in the checkpoint
+            begin_epoch(at.epoch, how.epochs, partial(self.shard.walk, BATCHES_AT_ONCE * how.batch_size))
+        sums: list[Tensor] = []
+        while at.place < len(batches):
+            sums.append(self.step(batches[at.place]))
+            at.place, at.step = at.place + 1, at.step + 1
+            if how.checkpoint is not None and not several and at.place < len(batches) and self.checkpoint.due():
+                at.total, sums = at.total + _added(sums), []
+                self.checkpoint.write(at)
+        at.total += _added(sums)
+        if several:
+            at.total = float(fabric.all_reduce(torch.tensor(at.total, dtype=torch.float32), reduce_op="sum"))
+        loss = at.total / len(self.job.rows)
+        if not math.isfinite(loss):
+            raise DataError(
+                f"the loss became {loss} in epoch {at.epoch + 1}; lower the learning rate, or clip gradients (clip=1)."
+            )
+        entry = {"epoch": float(at.epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
+        if self.job.evaluate is not None:
+            self.model.eval()
+            metrics = self.job.evaluate(self.model) if fabric.global_rank == 0 else None
+            entry |= fabric.broadcast(metrics)  # all are to agree when to stop
+            self.model.train()
+            self.judge(entry)
+        at.trace.epochs.append(entry)
+        at.epoch, at.place, at.total = at.epoch + 1, 0, 0.0
+        if self.job.on_step is not None:
+            self.job.on_step(at.epoch, loss)
+        if self.checkpoint.due() or at.epoch == how.epochs or at.trace.stopped:
+            self.checkpoint.write(at)
+
+    def step(self, rows: Tensor) -> Tensor:
+        """Move the weights by the mean loss of these rows; returns the sum of this process's losses."""
+        at, how = self.at, self.how
+        factor = optimizers.rate_factor(how.schedule, how.warmup, at.step, self.steps_in_all, at.epoch)
+        for group, rate in zip(self.base.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        closure = partial(self.gradients, rows)
+        summed: Tensor = closure() if self.sam is None else self.sam.around(closure)
+        if how.clip is not None:
+            self.fabric.strategy.precision.unscale_gradients(self.base)
+            clip_gradients(self.parameters, how.clip)  # not fabric's, which knows nothing of row-sparse gradients
+        self.optimizer.step()
+        for part in self.constrained:
+            part.after_step()
+        return summed
+
+    def gradients(self, rows: Tensor) -> Tensor:
+        """Set the gradients of the mean loss of these rows; returns the sum of this process's losses."""
+        fabric, shard = self.fabric, self.shard
+        self.optimizer.zero_grad()
         mine = shard.own(rows)
         nothing = len(mine) == 0
         if nothing:  # all processes have to take part: gradients of zero, of items that it has
-            mine = own[:2]
-        parts = mine.tensor_split(min(how.accumulate, max(len(mine) // 2, 1)))  # statistics over one item are none
+            mine = shard.own()[:2]
+        parts = mine.tensor_split(min(self.how.accumulate, max(len(mine) // 2, 1)))  # no statistics over one item
         summed = torch.zeros((), device=fabric.device)
         for i, part in enumerate(parts):
             batch = shard.batch(part)
-            with fabric.no_backward_sync(wrapped, enabled=i + 1 < len(parts)):
-                loss = wrapped(*batch)
+            with fabric.no_backward_sync(self.wrapped, enabled=i + 1 < len(parts)):
+                loss = self.wrapped(*batch)
                 # processes are averaged over: undo that
-                fabric.backward(loss * (0.0 if nothing else world / len(rows)))
+                fabric.backward(loss * (0.0 if nothing else fabric.world_size / len(rows)))
             summed += 0 if nothing else loss.detach()
         if shard.somebody_has_none(rows):
-            drop_zero_rows(parameters)  # what it looked at was not touched
+            drop_zero_rows(self.parameters)  # what it looked at was not touched
         return summed
 
-    with torch.random.fork_rng(gpus(fabric.device)):
-        torch.manual_seed(mixed(how.seed, -1 - fabric.global_rank))
-        at = checkpoint.read()
-        trace = at.trace
-        model.train()
-        while at.epoch < how.epochs and not trace.stopped:
-            batches = how.batches(rows, at.epoch)
-            if world > 1:  # each draws for itself; a checkpoint, written by the first at an epoch's end, need not know
-                torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
-            began = time.monotonic()
-            if begin_epoch is not None and at.place == 0:  # in the middle of an epoch, what it did is in the checkpoint
-                begin_epoch(at.epoch, how.epochs, partial(shard.walk, BATCHES_AT_ONCE * how.batch_size))
-            sums: list[Tensor] = []
-            while at.place < len(batches):
-                factor = optimizers.rate_factor(how.schedule, how.warmup, at.step, steps_in_all, at.epoch)
-                for group, rate in zip(base.param_groups, rates, strict=True):
-                    group["lr"] = rate * factor
-                closure = partial(passed, batches[at.place])
-                sums.append(closure() if sam is None else sam.around(closure))
-                if how.clip is not None:
-                    fabric.strategy.precision.unscale_gradients(base)
-                    clip_gradients(parameters, how.clip)  # not fabric's, which knows nothing of row-sparse gradients
-                optimizer.step()
-                for part in constrained:
-                    part.after_step()
-                at.place, at.step = at.place + 1, at.step + 1
-                if how.checkpoint is not None and world == 1 and at.place < len(batches) and checkpoint.due():
-                    at.total, sums = at.total + _added(sums), []
-                    checkpoint.write(at)
-            at.total += _added(sums)
-            if world > 1:
-                at.total = float(fabric.all_reduce(torch.tensor(at.total, dtype=torch.float32), reduce_op="sum"))
-            loss = at.total / len(rows)
-            if not math.isfinite(loss):
-                raise DataError(
-                    f"the loss became {loss} in epoch {at.epoch + 1}; lower the learning rate, or clip gradients "
-                    "(clip=1)."
-                )
-            entry = {"epoch": float(at.epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
-            if evaluate is not None:
-                model.eval()
-                # all are to agree when to stop
-                entry |= fabric.broadcast(evaluate(model) if fabric.global_rank == 0 else None)
-                model.train()
-                _judge(how, at, entry, model)
-            trace.epochs.append(entry)
-            at.epoch, at.place, at.total = at.epoch + 1, 0, 0.0
-            if on_step is not None:
-                on_step(at.epoch, loss)
-            if checkpoint.due() or at.epoch == how.epochs or trace.stopped:
-                checkpoint.write(at)
-    if at.best is not None:
-        model.load_state_dict(at.best)
-    model.eval()
-    return trace
-
-
-def _judge(how: Trainer, at: State, entry: dict[str, float], model: nn.Module) -> None:
-    """Keep the weights if an epoch's metrics are the best so far; else stop where patience is over."""
-    sign, trace = -1 if how.monitor == "cross-entropy" else 1, at.trace
-    before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
-    if sign * entry[how.monitor] > before:
-        trace.best = int(entry["epoch"])
-        at.best = {name: value.detach().clone() for name, value in model.state_dict().items()}
-    elif how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
-        trace.stopped = True
+    def judge(self, entry: dict[str, float]) -> None:
+        """Keep the weights if an epoch's metrics are the best so far; else stop where patience is over."""
+        how, trace = self.how, self.at.trace
+        sign = -1 if how.monitor == "cross-entropy" else 1
+        before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
+        if sign * entry[how.monitor] > before:
+            trace.best = int(entry["epoch"])
+            self.at.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        elif how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
+            trace.stopped = True
 
 
 def _added(sums: list[Tensor]) -> float:
-    """One wait for the device per epoch, not per step."""
+    """Add up losses on the processor: one wait for the device per epoch, not per step."""
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
 def mixed(seed: int, place: int) -> int:
-    """A seed for one place of a run: neighbours have nothing in common."""
+    """A seed for one place of a run, unrelated to that of the next place."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])

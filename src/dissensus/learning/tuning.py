@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
 from dissensus.questions.compare import flat, hide, log_likelihood
@@ -66,13 +67,7 @@ class Tuned:
 
     def to_frame(self) -> Any:
         """Return one row per trial: a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
-        frame = pa.Table.from_pylist(self.rows())
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(self.rows())
 
 
 def tune(

@@ -60,11 +60,13 @@ class Descent(Parameters):
         "label",
         "what y is compared with: the label that the annotator would give (ŷ), or the item's distribution (ŷ_I)",
     )
-    steps: int = param(100, "K; the paper has no K and β, with these KL nearly stops falling on the jobs sets", low=0)
-    rate: float = param(0.3, "β", low=0)
-    decay: float = param(0.0, "γ", low=0)
+    steps: int = param(
+        100, "K; the paper names neither K nor β, with these KL has nearly stopped falling on the jobs sets", low=0
+    )
+    rate: float = param(0.3, "β, the length of a step", low=0)
+    decay: float = param(0.0, "γ, the decay of the embedding in a step", low=0)
     spread: float = param(0.0, "σ of the start; 0 starts at 0", low=0)
-    seed: int = param(0, "of the start", low=0)
+    seed: int = param(0, "seed of the start", low=0)
 
     def run(self, head: LDLNMHead, z_item: Tensor, y: FloatArray, who: IntArray) -> tuple[Tensor, Tensor]:
         """Find the embeddings (n, J_A); also return the trace (steps + 1, n)."""

@@ -71,6 +71,7 @@ class Aggregator(Parameters, ABC):
     """Results with one row per item, where there are any."""
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
+    models_annotators: ClassVar[bool] = True  # False where all are taken for alike
 
     def fit(
         self,
@@ -344,13 +345,7 @@ class Aggregator(Parameters, ABC):
 
     def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
-        right = (
-            posterior[table.item, table.label]
-            if table.proba is None
-            else ((table.proba * posterior[table.item]).sum(axis=1))
-        )
-        weight = np.ones(len(table)) if table.weight is None else table.weight
-        return tuple(np.bincount(table.annotator, w, table.n_annotators) for w in (weight * right, weight))
+        return table.agreement_with(posterior)
 
     @abstractmethod
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:

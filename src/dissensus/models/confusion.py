@@ -7,12 +7,12 @@ sums    n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
 M step  π_c ∝ b_c + n_c, or as it was; the rest is the method's: `maximise`
 
 A method states its parameters (`Params`), the likelihoods that they make (`cells`), its M step (`maximise`), the log
-prior density of its parameters (`log_penalty`) and what it fixes before EM begins (`prepare`). It inherits every engine,
+prior density of its parameters (`log_penalty`) and what it fixes before EM begins (`prepare`). It inherits engines,
 weights, probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace
 and SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
 
-Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method says so by `shape`
-(OWN, or COIN where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
+Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method sets `shape` to
+OWN (or COIN, where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
 instead of K, and the sums are (A, 1, K) or (A, 1, 1), how much of an annotator's labels is right.
 
 Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`;
@@ -32,10 +32,10 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import EngineChoice, in_memory
 from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums
-from dissensus.compute.engines.local import Threads, even
+from dissensus.compute.engines.local import Local, Threads, even
 from dissensus.compute.kernels import confusion as kernels
 from dissensus.compute.kernels.confusion import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
-from dissensus.models.em import EMAggregator
+from dissensus.models.em import EMAggregator, climb
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table import kernels as table_kernels
 from dissensus.table.annotations import Annotations
@@ -45,10 +45,9 @@ MIN_BEFORE = 1e-12  # an item's posterior leaves so much to every class: new lab
 MAX_UPDATE_PASSES = 20  # over the rows of one update
 UPDATE_TOL = 1e-4  # largest change of a posterior that ends them
 EXACT_SINGLE_LABELS = 2**22  # labels of one annotator that single precision can count; from 2^24 on it cannot add one
-SAMPLE_ROWS = 500_000  # a fit to about so many rows comes before a fit to many more
-MIN_SAMPLED_ROWS = 4 * SAMPLE_ROWS
-SAMPLE_TOL = 1e-6  # share of the objective that a pass over the sample must gain
-SAMPLE_RUNS = 64  # pieces that the sample is taken in, all over the table
+MIN_FOCUS_ROWS = 2_000_000  # rows from which on the passes over items in doubt save time
+MAX_FOCUS_BYTES = 2**31  # of the posterior that says which items those are
+DOUBT = 1e-3  # probability that an item's best class is not its class, from which on it is in doubt
 
 __all__ = ["COIN", "FULL", "OWN", "Classes", "ConfusionModel", "Counts", "OwnCells", "soft_counts"]
 
@@ -187,6 +186,35 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         )
 
 
+@dataclass(frozen=True)
+class Focused:
+    """Passes over some items, `rest`; the others keep their posterior, and with it their sums.
+
+    Σ q log joint and the entropy of q bound their log evidence at other parameters; `settled.evidence` is the entropy.
+    """
+
+    rest: Engine
+    settled: Counts
+
+    @classmethod
+    def of(cls, sums: Counts, rest: Engine, likelihood: Likelihood, walk: ConfusionPass) -> Focused:
+        """From the sums of all items at some parameters."""
+        own = rest.sweep(walk, likelihood)
+        settled = Counts(0.0, sums.classes - own.classes, sums.labels - own.labels)
+        entropy = sums.evidence - own.evidence - expected_joint(settled, likelihood)
+        return cls(rest, replace(settled, evidence=entropy))
+
+    def sweep(self, walk: ConfusionPass, params: Likelihood, out: Mapping[str, Any] | None = None) -> Counts:
+        """As an engine's."""
+        bound = self.settled.evidence + expected_joint(self.settled, params)
+        return self.rest.sweep(walk, params) + replace(self.settled, evidence=bound)
+
+
+def expected_joint(sums: Counts, likelihood: Likelihood) -> float:
+    """Σ q log (π L) of the items behind the sums."""
+    return float((sums.labels * np.log(likelihood.table)).sum() + sums.classes @ np.log(likelihood.prior[0]))
+
+
 class on_demand:  # noqa: N801 - used as `property` is
     """A property that a result of the same name takes the place of."""
 
@@ -212,7 +240,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     # What a method writes ---------------------------------------------------------------------------------------------
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from counts by the votes."""
+        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from sums by the votes."""
         self.class_pseudo_ = np.zeros(votes.classes.size)
 
     def first(self, prior: FloatArray, n_annotators: int) -> Classes:
@@ -262,7 +290,9 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def _climb(self, engine: Engine, on_step: OnStep) -> None:
         """Find the parameters."""
         self._begin(engine)
-        params = self.run(partial(self.em_pass, engine), partial(self.start, engine), on_step, engine.checkpoint)
+        refine = partial(self._focus, engine) if self._is_long(engine) else None
+        climbing = partial(self.em_pass, engine), partial(self.start, engine)
+        params = self.run(*climbing, on_step, engine.checkpoint, refine)
         self._set(params)
 
     def _begin(self, engine: Engine) -> None:
@@ -277,29 +307,41 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return self.precision if engine.per_annotator.max(initial=0) < EXACT_SINGLE_LABELS else "float64"
 
     def start(self, engine: Engine, rng: np.random.Generator | None) -> P:
-        """One M step from the votes; a random start draws the shares of the votes from Dirichlet(1 + votes).
-
-        A long table begins where a fit to a sample of it ends: its passes are cheap, and few are left for the whole.
-        """
+        """One M step from the votes; a random start draws the shares of the votes from Dirichlet(1 + votes)."""
         if rng is not None:
             return self._next(engine.sweep(ConfusionPass(GIVEN, self.shape, rng=rng), None), None)
-        sample = engine.sample(SAMPLE_ROWS, SAMPLE_RUNS) if self._samples(engine) else None
-        if sample is None:
-            return self._next(self.votes(engine), None)
-        totals = self.label_totals_
-        with sample:
-            self.label_totals_ = label_totals(sample)
-            first = self._next(sample.sweep(ConfusionPass(VOTES, self.shape), None), None)
-            found = self.climb_from(partial(self.em_pass, sample), first, SAMPLE_TOL)
-        self.label_totals_ = totals
-        return found
+        return self._next(self.votes(engine), None)
 
     def votes(self, engine: Engine, with_gold: bool = True) -> Counts:
         """Sums by the shares of the votes and, with gold, the known classes."""
         return engine.once((VOTES, self.shape, with_gold), ConfusionPass(VOTES, self.shape, with_gold))
 
-    def _samples(self, engine: Engine) -> bool:
-        return int(engine.per_annotator.sum()) >= MIN_SAMPLED_ROWS
+    def _is_long(self, engine: Engine) -> bool:
+        size = engine.size
+        short = size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
+        return short and int(engine.per_annotator.sum()) >= MIN_FOCUS_ROWS
+
+    def _focus(self, engine: Engine, params: P) -> P:
+        """Run EM over the items in doubt alone; what the others say of annotators stays (Neal & Hinton 1998).
+
+        Most items are clear after a few passes, and the others decide when EM ends: at 10M annotations a twelfth of the
+        items took 22 passes, and the whole table needed two more, where it had taken fourteen.
+        """
+        posterior = engine.per_item("posterior", engine.size.n_classes)
+        likelihood = Likelihood.of(params.prior, self.cells(params))
+        sums = engine.sweep(self._walk, likelihood, {"posterior": posterior})
+        doubtful = np.asarray(posterior.open() if hasattr(posterior, "open") else posterior).max(axis=1) < 1 - DOUBT
+        if not doubtful.any():
+            return params
+        gold = None if engine.gold is None else engine.gold[doubtful]
+        size, pool = engine.size, Threads(engine.pool.threads)
+        with Local(engine.rows_of(doubtful), size.n_annotators, size.n_classes, pool, gold) as rest:
+            focused = Focused.of(sums, rest, likelihood, self._walk)
+            run = climb(
+                partial(self.em_pass, focused), self._next(sums, params), max_iter=self.max_iter, tol=self.tol,
+                accelerate=self.accelerate, on_step=lambda *_: None,
+            )  # fmt: skip
+        return run.params
 
     def em_pass(self, engine: Engine, params: P) -> tuple[float, P]:
         """The objective at `params`, and the parameters of the next pass."""
@@ -475,6 +517,43 @@ def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
     """(A, K, K) [annotator, true, given] how often, by a posterior (I, K), each annotator gave each label."""
     with in_memory(table, None, 1) as engine:
         return engine.sweep(ConfusionPass(GIVEN, FULL, given=np.ascontiguousarray(posterior)), None).labels
+
+
+@dataclass(frozen=True)
+class LearntMatrices:
+    """A posterior, and the annotators it rests on."""
+
+    posterior: FloatArray  # (I, K)
+    confusion: FloatArray  # (A, K, K) [annotator, true, given]
+    population: FloatArray  # (K, K) [true, given] of an annotator who was not there
+
+
+def matrices_by(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> LearntMatrices:
+    """Confusion matrices by a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
+    counts = soft_counts(table, posterior)
+    confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
+    confusion /= confusion.sum(axis=2, keepdims=True)
+    return LearntMatrices(posterior, confusion, population / population.sum(axis=1, keepdims=True))
+
+
+def learn_matrices(
+    table: Annotations,
+    prior: FloatArray,
+    pseudo: FloatArray,
+    gold: IntArray | None = None,
+    *,
+    max_passes: int = 50,
+    tol: float = 1e-6,
+) -> LearntMatrices:
+    """Dawid-Skene where every item has a prior (I, K) of its own, by EM until no posterior changes by `tol`."""
+    learnt, floor = matrices_by(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
+    for _ in range(max_passes):
+        with in_memory(table, gold, None) as engine:
+            posterior, _ = judge(engine, floor, learnt.confusion)
+        if np.abs(posterior - learnt.posterior).max(initial=0) < tol:
+            return replace(learnt, posterior=posterior)
+        learnt = matrices_by(table, posterior, pseudo)
+    return learnt
 
 
 def vote_counts(table: Annotations, gold: IntArray | None = None) -> Counts:

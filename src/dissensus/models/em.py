@@ -30,6 +30,7 @@ from dissensus.models.base import Aggregator
 
 LONGEST = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
 MOMENTUM = 0.75  # 0.7 to 0.8 are alike
+PASSES_BEFORE_REFINING = 4  # the first few passes find what most items are
 
 Accelerate = Literal["squarem"] | None
 
@@ -84,11 +85,13 @@ class EMAggregator(Aggregator, Generic[P]):
         start: Callable[[np.random.Generator | None], P],
         on_step: OnStep,
         checkpoint: Checkpoint,
+        refine: Callable[[P], P] | None = None,
     ) -> P:
         """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all.
 
         `start` gives the first parameters: from the votes, or (a generator given) from a random start near that. After
-        every pass the state goes to `checkpoint`, and a run that finds one there goes on from it.
+        every pass the state goes to `checkpoint`, and a run that finds one there goes on from it. `refine` improves
+        parameters at the price of few passes, once, after `PASSES_BEFORE_REFINING`.
         """
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per restart, and nobody else
         stored = checkpoint.load()
@@ -102,7 +105,7 @@ class EMAggregator(Aggregator, Generic[P]):
             if stored:
                 (passes, best, climbing), stored = unpack(stored, climbing), None
             put_away = partial(_put_away, checkpoint, number, passes, best, climbing, on_step)
-            done = climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away)
+            done = climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away, refine=refine)
             passes += len(done.trace)
             if best is None or done.trace[-1] > best.trace[-1]:
                 best = done
@@ -121,13 +124,6 @@ class EMAggregator(Aggregator, Generic[P]):
                 stacklevel=4,  # the caller of fit
             )
         return best.params
-
-    def climb_from(self, em_pass: Callable[[P], tuple[float, P]], params: P, tol: float) -> P:
-        """The best parameters of one run that nobody is told of."""
-        quiet = climb(
-            em_pass, params, max_iter=self.max_iter, tol=tol, accelerate=self.accelerate, on_step=lambda *_: None
-        )
-        return quiet.params
 
 
 def _put_away(
@@ -155,9 +151,21 @@ class Climb(Generic[P]):
         self.refuge: P | None = None  # the EM step to go back to, while `params` is a look ahead of it
         self.ended: Run[P] | None = None
 
-    def run(self, em_pass: Callable[[P], tuple[float, P]], *, max_iter: int, tol: float, on_step: OnStep) -> Run[P]:
+    def run(
+        self,
+        em_pass: Callable[[P], tuple[float, P]],
+        *,
+        max_iter: int,
+        tol: float,
+        on_step: OnStep,
+        refine: Callable[[P], P] | None = None,
+    ) -> Run[P]:
         """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|."""
         while self.ended is None:
+            if refine is not None and len(self.trace) == PASSES_BEFORE_REFINING:
+                self.params, self.refuge = refine(self.params if self.refuge is None else self.refuge), None
+                if self.ahead is not None:
+                    self.ahead.forget()
             if len(self.trace) >= max_iter:
                 return Run(self.params, self.trace, False)  # an EM step: there was no looking ahead of the last pass
             self._step(*em_pass(self.params), max_iter, tol)

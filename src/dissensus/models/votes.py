@@ -2,8 +2,8 @@
 
     v_i(c) = Σ_{rows of i with y = c} w s_j        q_i(c) = v_i(c) / Σ_c v_i(c)
 
-s_j is 1 in `majority-vote`; `wawa` and `zero-based-skill` learn it from how often an annotator agrees with the outcome of
-the vote. `SkillPass` is a vote with given skills, `SharePass` writes the shares.
+s_j is 1 in `majority-vote`; `wawa` and `zero-based-skill` learn it from how often an annotator agrees with the outcome
+of the vote. `SkillPass` is a vote with given skills, `SharePass` writes the shares.
 
 *What annotators say next.* The share of the votes is no probability of being right. A vote is right to take the class
 with the most votes if all annotators are equally good and err in any direction alike, and that model is asked instead:

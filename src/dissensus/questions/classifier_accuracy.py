@@ -28,17 +28,19 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.parameters import is_number
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.progress import waiting
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.common.types import BoolArray, FloatArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import arg_max, beta_interval
+from dissensus.models.confusion import learn_matrices
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table.annotations import Annotations
 
-LEAST = 3  # of two that disagree, nothing says which is right
-PASSES, TOL = 1000, 1e-7  # of EM for one confusion matrix, and the largest change of an entry that ends it
-LEAST_SIZE = 1e-3  # of a Beta distribution, whose variance has an upper bound
+MIN_CLASSIFIERS = 3  # of two that disagree, nothing says which is right
+MAX_PASSES, TOL = 1000, 1e-7  # of EM for one confusion matrix, and the largest change of an entry that ends it
+MIN_BETA_SIZE = 1e-3  # of a Beta distribution, whose variance has an upper bound
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,15 +69,9 @@ class ClassifierAccuracy:
 
     def to_frame(self) -> Any:
         """One row per classifier, the best first; a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
         order = np.argsort(-self.accuracy, kind="stable")  # NaN comes last
         columns = {"accuracy": self.accuracy, "low": self.low, "high": self.high}
-        frame = pa.table({"classifier": self.classifiers[order]} | {key: v[order] for key, v in columns.items()})
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame({"classifier": self.classifiers[order]} | {key: v[order] for key, v in columns.items()})
 
 
 def classifier_accuracy(
@@ -110,12 +106,11 @@ def classifier_accuracy(
     >>> bool(np.abs(found.accuracy - right).max() < 0.03)
     True
     """
-    if not (is_number(level) and 0 < level < 1):
-        raise BadParameter(f"level must be between 0 and 1, got {level!r}.")
+    check_argument("level", level, float, above=0, below=1)
     table = _table(outputs, classes)
     A, n = table.n_annotators, np.diff(table.annotator_ptr)
     active = np.flatnonzero(np.bincount(table.annotator, table.weight, A)).tolist()  # whose labels weigh anything
-    if len(active) < LEAST:
+    if len(active) < MIN_CLASSIFIERS:
         raise DataError(
             f"outputs of {len(active)} classifiers: of two that disagree nothing says which is right; give three."
         )
@@ -141,7 +136,7 @@ def classifier_accuracy(
     mean = (items * own + 0.5) / (items + 1)
     sure = mean * (1 - mean)
     size = sure / (sure / (items + 2) + spread) - 1  # Beta(mean·size, (1 − mean)·size) has that variance
-    bounds = beta_interval(mean, np.maximum(size, LEAST_SIZE), level)
+    bounds = beta_interval(mean, np.maximum(size, MIN_BETA_SIZE), level)
     ends[active] = np.stack([np.minimum(bounds[:, 0], own), np.maximum(bounds[:, 1], own)], axis=1)
     return ClassifierAccuracy(
         table.annotators, accuracy, ends[:, 0], ends[:, 1], level, confusion, table.items, table.classes,
@@ -156,28 +151,12 @@ def _fit(table: Annotations, without: Sequence[int], threads: int | None) -> Daw
 
 def _judge(table: Annotations, others: DawidSkene, j: int) -> tuple[float, FloatArray]:
     """The accuracy of classifier j and its confusion matrix (K, K) [true, given], by the others."""
-    rows = table.by_annotator[table.annotator_ptr[j] : table.annotator_ptr[j + 1]]
-    weight = np.ones(rows.size) if table.weight is None else table.weight[rows]
-    r, theta = _own_matrix(others.posterior_[table.item[rows]], table.label[rows], weight, others.pseudo_.T)
-    right = r[np.arange(rows.size), table.label[rows]]
-    return float(weight @ right / weight.sum()), theta
-
-
-def _own_matrix(
-    q: FloatArray, label: IntArray, weight: FloatArray, pseudo: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Posterior r (n, K) and Θ (K, K) [true, given] of one classifier; q (n, K) is what the others say of its items."""
-    K = pseudo.shape[0]
-    given = np.eye(K)[label] * weight[:, None]  # (n, K)
-    r, theta = q, np.full((K, K), np.nan)
-    for _ in range(PASSES):
-        before, counts = theta, r.T @ given + pseudo
-        theta = counts / counts.sum(axis=1, keepdims=True)
-        joint = q * theta[:, label].T
-        r = joint / joint.sum(axis=1, keepdims=True)
-        if np.abs(theta - before).max() < TOL:
-            break
-    return r, theta
+    rows = table.annotator == j
+    own = table.select(rows=rows)
+    learnt = learn_matrices(own, others.posterior_, others.pseudo_, max_passes=MAX_PASSES, tol=TOL)
+    weight = np.ones(len(own)) if own.weight is None else own.weight
+    right = learnt.posterior[own.item, own.label]
+    return float(weight @ right / weight.sum()), learnt.confusion[own.annotator[0]]
 
 
 def _table(outputs: Any, classes: Sequence[Any] | None) -> Annotations:

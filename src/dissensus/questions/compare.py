@@ -14,19 +14,23 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.hard import hits
+from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, check_gold, methods
 from dissensus.table.annotations import Annotations
 
 MAJORITY = "majority-vote"
-LEAST = 1e-300  # probability that a hidden label is given at least: no method says 0, but a product may round to it
+MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but a product may round to it
 SIGNIFICANT = 0.05
 NEGLIGIBLE = 0.01  # nats per annotation: on real sets, what a vote is behind where it is as often right
 
@@ -119,13 +123,7 @@ class Comparison:
 
     def to_frame(self) -> Any:
         """One row per method, the best first; a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
-        frame = pa.Table.from_pylist(self.rows())
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """The same as plain values."""
@@ -175,19 +173,16 @@ def compare(
     """
     gold = check_gold(gold, table)
     models = _models(names, table)
-    if splits < 1:
-        raise BadParameter(f"splits must be at least 1, got {splits}.")
+    check_argument("splits", splits, int, low=1, must="must be at least 1")
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     total = len(models) * (splits + (gold is not None))
     step = on_fit or (lambda method, done, of: None)
     found: dict[str, _Found] = {}
     failed: dict[str, str] = {}
     for number, (name, model) in enumerate(models.items()):
-        done = number * total // len(models)
+        begin = partial(_begin, step, name, number * total // len(models), total)
         try:
-            found[name] = _try_out(
-                name, model, table, hidden, gold, lambda plus, n=name, d=done: step(n, d + plus, total)
-            )
+            found[name] = _try_out(model, table, hidden, gold, begin)
         except DataError as error:  # such as a table that this method cannot take
             failed[name] = str(error)
             continue
@@ -196,6 +191,10 @@ def compare(
     if not found:
         raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
     return _rank(found, failed, share, splits, resamples, seed)
+
+
+def _begin(step: OnFit, method: str, done: int, total: int, more: int) -> None:
+    step(method, done + more, total)
 
 
 @dataclass
@@ -214,8 +213,6 @@ class _Found:
 
 
 def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Aggregator]:
-    import dissensus.models.methods  # noqa: F401 - registers the methods
-
     if isinstance(names, str):
         raise BadParameter(f"names must be a list of methods, got the text {names!r}.")
     if names is None:
@@ -226,8 +223,7 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
         ]
     models: dict[str, Aggregator] = {}
     for one in names:
-        model = one if isinstance(one, Aggregator) else methods[one]()
-        name = one if isinstance(one, str) else methods.name_of(type(one))
+        name, model = named_model(one)
         if name in models:
             name = repr(model)
         if name in models:
@@ -238,10 +234,27 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
     return models
 
 
+def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
+    """The name of a method, and a model of it that is not fitted."""
+    return (model, methods[model]()) if isinstance(model, str) else (methods.name_of(type(model)), model)
+
+
+def fresh(model: Aggregator) -> Aggregator:
+    """A copy with the same keywords, not fitted."""
+    return type(model)(**model.get_params())
+
+
+def timed_fit(model: Aggregator, table: Annotations) -> tuple[Aggregator, float]:
+    """A copy of a model, fitted, and the seconds it took; that it does not settle shows in its score."""
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return fresh(model).fit(table), time.perf_counter() - began
+
+
 def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """(N,) which rows are hidden: a share of all, but of no item the last one."""
-    if not 0 < share < 1:
-        raise BadParameter(f"share must be between 0 and 1, got {share}.")
+    check_argument("share", share, float, above=0, below=1)
     draw = rng.random(len(table))
     safe = np.zeros(len(table), np.bool_)
     some = np.flatnonzero(np.diff(table.item_ptr) > 0)
@@ -256,40 +269,35 @@ def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArra
 
 
 def _try_out(
-    name: str, model: Aggregator, table: Annotations, hidden: list[BoolArray], gold: IntArray | None, step: Any
+    model: Aggregator,
+    table: Annotations,
+    hidden: list[BoolArray],
+    gold: IntArray | None,
+    step: Callable[[int], None],
 ) -> _Found:
     by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
     seconds, errors = [], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a method that does not settle shows in its score
-        for number, mask in enumerate(hidden):
-            step(number)
-            seen, rest = table.select(rows=~mask), table.select(rows=mask)
-            began = time.perf_counter()
-            fitted = fresh(model).fit(seen)
-            seconds.append(time.perf_counter() - began)
-            expected = fitted.predict_annotations(rest)
-            logs, w = log_likelihood(rest, expected)
-            by_item += np.bincount(rest.item, logs * w, rest.n_items)
-            weight += np.bincount(rest.item, w, rest.n_items)
-            errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
-        whole = right = None
-        if gold is not None:
-            step(len(hidden))
-            whole = fresh(model).fit(table)
-            known = gold >= 0
-            right = hits(gold[known], whole.posterior_[known])
+    for number, mask in enumerate(hidden):
+        step(number)
+        rest = table.select(rows=mask)
+        fitted, took = timed_fit(model, table.select(rows=~mask))
+        expected = fitted.predict_annotations(rest)
+        logs, w = log_likelihood(rest, expected)
+        by_item += np.bincount(rest.item, logs * w, rest.n_items)
+        weight += np.bincount(rest.item, w, rest.n_items)
+        errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
+        seconds.append(took)
+    whole = right = None
+    if gold is not None:
+        step(len(hidden))
+        whole, _ = timed_fit(model, table)
+        right = hits(gold, whole.posterior_)
     return _Found(whole, by_item, weight, float(np.mean(errors)), right, float(np.mean(seconds)))
-
-
-def fresh(model: Aggregator) -> Aggregator:
-    """A copy with the same keywords, not fitted."""
-    return type(model)(**model.get_params())
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
-    logs = np.log(np.maximum(expected, LEAST))
+    logs = np.log(np.maximum(expected, MIN_PROBABILITY))
     found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
     return found, np.ones(len(table)) if table.weight is None else table.weight
 
@@ -303,12 +311,11 @@ def _rank(
     n, weight = int(some.sum()), float(best.weight.sum())
     if weight == 0:
         raise DataError("the hidden annotations have no weight; there is nothing to compare by.")
+    scores = {name: found[name].by_item[some] * n / weight for name in order}  # their mean is that over annotations
     differences = {
-        name: paired_bootstrap(best.by_item[some], found[name].by_item[some], resamples=resamples, seed=seed)
-        for name in order
+        name: paired_bootstrap(scores[order[0]], scores[name], resamples=resamples, seed=seed) for name in order
     }
     corrected = holm({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
-    scale = n / weight  # from a mean over items to one over annotations
     contestants = []
     for name in order:
         one = found[name]
@@ -320,26 +327,13 @@ def _rank(
                 one.calibration,
                 None if one.right is None else bootstrap(one.right, resamples=resamples, seed=seed),
                 one.seconds,
-                _scaled(differences[name].mean, scale),
+                differences[name].mean,
                 corrected[name],
                 corrected[name] >= SIGNIFICANT,
                 one.model,
             )
         )
     return Comparison(tuple(contestants), round(weight), splits, share, failed)
-
-
-def holm(p_values: dict[str, float]) -> dict[str, float]:
-    """P-values corrected for their number by Holm's method (1979)."""
-    result, largest = {}, 0.0
-    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
-        result[name] = largest
-    return result
-
-
-def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor, estimate.level)
 
 
 def flat(name: str, estimate: Estimate) -> dict[str, float]:

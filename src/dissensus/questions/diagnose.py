@@ -26,17 +26,21 @@ that are copied, says how much. A group of m annotators who copy at rate ρ is w
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts, ranges, sums_of_ranges
+from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, hard_rows
-from dissensus.compute.engines.local import Threads, balanced, thread_count
-from dissensus.compute.kernels import diagnostics as kernels
+from dissensus.compute.engines.local import balanced, even
+from dissensus.evaluation._ratings import Ratings, label_pairs
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.methods.dawid_skene import SMALLEST, DawidSkene, expected_pseudo
+from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo
+from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -44,19 +48,18 @@ from dissensus.table.annotations import Annotations
 Flag = Literal["spammer", "adversary", "copier", "too few labels", "unclear"]
 UNKNOWN: tuple[Flag, ...] = ("too few labels", "unclear")  # flags of those who may be as good as any
 
-Friends = tuple[IntArray, IntArray]
-"""(A+1,) and (F,): the friends of annotator a are friends[1][friends[0][a] : friends[0][a + 1]], sorted."""
-
 LEVEL = 0.95  # of the intervals
-FEW = 10  # labels below which nothing is said of an annotator
-NEXT_TO_NOTHING = 0.1  # of a typical annotator's information: what less is, is a spammer's
-LEAST_INFORMATION = 0.01  # the same as a share of log K, for crowds in which hardly anybody knows anything
+MIN_LABELS = 10  # with fewer nothing is said of an annotator
+SPAMMER_SHARE = 0.1  # of a typical annotator's information: whoever has less may be a spammer
+MIN_INFORMATION = 0.01  # the same as a share of log K, for crowds in which hardly anybody knows anything
 ALIKE = 0.5  # of the entropy of all items' classes: below it, even an expert's labels would carry little
 BELIEVED = 3.0  # standard errors above chance at which the others' belief in somebody's labels is no accident
-SHARED = 10  # items that two annotators must share to be compared
+MIN_SHARED_ITEMS = 10  # that two annotators must have in common to be compared
 SUSPECT = 3.0  # standard deviations above what two usually agree at which they are suspected to be friends
-LEAST_COPIED = 0.2  # share of the labels; two people may well agree a little more than others do
+MIN_COPIED = 0.2  # share of the labels; two people may well agree a little more than others do
 BY_CHANCE = 0.05  # chance that any honest pair of all is called copiers
+ROWS_AT_ONCE = 2**16
+PAIRS_AT_ONCE = 2**18  # pairs of labels of the same item
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +111,6 @@ class Diagnosis:
 
     def to_frame(self) -> Any:
         """One row per annotator; a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
         columns = {
             "annotator": self.annotators,
             "labels": self.labels,
@@ -121,11 +122,7 @@ class Diagnosis:
             "flags": [", ".join(flags) for flags in self.flags],
             "reasons": list(self.reasons),
         }
-        frame = pa.table(columns)
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(columns)
 
 
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
@@ -139,33 +136,23 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     if table.n_annotations == 0:
         raise DataError("the table has no annotations; there is nobody to judge.")
     A, K = table.n_annotators, table.n_classes
-    rows = hard_rows(table)
-    pairs = _Pairs(rows, A, threads)
-    friends = _friends(*pairs.sums(K), A, K)
-    model, votes = _fit(table, rows, friends, threads)
-    pseudo = expected_pseudo(K)
-    confusion = np.maximum(model.confusion_, SMALLEST)  # (A, K, K) [annotator, true, given]
-    log_prior = np.log(np.maximum(model.prior_, SMALLEST))
-    logs = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))  # [annotator, given, true]
-    walk = (rows.item_ptr, rows.annotator, rows.label, rows.weight, votes, log_prior, logs, *friends)
-
-    by_others, beliefs, gains = np.zeros((A, K, K)), np.zeros((A, 3)), np.zeros((A, 3))
-    kernels.others(*walk, by_others, None, None, beliefs)
-    given = by_others.sum(axis=2)  # (A, K) own labels
+    pairs = _pairs(hard_rows(table), A, K)
+    others = _fit(table, _circles(pairs, A, K), threads)
+    counts, beliefs = others.counts()
+    given = counts.sum(axis=2)  # (A, K) own labels
     everybody = (given.sum(axis=0) + 1 / K) / (given.sum() + 1)
-    kernels.others(*walk, by_others, pseudo, given + everybody, gains)
     labels = beliefs[:, 0]
-    information, information_error = _mean(gains)
+    information, information_error = _mean(others.gains(counts, expected_pseudo(K), given + everybody))
     belief, belief_error = _mean(beliefs)
+    seen = counts.sum(axis=1)  # (A, K) of which classes its items are, as the others see them
     with np.errstate(invalid="ignore", divide="ignore"):
-        by_chance = (given * by_others.sum(axis=1)).sum(axis=1) / labels**2
-        against = (by_others * (1 - np.eye(K))).max(axis=1).sum(axis=1) / labels  # right if each class had another name
-    copiers, links = _copiers(table.annotators, *pairs.sums(K, friends, votes, log_prior, logs, confusion))
+        by_chance = (given * seen).sum(axis=1) / labels**2
+        against = (counts * (1 - np.eye(K))).max(axis=1).sum(axis=1) / labels  # right if each class had another name
+    copiers, links = _copiers(table.annotators, pairs, *others.agreements(pairs))
     active = table.annotator_ptr[1:] > table.annotator_ptr[:-1]
     groups, effective = _groups(A, links, active)
 
     bar = _bar(information, labels, K)
-    seen = by_others.sum(axis=1)  # (A, K) of which classes its items are, as the others see them
     alike = _entropy(seen) < ALIKE * _entropy(seen.sum(axis=0))
     low, high = _interval(information, information_error, labels)
     believed = belief - BELIEVED * belief_error > by_chance
@@ -176,7 +163,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     for code in range(A):
         found: dict[str, str] = {}
         n = f"{labels[code]:.0f} label" + "s" * (round(labels[code]) != 1)
-        if labels[code] < FEW:
+        if labels[code] < MIN_LABELS:
             found["too few labels"] = f"{n} on items that others have labelled too: too few to tell"
         elif high[code] < bar and not believed[code] and not alike[code]:
             found["spammer"] = (
@@ -242,7 +229,7 @@ def _bar(information: FloatArray, labels: FloatArray, n_classes: int) -> float:
         return 0.0
     order = known[np.argsort(information[known], kind="stable")]
     middle = order[np.searchsorted(np.cumsum(labels[order]), labels[order].sum() / 2)]
-    return max(NEXT_TO_NOTHING * float(information[middle]), LEAST_INFORMATION * float(np.log(n_classes)))
+    return max(SPAMMER_SHARE * float(information[middle]), MIN_INFORMATION * float(np.log(n_classes)))
 
 
 def _entropy(counts: FloatArray) -> FloatArray:
@@ -251,63 +238,52 @@ def _entropy(counts: FloatArray) -> FloatArray:
     return np.asarray(-(shares * np.log(np.maximum(shares, 1e-300))).sum(axis=-1))
 
 
+# Who agrees with whom ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Walks over the pairs of annotators who share enough items."""
+    """Pairs of annotators who share enough items, sorted; of several labels of a pair the first counts."""
 
-    def __init__(self, rows: Rows, n_annotators: int, threads: int | None):
-        self.rows, self.threads = rows, thread_count(threads, rows.annotator.size)
-        self.item = np.repeat(np.arange(rows.item_ptr.size - 1, dtype=np.int32), np.diff(rows.item_ptr))
-        self.ptr = table_kernels.offsets(rows.annotator, n_annotators)
-        self.by_annotator = table_kernels.group(rows.annotator, self.ptr)
-
-    def sums(
-        self,
-        n_classes: int,
-        friends: Friends | None = None,
-        votes: FloatArray | None = None,
-        log_prior: FloatArray | None = None,
-        logs: FloatArray | None = None,
-        confusion: FloatArray | None = None,
-    ) -> tuple[IntArray, FloatArray]:
-        """Pairs (P, 2) and their sums (P, 4), see the kernel; without a confusion only shared items and agreements."""
-        rows = self.rows
-        friend_ptr, who = friends or (np.zeros(self.ptr.size, np.int64), np.empty(0, np.int64))
-        log_prior = np.zeros(n_classes) if log_prior is None else log_prior
-        logs = np.zeros((1, 1, 1)) if logs is None else logs
-        with Threads(self.threads) as pool:
-            parts = pool.map(
-                lambda _, first, stop: kernels.pair_agreement(
-                    first, stop, rows.item_ptr, self.item, rows.annotator, rows.label, votes, self.ptr,
-                    self.by_annotator, log_prior, logs, confusion, friend_ptr, who, SHARED,
-                ),
-                balanced(self.ptr, pool.threads),
-            )  # fmt: skip
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    first: IntArray  # (P,)
+    second: IntArray  # (P,)
+    shared: FloatArray  # (P,) items that both have labelled
+    agreed: FloatArray  # (P,) on which they agree
 
 
-def _friends(pairs: IntArray, sums: FloatArray, n_annotators: int, n_classes: int) -> Friends:
-    """Who agrees with whom much more than either does with most: suspects, to be left out when the others are asked.
+def _pairs(rows: Rows, A: int, K: int) -> _Pairs:
+    item = np.repeat(np.arange(rows.item_ptr.size - 1), np.diff(rows.item_ptr))
+    once = np.flatnonzero(pair_starts(item, rows.annotator))
+    ratings = Ratings(item[once], rows.annotator[once], np.arange(once.size), rows.label[once], np.ones(once.size))
+    parts = [
+        (found.first, found.second, found.shared, found.sums(found.mine == found.theirs))
+        for found in label_pairs(ratings, A, K, MIN_SHARED_ITEMS)
+    ]
+    return _Pairs(*map(np.concatenate, zip(*parts, strict=True)))
 
-    If everybody had one accuracy, C = (K·agreement − 1)/(K − 1) of a pair would be s_j s_k. A median over partners
-    does not mind a few copiers, which a fitted model may take for the truth.
+
+def _circles(pairs: _Pairs, A: int, K: int) -> Any:
+    """(A, A) sparse: everybody and its friends, who agree with it much more than either does with most.
+
+    These are suspects, to be left out when the others are asked. If everybody had one accuracy, C = (K·agreement − 1) /
+    (K − 1) of a pair would be s_j s_k. A median over partners does not mind a few copiers, which a fitted model may
+    take for the truth.
     """
-    shared, agreed = sums[:, 0], sums[:, 1]
-    k = max(n_classes, 2)
-    of = np.concatenate([pairs[:, 0], pairs[:, 1]])
-    partner = np.concatenate([pairs[:, 1], pairs[:, 0]])
-    beyond = np.tile((k * agreed / np.maximum(shared, 1) - 1) / (k - 1), 2)
-    skill = np.sqrt(np.maximum(_medians(beyond, of, n_annotators), 0.01))
+    from scipy.sparse import csr_array
+
+    agreement, k = pairs.agreed / pairs.shared, max(K, 2)
+    of, partner = np.concatenate([pairs.first, pairs.second]), np.concatenate([pairs.second, pairs.first])
+    beyond = np.tile((k * agreement - 1) / (k - 1), 2)
+    skill = np.sqrt(np.maximum(_medians(beyond, of, A), 0.01))
     for _ in range(10):
         useful = np.abs(skill[partner]) > 0.2
-        new = _medians(beyond[useful] / skill[partner[useful]], of[useful], n_annotators)
+        new = _medians(beyond[useful] / skill[partner[useful]], of[useful], A)
         skill = np.where(np.isnan(new), skill, (skill + np.clip(new, -1, 1)) / 2)
-    product = skill[pairs[:, 0]] * skill[pairs[:, 1]]
-    chance = np.clip((1 + (k - 1) * product) / k, 0.02, 0.98)
-    excess = agreed / np.maximum(shared, 1) - chance
-    close = pairs[(excess > SUSPECT * np.sqrt(chance * (1 - chance) / np.maximum(shared, 1))) & (excess > 0.05)]
-    both = np.concatenate([close, close[:, ::-1]])
-    both = both[np.lexsort((both[:, 1], both[:, 0]))]
-    return table_kernels.offsets(both[:, 0], n_annotators), np.ascontiguousarray(both[:, 1])
+    chance = np.clip((1 + (k - 1) * skill[pairs.first] * skill[pairs.second]) / k, 0.02, 0.98)
+    excess = agreement - chance
+    close = np.tile((excess > SUSPECT * np.sqrt(chance * (1 - chance) / pairs.shared)) & (excess > 0.05), 2)
+    row, column = (np.concatenate([np.arange(A), one[close]]) for one in (of, partner))
+    return csr_array((np.ones(row.size), (row, column)), shape=(A, A))
 
 
 def _medians(values: FloatArray, of: IntArray, n: int) -> FloatArray:
@@ -322,42 +298,172 @@ def _medians(values: FloatArray, of: IntArray, n: int) -> FloatArray:
     return result
 
 
-def _fit(table: Annotations, rows: Rows, friends: Friends, threads: int | None) -> tuple[DawidSkene, FloatArray | None]:
-    """Dawid-Skene in which friends on an item share one vote; the votes of the rows, None where all are one."""
-    if friends[1].size == 0:
-        return DawidSkene(threads=threads).fit(table), rows.weight
-    share = kernels.shares_of_friends(table.item_ptr, table.annotator, *friends)
-    fair = dataclasses.replace(table, weight=share if table.weight is None else share * table.weight)
-    return DawidSkene(threads=threads).fit(fair), hard_rows(fair).weight
+# What the others say of an item -------------------------------------------------------------------------------------
 
 
-def _copiers(annotators: Names, pairs: IntArray, sums: FloatArray) -> tuple[Copiers, list[tuple[int, int, float]]]:
+def _fit(table: Annotations, circles: Any, threads: int | None) -> _Others:
+    """Dawid-Skene in which friends on an item share one vote."""
+    rows, votes = hard_rows(table), table
+    if circles.nnz > table.n_annotators:
+        there = _company(table.item, table.annotator, circles) @ pair_starts(table.item, table.annotator)
+        votes = dataclasses.replace(table, weight=1 / there if table.weight is None else table.weight / there)
+    model = DawidSkene(threads=threads).fit(votes)
+    prior, confusion = (np.maximum(one, MIN_PSEUDO) for one in (model.prior_, model.confusion_))
+    return _Others(rows, hard_rows(votes).weight, circles, prior, confusion)
+
+
+def _company(item: IntArray, annotator: IntArray, circles: Any) -> Any:
+    """(N, N) sparse: of each row the rows of the same item by the same annotator or a friend of it."""
+    from scipy.sparse import csr_array, eye_array
+
+    N, A = item.size, circles.shape[0]
+    if circles.nnz == A and pair_starts(item, annotator).all():
+        return eye_array(N, format="csr")
+    key = item.astype(np.int64) * A + annotator  # rises with the rows
+    size = np.diff(circles.indptr)[annotator]
+    row = np.repeat(np.arange(N), size)
+    wanted = item[row].astype(np.int64) * A + circles.indices[ranges(circles.indptr[annotator], size)]
+    start, stop = np.searchsorted(key, wanted), np.searchsorted(key, wanted, side="right")
+    found = ranges(start, stop - start)
+    return csr_array((np.ones(found.size), (np.repeat(row, stop - start), found)), shape=(N, N))
+
+
+class _Block:
+    """Some items with all their rows; codes of items and rows start at 0."""
+
+    def __init__(self, others: _Others, first: int, last: int):
+        rows = others.rows
+        some = slice(rows.item_ptr[first], rows.item_ptr[last])
+        self.annotator, self.label = rows.annotator[some], rows.label[some].astype(np.int64)
+        n = self.annotator.size
+        self.weight = np.ones(n) if rows.weight is None else rows.weight[some]
+        per_item = np.diff(rows.item_ptr[first : last + 1])
+        self.item = np.repeat(np.arange(per_item.size), per_item)
+        self.stop = np.cumsum(per_item)[self.item]  # (n,) where the rows of the same item end
+        self.company = _company(self.item, self.annotator, others.circles)
+        self.alone = self.company.sum(axis=1) == per_item[self.item]  # (n,) nobody else has labelled the item
+        self.logs = np.log(others.confusion[self.annotator, :, self.label])  # (n, K)
+        if others.votes is not None:
+            self.logs = self.logs * others.votes[some][:, None]
+        total = sums_of_ranges(self.logs, rows.item_ptr[first : last + 1] - some.start)
+        self.own = self.company @ self.logs  # (n, K) of the annotator and its friends
+        self.without = np.log(others.prior) + total[self.item] - self.own
+
+    def pairs(self) -> Iterator[tuple[IntArray, IntArray]]:
+        """Pairs of rows of one item by different annotators, the first of each; some at a time."""
+        once = np.flatnonzero(pair_starts(self.item, self.annotator))
+        later = np.searchsorted(once, self.stop[once]) - np.arange(once.size) - 1
+        parts = max(1, int(later.sum()) // PAIRS_AT_ONCE)
+        for start, stop in balanced(np.concatenate([[0], np.cumsum(later)]), parts):
+            left, size = np.arange(start, stop), later[start:stop]
+            yield once[np.repeat(left, size)], once[ranges(left + 1, size)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Others:
+    """The posterior of an item without an annotator, or two, and their friends."""
+
+    rows: Rows
+    votes: FloatArray | None  # (N,) how much rows count in what they say of an item; `rows.weight` is their own
+    circles: Any  # (A, A)
+    prior: FloatArray  # (K,) π
+    confusion: FloatArray  # (A, K, K) [annotator, true, given] Θ
+
+    def blocks(self) -> Iterator[_Block]:
+        """All items, some at a time."""
+        for first, last in balanced(self.rows.item_ptr, 1 + self.rows.annotator.size // ROWS_AT_ONCE):
+            yield _Block(self, first, last)
+
+    def counts(self) -> tuple[FloatArray, FloatArray]:
+        """(A, K, K) [annotator, given, true] by the others, and (A, 3) sums of weight, belief in labels, its square."""
+        A, K, _ = self.confusion.shape
+        counts, beliefs = np.zeros((A * K, K)), np.zeros((A, 3))
+        for block in self.blocks():
+            q = _softmax(block.without)
+            weight = np.where(block.alone, 0.0, block.weight)
+            cell = block.annotator * np.int64(K) + block.label
+            counts += np.stack([np.bincount(cell, weight * q[:, c], A * K) for c in range(K)], axis=1)
+            beliefs += _moments(block.annotator, weight, q[np.arange(len(q)), block.label], A)
+        return counts.reshape(A, K, K), beliefs
+
+    def gains(self, counts: FloatArray, pseudo: FloatArray, own: FloatArray) -> FloatArray:
+        """(A, 3) sums of weight, gain, its square; own (A, K) is how often each annotator gives each label.
+
+        The gain is log P(label | the others, the annotator's other rows) − log P(label | the annotator's other rows).
+        """
+        total, sums = (counts + pseudo).sum(axis=1), np.zeros((len(own), 3))
+        for block in self.blocks():
+            counted = np.flatnonzero(~block.alone & (block.weight > 0))
+            a, y, w = block.annotator[counted], block.label[counted], block.weight[counted]
+            q = _softmax(block.without[counted])
+            mine = w[:, None] * q
+            left = np.maximum(counts[a, y] - mine, 0) + pseudo[y]
+            expected = (q * left / np.maximum(total[a] - mine, 1e-300)).sum(axis=1)
+            alone = (own[a, y] - w) / (own.sum(axis=1)[a] - w)
+            sums += _moments(a, w, np.log(expected) - np.log(alone), len(own))
+        return sums
+
+    def agreements(self, pairs: _Pairs) -> tuple[FloatArray, FloatArray]:
+        """(P,) on how many items each pair should agree, and its variance."""
+        A, P = len(self.confusion), pairs.first.size
+        known = pairs.first * A + pairs.second  # rises
+        alike = np.empty((P, self.prior.size))  # Σ_l Θ_j[c, l] Θ_k[c, l]
+        for first, last in even(P, 1 + P // PAIRS_AT_ONCE):
+            mine, theirs = (self.confusion[one[first:last]] for one in (pairs.first, pairs.second))
+            alike[first:last] = np.einsum("pcy,pcy->pc", mine, theirs)
+        expected, variance = np.zeros(P), np.zeros(P)
+        for block in self.blocks() if P else ():
+            for left, right in block.pairs():
+                key = block.annotator[left].astype(np.int64) * A + block.annotator[right]
+                at = np.minimum(np.searchsorted(known, key), P - 1)
+                there = known[at] == key
+                left, right, at = left[there], right[there], at[there]
+                log = block.without[left] - block.own[right]
+                if self.circles.nnz > A:  # what both circles have in common was taken away twice
+                    log += block.company[left].multiply(block.company[right]) @ block.logs
+                p = (_softmax(log) * alike[at]).sum(axis=1)
+                expected += np.bincount(at, p, P)
+                variance += np.bincount(at, p * (1 - p), P)
+        return expected, variance
+
+
+def _softmax(logs: FloatArray) -> FloatArray:
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def _moments(of: IntArray, weight: FloatArray, value: FloatArray, n: int) -> FloatArray:
+    """(n, 3) sums of weight, value and its square."""
+    return np.stack([np.bincount(of, weight * value**power, n) for power in range(3)], axis=1)
+
+
+def _copiers(
+    annotators: Names, pairs: _Pairs, expected: FloatArray, variance: FloatArray
+) -> tuple[Copiers, list[tuple[int, int, float]]]:
     """The pairs that chance does not explain, and the same as (code, code, copied)."""
     from scipy.special import ndtri
 
-    shared, agreed, expected, variance = sums.T
+    shared, agreed, P = pairs.shared, pairs.agreed, pairs.shared.size
     deviations = (agreed - expected) / np.sqrt(np.maximum(variance, 1e-9))
-    if len(pairs):  # honest pairs are most of all: their spread is what chance does here
+    if P:  # honest pairs are most of all: their spread is what chance does here
         middle = float(np.median(deviations))
         spread = max(1.0, float(np.median(np.abs(deviations - middle))) / 0.6745)
         deviations = (deviations - max(middle, 0.0)) / spread
     copied = (agreed - expected) / np.maximum(shared - expected, 1e-9)
-    enough = -float(ndtri(BY_CHANCE / max(len(pairs), 1)))
-    found = np.flatnonzero((deviations > enough) & (copied > LEAST_COPIED))
+    enough = -float(ndtri(BY_CHANCE / max(P, 1)))
+    found = np.flatnonzero((deviations > enough) & (copied > MIN_COPIED))
     found = found[np.argsort(-deviations[found], kind="stable")]
-    links = [(int(pairs[p, 0]), int(pairs[p, 1]), float(min(copied[p], 1.0))) for p in found]
-    return (
-        Copiers(
-            annotators[pairs[found, 0]],
-            annotators[pairs[found, 1]],
-            shared[found].astype(np.int64),
-            agreed[found].astype(np.int64),
-            expected[found],
-            deviations[found],
-            np.minimum(copied[found], 1.0),
-        ),
-        links,
+    first, second, copied = pairs.first[found], pairs.second[found], np.minimum(copied[found], 1.0)
+    copiers = Copiers(
+        annotators[first],
+        annotators[second],
+        shared[found].astype(np.int64),
+        agreed[found].astype(np.int64),
+        expected[found],
+        deviations[found],
+        copied,
     )
+    return copiers, list(zip(first.tolist(), second.tolist(), copied.tolist(), strict=True))
 
 
 def _groups(n_annotators: int, links: list[tuple[int, int, float]], active: Any) -> tuple[list[tuple[int, ...]], float]:

@@ -40,21 +40,25 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
+from dissensus.common.arrays import ranges, sums_of_ranges
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
+from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
-from dissensus.models.methods.dawid_skene import soft_counts
-from dissensus.questions.compare import holm
+from dissensus.models.confusion import soft_counts
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.frames import guess_column, no_column, to_arrow
+from dissensus.table.find_columns import guess_column, no_column, to_arrow
 
+T = TypeVar("T")
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "undecided", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -63,19 +67,20 @@ FALSE_DISCOVERIES = 0.05  # share of the items called ambiguous, or a group's pe
 PSEUDO = 10.0  # s, labels; with fewer, annotators of whom little is known make items ambiguous that are not
 SLIP = 0.01  # ε: one slip of an expert is no wonder
 SHARES = np.array([0.3, 0.5, 0.7])  # λ
-ROUNDS = 100  # at most, of (1) to (5); an α that still creeps is near enough
-SETTLED = 1e-4  # change of α
-STEPS = 8.0  # grid points per standard deviation of one row's part in ℓ
-MOST_POINTS = 4096
-MANY_LABELS = 100  # of an item, above which ℓ is taken as normal
+MAX_ROUNDS = 100  # of (1) to (5); an α that still creeps is near enough
+ALPHA_TOL = 1e-4  # change of α
+POINTS_PER_SD = 8.0  # of the grid: per standard deviation of one row's part in ℓ
+MAX_POINTS = 4096
+MAX_EXACT_LABELS = 100  # of an item, above which ℓ is taken as normal
 SIGNIFICANT = 0.01  # p-value of a column of metadata, after Holm
-MANY_NUMBERS = 12  # different ones above which a column is cut into quantiles
+MAX_DISTINCT_NUMBERS = 12  # above which a column is cut into quantiles
 QUANTILES = 4
 BATCH = 50  # permutations at a time
 BATCHES = 4  # of them, by which the items that a group explains are told from chance
-ENOUGH = 20  # permutations that beat what was found, after which no more are needed (Besag & Clifford 1991)
-FINE = 100.0  # steps per standard deviation at which items above it are counted
-FARTHEST = 100  # standard deviations
+MAX_BEATEN = 20  # permutations that beat what was found, after which no more are needed (Besag & Clifford 1991)
+STEPS_PER_SD = 100.0  # at which items above their mean are counted
+MAX_SD = 100  # standard deviations that are counted apart
+ROWS_AT_ONCE = 2**14  # so that temporaries stay in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,11 +148,7 @@ class Explanation:
             "ambiguity": self.ambiguity,
             "group": pa.array([self.groups[g].column if g >= 0 else None for g in self.by_group], pa.string()),
         }
-        frame = pa.table(columns)
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(columns)
 
 
 def explain(
@@ -186,8 +187,7 @@ def explain(
     Explanation of 1,797 items: 143 agreed, 1,311 likely error, 343 undecided
     """
     fitted._check_fitted()
-    if permutations < 1:
-        raise BadParameter(f"permutations must be at least 1, got {permutations}.")
+    check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)
     posterior = _posterior(table, fitted)
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
@@ -196,7 +196,7 @@ def explain(
     rows = rows if rows.weight is None else rows.select(rows=rows.weight > 0)
     with Threads(thread_count(threads, len(rows))) as pool:
         n, disagree = np.diff(rows.item_ptr), np.count_nonzero(rows.votes(), axis=1) > 1
-        ambiguity, (disagreement, expected, above, below) = _ambiguity(rows, posterior, best, fitted.prior_, pool)
+        ambiguity, (expected, above, below) = _ambiguity(rows, posterior, best, fitted.prior_, pool)
         ambiguous = np.zeros(n.size, np.bool_)
         ambiguous[disagree] = _discoveries(ambiguity[disagree])
         columns = {} if annotators is None else _groups(annotators, table, missing_as_group)
@@ -221,7 +221,7 @@ def explain(
         kind=kind.astype(np.int8),
         label=table.classes[best],
         confidence=confidence,
-        disagreement=disagreement,
+        disagreement=np.where(n >= 2, _differing(rows), np.nan),
         expected=expected,
         surprise=_deviations(above, below),
         ambiguity=ambiguity,
@@ -243,46 +243,107 @@ def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
     return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
-def _errors(rows: Annotations, own: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given] and its sums over l (A, K), if items weigh own (I, K)."""
-    counts = np.ascontiguousarray(soft_counts(rows, own).transpose(0, 2, 1))  # Eq. 1
+def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
+    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K)."""
+    counts = soft_counts(rows, own)  # Eq. 1
     K, wrong = rows.n_classes, 1 - np.eye(rows.n_classes)
     right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
     skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]
     crowd = counts.sum(axis=0) * wrong
     crowd += wrong * (CROWD_LABELS + crowd.sum() / 10) / max(1, K * (K - 1))  # no error is impossible
     crowd /= np.maximum(crowd.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    counts += PSEUDO * (skill * np.eye(K) + (1 - skill) * crowd)  # Eq. 2
-    return counts, counts.sum(axis=2)
+    return np.asarray(counts + PSEUDO * (skill * np.eye(K) + (1 - skill) * crowd))  # Eq. 2
 
 
 def _ambiguity(
     rows: Annotations, posterior: FloatArray, best: IntArray, prior: FloatArray, pool: Threads
 ) -> tuple[FloatArray, FloatArray]:
-    """γ (I,); and (4, I): share of pairs that differ, the same expected, P(labels less probable), P(more)."""
-    ranges, several = balanced(rows.item_ptr, pool.threads), np.diff(rows.item_ptr) >= 2
-    prior = np.maximum(prior, 1e-12)
+    """γ (I,); and (3, I): the share of pairs expected to differ, P(labels less probable), P(more)."""
+    cuts = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
+    named = rows.votes() > 0
+    named[np.arange(best.size), best] = True  # classes that nobody named, but for the most probable, cannot be true
+    parts, several = [_Part(rows, named, *bounds) for bounds in cuts], np.diff(rows.item_ptr) >= 2
     gamma = np.where(several, _differing(rows), 0.0)
     alpha = gamma[several].mean() if several.any() else 0.0
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         own = posterior * (1 - gamma)[:, None]
-        walk = (rows.item_ptr, rows.annotator, rows.label, rows.weight, *_errors(rows, own), own, best)
-        logs = np.empty((rows.n_items, 2))
-        pool.map(_work(kernels.evidence, *walk, prior, SLIP, SHARES, logs), ranges)  # Eq. 3, 4
+        counts = _errors(rows, own)
+        odds = _each(pool, parts, lambda part: part.odds(counts, own, np.maximum(prior, 1e-12)))  # noqa: B023
         before, alpha = alpha, min(max(alpha, 1e-9), 1 - 1e-9)
-        odds = np.log(alpha / (1 - alpha)) + logs[:, 1] - logs[:, 0]
+        odds += np.log(alpha / (1 - alpha))
         gamma = np.where(several, 1 / (1 + np.exp(-np.clip(odds, -700, 700))), 0.0)  # Eq. 5
         alpha = gamma[several].mean() if several.any() else 0.0
-        if abs(alpha - before) < SETTLED:
+        if abs(alpha - before) < ALPHA_TOL:
             break
-    found = np.empty((rows.n_items, 4))
-    pool.map(_work(kernels.surprise, *walk, SLIP, STEPS, MOST_POINTS, MANY_LABELS, found), ranges)
-    return gamma, found.T
+    found = _each(pool, parts, lambda part: part.surprise(counts, own, best))
+    return gamma, np.where(several[:, None], found, np.nan).T
 
 
-def _work(kernel: Callable[..., None], *known: Any) -> Callable[[int, int, int], None]:
-    """A kernel as a pool takes it."""
-    return lambda number, start, end: kernel(*known, start, end)
+def _each(pool: Threads, parts: list[_Part], work: Callable[[_Part], FloatArray]) -> FloatArray:
+    """What `work` finds of every part, one after the other."""
+    return np.concatenate(pool.map(lambda number, start, end: work(parts[number]), [(0, 0)] * len(parts)))
+
+
+class _Part:
+    """Items first … last − 1 with their rows, and the classes (`named`) that explain labels of each item."""
+
+    def __init__(self, rows: Annotations, named: BoolArray, first: int, last: int):
+        self.first, some = first, slice(rows.item_ptr[first], rows.item_ptr[last])
+        self.ptr = rows.item_ptr[first : last + 1] - rows.item_ptr[first]
+        self.item, self.annotator, self.label = rows.item[some], rows.annotator[some], rows.label[some]
+        self.weight = None if rows.weight is None else rows.weight[some]
+        self.w = np.ones(self.item.size) if self.weight is None else self.weight
+        item, self.named = np.nonzero(named[first:last])
+        self.named_ptr = np.searchsorted(item, np.arange(last - first + 1))
+        # an entry for each row and named class of its item
+        often = np.diff(self.named_ptr)[self.item - first]
+        self.row = np.repeat(np.arange(self.item.size), often)
+        self.place = ranges(self.named_ptr[self.item - first], often)  # in `named`
+
+    def odds(self, counts: FloatArray, own: FloatArray, prior: FloatArray) -> FloatArray:
+        """(items,) log P′ / P of Eq. 3 and 4; P(label | class) comes from counts without the row itself."""
+        row, c = self.row, self.named[self.place]
+        mine = self.w[row] * own[self.item[row], c]
+        chance = np.maximum(counts[self.annotator[row], c, self.label[row]] - mine, 0)
+        chance = _slip(chance / (counts.sum(axis=2)[self.annotator[row], c] - mine), counts.shape[1])
+        one = np.log(prior)[self.named] + np.bincount(self.place, self.w[row] * np.log(chance), self.named.size)
+        two = kernels.two_classes(self.ptr, self.weight, chance, self.named_ptr, self.named, prior, SHARES)
+        return np.asarray(two - np.logaddexp.reduceat(one, self.named_ptr[:-1]))
+
+    def surprise(self, counts: FloatArray, own: FloatArray, best: IntArray) -> FloatArray:
+        """(items, 3) share of pairs expected to differ if the class were best[i], P(labels less probable), P(more)."""
+        from scipy.special import erfc
+
+        row, w, c = np.arange(self.item.size), self.w, best[self.item]
+        mine, chance = w * own[self.item, c], counts[self.annotator, c]  # (n, K) P(label | class), of all labels
+        total = chance.sum(axis=1) - mine
+        chance[row, self.label] = np.maximum(chance[row, self.label] - mine, 0)
+        chance = _slip(chance / total[:, None], chance.shape[1])
+        cost = -w[:, None] * np.log(chance)
+        mean = (chance * cost).sum(axis=1)
+        spread = np.maximum((chance * cost**2).sum(axis=1) - mean**2, 0)
+        columns = (w, w**2, w**2 * (chance**2).sum(axis=1), cost[row, self.label] - mean, spread, np.ptp(cost, axis=1))
+        sums = sums_of_ranges(np.stack(columns, axis=1), self.ptr)
+        weight, squares, same_row, excess, variance, reach = sums.T
+        alike = (sums_of_ranges(w[:, None] * chance, self.ptr) ** 2).sum(axis=1) - same_row
+        n, out = np.diff(self.ptr), np.full((self.ptr.size - 1, 3), 0.5)
+        with np.errstate(divide="ignore", invalid="ignore"):  # items with fewer than two labels
+            out[:, 0] = 1 - alike / (weight**2 - squares)
+            z = excess / np.sqrt(2 * variance)
+            grid = np.maximum(np.sqrt(variance / n) / POINTS_PER_SD, reach / MAX_POINTS)  # small beside a row's part
+        varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)  # else every label is as probable as any other
+        out[varies, 1], out[varies, 2] = erfc(z[varies]) / 2, erfc(-z[varies]) / 2
+        exact = varies & (n <= MAX_EXACT_LABELS)
+        step = np.where(exact, grid, np.inf)[self.item - self.first]  # others stay at 0
+        shift = ((cost - cost.min(axis=1, keepdims=True)) / step[:, None] + 0.5).astype(np.int64)
+        found = kernels.tails(self.ptr, self.label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)
+        out[exact, 1:] = found[exact]
+        return out
+
+
+def _slip(chance: FloatArray, n_classes: int) -> FloatArray:
+    """Some of all labels are slips, which fall anywhere."""
+    return np.asarray((1 - SLIP) * chance + SLIP / n_classes)
 
 
 def _differing(rows: Annotations) -> FloatArray:
@@ -368,7 +429,7 @@ def _cut(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
         distinct, group[~missing] = np.unique(present, return_inverse=True)
         return tuple(map(str, distinct.tolist())), group
     distinct, place = np.unique(numbers, return_inverse=True)
-    if distinct.size > MANY_NUMBERS:
+    if distinct.size > MAX_DISTINCT_NUMBERS:
         edges = np.unique(np.quantile(numbers, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf"))
         part = np.searchsorted(edges, distinct)  # a value on an edge belongs below
         part = np.unique(part, return_inverse=True)[1]
@@ -380,22 +441,12 @@ def _cut(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
     return tuple(names), group
 
 
-@dataclass(frozen=True, eq=False)
 class _Column:
-    """The rows that can tell whether groups differ: of items whose labels disagree, by annotators with a group."""
+    """The rows that can tell whether groups differ: of items whose labels disagree, by people with a group."""
 
-    ptr: IntArray  # (J+1,)
-    annotator: IntArray  # (M,) code into people
-    label: IntArray  # (M,)
-    right: FloatArray  # (M,) probability that it is
-    item: IntArray  # (J,) code of each
-    group: IntArray  # (people,)
-    sizes: tuple[int, int]  # groups, classes
+    def __init__(self, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int):
+        from scipy.sparse import csr_array
 
-    @classmethod
-    def of(
-        cls, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int
-    ) -> _Column:
         keep = (group[rows.annotator] >= 0) & disagree[rows.item]
         item, label = rows.item[keep], rows.label[keep]
         first = np.zeros(rows.n_items, np.int64)
@@ -403,20 +454,34 @@ class _Column:
         mixed = np.bincount(item, label != first[item], rows.n_items) > 0  # still, without those of no group
         keep[keep] = mixed[item]
         people, annotator = np.unique(rows.annotator[keep], return_inverse=True)
-        count = np.bincount(rows.item[keep], minlength=rows.n_items)
-        some = np.flatnonzero(count)
-        ptr = np.concatenate([[0], np.cumsum(count[some])])
-        right = posterior[rows.item[keep], rows.label[keep]]
-        return cls(ptr, annotator, rows.label[keep], right, some, group[people], (n_groups, rows.n_classes))
+        self.item, place = np.unique(rows.item[keep], return_inverse=True)  # (J,) code of each
+        self.group, self.n_groups = group[people], n_groups  # (people,)
+        self.of_row = self.group[annotator]  # (M,)
+        self.right = posterior[rows.item[keep], rows.label[keep]]  # (M,) probability that the label is right
+        cells, cell = np.unique(place * rows.n_classes + rows.label[keep], return_inverse=True)  # item and label
+        self.counts = csr_array((np.ones(cell.size), (cell, annotator)), shape=(cells.size, people.size))
+        self.ptr = np.searchsorted(cells, np.arange(self.item.size + 1) * rows.n_classes)  # cells of each item
+        self.n = np.bincount(place, minlength=self.item.size)  # (J,)
+        self.within = self.n - sums_of_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 6
 
-    def walk(self, groups: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray, int, int]:
-        return self.ptr, self.annotator, self.label, groups, self.sizes[0], self.sizes[1]
+    def between(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """(P, items) Eq. 6 of items start … end − 1 under P ways to deal out groups (P, people); and its most."""
+        P, G = len(groups), self.n_groups
+        dealt = (groups.T[:, :, None] == np.arange(G)).reshape(-1, P * G).astype(np.float64)
+        count = self.counts[self.ptr[start] : self.ptr[end]] @ dealt
+        ptr = self.ptr[start : end + 1] - self.ptr[start]
+        size, squares = sums_of_ranges(count, ptr), sums_of_ranges(count**2, ptr)
+        explained = (squares / np.maximum(size, 1)).reshape(-1, P, G).sum(axis=2).T
+        there = (size > 0).reshape(-1, P, G).sum(axis=2).T
+        n, within = self.n[start:end], self.within[start:end]
+        by_chance = (there - 1) / (n - 1) * within
+        found = (explained - (n - within) - by_chance, within - by_chance)
+        return tuple(np.where(there > 1, one, 0.0) for one in found)  # type: ignore[return-value]
 
-    def statistic(self) -> FloatArray:
-        """(J, 2) Eq. 6, and the most that it could be."""
-        found = np.empty((self.item.size, 2))
-        kernels.between(*self.walk(self.group), found, 0)
-        return found
+    def in_parts(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
+        """What `work` makes of Eq. 6 under P ways to deal out groups, some items (a slice) at a time."""
+        parts = balanced(self.ptr, max(pool.threads, self.of_row.size // ROWS_AT_ONCE))
+        return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), parts)
 
     def permuted(self, number: int, seed: int) -> IntArray:
         """(BATCH, people) groups, dealt out anew among the people; the same for the same batch number."""
@@ -437,46 +502,49 @@ class _Test:
 
 
 def _test(column: _Column, permutations: int, seed: int, pool: Threads, on_step: OnStep) -> _Test:
-    found = column.statistic()
-    total, most = found.sum(axis=0)
+    (found,), (most_of_items,) = column.between(column.group[None], 0, column.item.size)
+    total, most = found.sum(), most_of_items.sum()
     least = total - 1e-9 * max(1.0, most)  # the same sum in another order counts as the same
-    moments, ranges = np.zeros((column.item.size, 2)), balanced(column.ptr, pool.threads)
+    moments = np.zeros((2, column.item.size))
     done = beaten = 0
-    while done < permutations and beaten < ENOUGH:
+
+    def add(part: slice, found: FloatArray) -> FloatArray:
+        moments[:, part] += found.sum(axis=0), (found**2).sum(axis=0)
+        return np.asarray(found.sum(axis=1))
+
+    while done < permutations and beaten < MAX_BEATEN:
         groups = column.permuted(done // BATCH, seed)[: permutations - done]
-        sums = np.zeros((len(ranges), len(groups)))
-
-        def work(number: int, start: int, end: int, groups: IntArray = groups, sums: FloatArray = sums) -> None:
-            kernels.add_moments(*column.walk(groups), moments, sums[number], start, end)
-
-        pool.map(work, ranges)
-        beaten += int((sums.sum(axis=0) >= least).sum())
+        beaten += int((np.sum(column.in_parts(pool, add, groups), axis=0) >= least).sum())
         done += len(groups)
         on_step(done, (1 + beaten) / (1 + done))
-    mean = moments[:, 0] / done
-    variance = moments[:, 1] / done - mean**2
+    mean, squares = moments / done
+    variance = squares - mean**2
     sd = np.sqrt(np.where(variance > 1e-9, variance, 0))
-    z = np.divide(found[:, 0] - mean, sd, out=np.zeros_like(mean), where=sd > 0)
+    z = np.divide(found - mean, sd, out=np.zeros_like(mean), where=sd > 0)
     return _Test(column, (1 + beaten) / (1 + done), float(total / most) if most > 0 else 0.0, z, mean, sd)
 
 
 def _explained(test: _Test, seed: int, pool: Threads) -> IntArray:
     """Which items (places in the column's) lie so far above their mean that few of them do by chance; best first."""
-    column, ranges = test.column, balanced(test.column.ptr, pool.threads)
-    histogram = np.zeros((len(ranges), round(FINE * FARTHEST)), np.int64)
-    for batch in range(BATCHES):
-        groups = column.permuted(batch, seed)
+    column, steps = test.column, round(STEPS_PER_SD * MAX_SD)
+    spread = np.where(test.sd > 0, test.sd, np.inf)
 
-        def work(number: int, start: int, end: int, groups: IntArray = groups) -> None:
-            kernels.add_deviations(*column.walk(groups), test.mean, test.sd, FINE, histogram[number], start, end)
+    def count(part: slice, found: FloatArray) -> IntArray:
+        z = (found - test.mean[part]) / spread[part]
+        return np.bincount(_step(z[z > 0], steps), minlength=steps)
 
-        pool.map(work, ranges)
-    by_chance = histogram.sum(axis=0)[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
+    found = [column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES)]
+    histogram = np.sum([np.sum(one, axis=0) for one in found], axis=0)
+    by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
     order = np.argsort(-test.z, kind="stable")
     above = order[test.z[order] > 0]
-    step = np.minimum((test.z[above] * FINE).astype(np.int64), by_chance.size - 1)
-    good = np.flatnonzero(by_chance[step] <= FALSE_DISCOVERIES * np.arange(1, above.size + 1))
+    expected = by_chance[_step(test.z[above], steps)]
+    good = np.flatnonzero(expected <= FALSE_DISCOVERIES * np.arange(1, above.size + 1))
     return above[: good[-1] + 1] if good.size else above[:0]
+
+
+def _step(z: FloatArray, steps: int) -> IntArray:
+    return np.asarray(np.minimum(z * STEPS_PER_SD, steps - 1).astype(np.int64))
 
 
 def _perspectives(
@@ -492,7 +560,7 @@ def _perspectives(
     """What each column explains, the surest first, and which of them explains each item (I,), −1 none."""
     permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
     tests = {
-        name: _test(_Column.of(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
+        name: _test(_Column(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
         for name, (groups, group) in columns.items()
     }
     p_values = holm({name: test.p_value for name, test in tests.items()})
@@ -506,10 +574,10 @@ def _perspectives(
             items = column.item[at]
             better = test.z[at] > best[items]
             by_group[items[better]], best[items[better]] = len(effects), test.z[at][better]
-        groups, of_row = columns[name][0], column.group[column.annotator]
-        labels = np.bincount(of_row, minlength=len(groups))
+        groups = columns[name][0]
+        labels = np.bincount(column.of_row, minlength=len(groups))
         with np.errstate(invalid="ignore"):
-            right = np.bincount(of_row, column.right, len(groups)) / labels  # NaN in a group without labels
+            right = np.bincount(column.of_row, column.right, len(groups)) / labels  # NaN in a group without labels
         effects.append(
             GroupEffect(
                 column=name,

@@ -31,19 +31,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator
 from dissensus.models.expected_labels import answers
-from dissensus.models.methods.majority_vote import MajorityVote
 from dissensus.table import kernels as table_kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -51,10 +50,10 @@ from dissensus.table.annotations import Annotations
 OUTCOMES = 64  # of labels that were asked for on one item: exact for six labels of two classes, two of eight
 ROUNDS = 8  # in which what is known of annotators is revised
 CELLS = 2**22  # numbers in an array of likelihoods that differ from item to item, at most
-LEAST = 1e-12  # of the most probable class: what is less probable is passed over
+MIN_RELATIVE = 1e-12  # of the most probable class: what is less probable is passed over
 GRAIN = 1e-10  # nats per price that make a difference; below, names decide
 ROUNDING = 1e-9  # of the budget: three labels at 0.1 are within 0.3
-MOST = 1e9  # labels behind a row: more is no different
+MAX_LABELS_BEHIND = 1e9  # a row of Θ: more is no different
 Each = float | Mapping[Any, float] | FloatArray | list[float]
 
 
@@ -85,27 +84,22 @@ class Recommendation:
 
     def to_frame(self) -> Any:
         """One row per pair, the first to ask first; a pandas frame where pandas is installed, else an Arrow table."""
-        frame = self.to_arrow()
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(self._columns())
 
     def to_arrow(self) -> Any:
         """The same as an Arrow table."""
-        import pyarrow as pa
+        return as_frame(self._columns(), "pyarrow")
 
-        return pa.table(
-            {
-                "rank": np.arange(1, len(self) + 1),
-                "item": self.items,
-                "annotator": self.annotators,
-                "gain": self.gain,
-                "about_item": self.about_item,
-                "cost": self.cost,
-                "gain_per_cost": self.per_cost,
-            }
-        )
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "rank": np.arange(1, len(self) + 1),
+            "item": self.items,
+            "annotator": self.annotators,
+            "gain": self.gain,
+            "about_item": self.about_item,
+            "cost": self.cost,
+            "gain_per_cost": self.per_cost,
+        }
 
 
 def recommend(
@@ -155,10 +149,8 @@ def recommend(
     """
     if not isinstance(table, Annotations):
         raise DataError(f"recommend takes a table of annotations, got {type(table).__name__}; it says what is known.")
-    if not isinstance(budget, Real) or not 0 < budget < np.inf:
-        raise BadParameter(f"budget must be a number above 0, got {budget!r}.")
-    if per_item is not None and (not isinstance(per_item, Integral) or per_item < 1):
-        raise BadParameter(f"per_item must be a whole number, at least 1, got {per_item!r}.")
+    check_argument("budget", budget, float, above=0, must="must be a number above 0")
+    check_argument("per_item", per_item, int | None, low=1, must="must be a whole number, at least 1")
     search = _Search(
         model, table, _codes(items, table.items, "items"), _codes(annotators, table.annotators, "annotators")
     )
@@ -203,30 +195,25 @@ class _Search:
     def limit(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
         """Which pairs may be chosen: `listed` of each item, or all, but those that are `taken`."""
         I, J = self.items.size, self.annotators.size
-        column = np.full(self.table.n_annotators, -1, np.int64)
-        column[self.columns] = np.arange(J)
-        self.taken_ptr, self.taken = np.zeros(I + 1, np.int64), np.empty(0, np.int64)
-        if not allow_repeats:
-            counts = np.diff(self.table.item_ptr)[self.rows]
-            self.taken_ptr[1:] = np.cumsum(counts)
-            at = np.arange(self.taken_ptr[-1]) - np.repeat(self.taken_ptr[:-1] - self.table.item_ptr[self.rows], counts)
-            self.taken = column[self.table.annotator[at]]
-        self.listed_ptr, self.listed = None, np.empty(0, np.int64)
+        row, column = np.full(self.table.n_items, -1, np.int64), np.full(self.table.n_annotators, -1, np.int64)
+        row[self.rows], column[self.columns] = np.arange(I), np.arange(J)
+
+        def pairs(item: IntArray, annotator: IntArray) -> IntArray:
+            """Numbers of the different pairs, of items and annotators that are asked about."""
+            i, j = row[item], column[annotator]
+            return np.unique((i * J + j)[(i >= 0) & (j >= 0)])
+
+        taken = np.empty(0, np.int64) if allow_repeats else pairs(self.table.item, self.table.annotator)
+        self.taken_ptr, self.taken = table_kernels.offsets((taken // J).astype(np.int32), I), taken % J
+        self.listed_ptr, self.listed, self.n_pairs = None, np.empty(0, np.int64), I * J - taken.size
         if candidates is None:
-            seen = np.unique(np.repeat(np.arange(I), np.diff(self.taken_ptr)) * (J + 1) + self.taken + 1)
-            self.n_pairs = I * J - int(np.count_nonzero(seen % (J + 1)))
             return
-        row = np.full(self.table.n_items, -1, np.int64)
-        row[self.rows] = np.arange(I)
         if not isinstance(candidates, tuple | list) or len(candidates) != 2 or len(candidates[0]) != len(candidates[1]):
             raise BadParameter("candidates must be two columns of the same length, of items and of annotators.")
-        i = row[_codes(candidates[0], self.table.items, "candidates", twice=True)]
-        j = column[_codes(candidates[1], self.table.annotators, "candidates", twice=True)]
-        pair = np.unique((i * J + j)[(i >= 0) & (j >= 0)])
-        seen = np.repeat(np.arange(I), np.diff(self.taken_ptr))[self.taken >= 0] * J + self.taken[self.taken >= 0]
-        pair = pair[~np.isin(pair, seen)]
-        self.listed_ptr, self.listed = table_kernels.offsets((pair // J).astype(np.int32), I), pair % J
-        self.n_pairs = pair.size
+        names = zip(candidates, (self.table.items, self.table.annotators), strict=True)
+        listed = np.setdiff1d(pairs(*(_codes(some, among, "candidates", twice=True) for some, among in names)), taken)
+        self.listed_ptr, self.listed = table_kernels.offsets((listed // J).astype(np.int32), I), listed % J
+        self.n_pairs = listed.size
 
     def run(self, budget: float, room: FloatArray, per_item: int | None, pool: Threads) -> Recommendation:
         """Choose until nothing is left: of the budget, of the pairs, or to be learnt."""
@@ -282,45 +269,41 @@ class _Search:
     def _best(self, open_: BoolArray, pool: Threads) -> _Best:
         """The best pair of every item, as if no label had been asked for."""
         I, K = self.belief.shape
-        best = _Best.none(I)
-        size = I if self.theta is not None else max(1, CELLS // max(self.annotators.size * K * K, 1))
-        for first in range(0, I, max(size, 1)):
-            rows = slice(first, min(first + size, I))
-            likelihood = self._likelihood(np.arange(rows.start, rows.stop))
-            ptr = np.arange(rows.stop - first + 1)
-            part = partial(self._fill, rows, ptr, self.belief[rows], likelihood, open_, best)
-            pool.map(lambda _, start, stop, part=part: part(start, stop), even(rows.stop - first, pool.threads))  # type: ignore[misc]
+        best = _Best(np.zeros(I), np.zeros(I), np.zeros(I, np.int64), np.zeros(I, np.uint64))
+        size = max(1, I if self.theta is not None else CELLS // max(self.annotators.size * K * K, 1))
+
+        def fill(_: int, start: int, stop: int) -> None:
+            for first in range(start, stop, size):
+                rows = slice(first, min(first + size, stop))
+                ptr, taken = np.arange(rows.stop - first + 1), (self.taken_ptr[first : rows.stop + 1], self.taken)
+                self._fill(best, rows, ptr, self.belief[rows], taken, open_)
+
+        pool.map(fill, even(I, pool.threads))
         return best
 
     def _revise(self, i: int, open_: BoolArray, best: _Best) -> None:
         """The best pair of one item after what was asked for."""
         outcomes = self.outcomes.get(i, self.belief[i][None])
-        ptr, likelihood = np.array([0, len(outcomes)]), self._likelihood(np.array([i]))
-        self._fill(slice(i, i + 1), ptr, outcomes, likelihood, open_, best, 0, 1, self.asked.get(i))
+        taken = np.append(self.taken[self.taken_ptr[i] : self.taken_ptr[i + 1]], self.asked.get(i, [])).astype(np.int64)
+        ptr = np.array([0, len(outcomes)])
+        self._fill(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
 
     def _fill(
         self,
+        best: _Best,
         rows: slice,
         ptr: IntArray,
         outcomes: FloatArray,
-        likelihood: tuple[FloatArray, FloatArray],
+        taken: tuple[IntArray, IntArray],
         open_: BoolArray,
-        best: _Best,
-        start: int,
-        stop: int,
-        asked: list[int] | None = None,
     ) -> None:
-        ends = slice(rows.start, rows.stop + 1)
-        taken_ptr, taken = self.taken_ptr[ends], self.taken
-        if asked is not None:
-            taken = np.append(taken[taken_ptr[0] : taken_ptr[1]], asked)
-            taken_ptr = np.array([0, taken.size])
-        listed_ptr = None if self.listed_ptr is None else self.listed_ptr[ends]
-        kernels.best_pairs(
-            start, stop, ptr, outcomes, *likelihood, self.price, open_, listed_ptr, self.listed, taken_ptr, taken,
-            self.keys[0][rows], self.keys[1], LEAST, GRAIN, best.gain[rows], best.ratio[rows], best.who[rows],
-            best.draw[rows],
+        listed_ptr = None if self.listed_ptr is None else self.listed_ptr[rows.start : rows.stop + 1]
+        found = kernels.best_pairs(
+            ptr, outcomes, *self._likelihood(np.arange(rows.start, rows.stop)), self.price, open_, listed_ptr,
+            self.listed, *taken, self.keys[0][rows], self.keys[1], MIN_RELATIVE, GRAIN,
         )  # fmt: skip
+        for values, new in zip(best, found, strict=True):
+            values[rows] = new
 
     def _likelihood(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Θ (rows or 1, J, K, K) [given, true] and E H (rows or 1, J, K)."""
@@ -330,25 +313,18 @@ class _Search:
         return theta, expected_entropy(theta, self.known)
 
     def _result(self, chosen: list[tuple[int, int, float, float]]) -> Recommendation:
-        i = np.array([pair[0] for pair in chosen], np.int64)
-        j = np.array([pair[1] for pair in chosen], np.int64)
+        i, j = (np.array([pair[at] for pair in chosen], np.int64) for at in (0, 1))
         gain, about_item = (np.array([pair[at] for pair in chosen], float) for at in (2, 3))
         return Recommendation(self.items[i], self.annotators[j], gain, about_item, self.price[j], self.n_pairs)
 
 
-@dataclass(frozen=True, eq=False)
-class _Best:
+class _Best(NamedTuple):
     """The best pair of every item."""
 
     gain: FloatArray  # (I,)
     ratio: FloatArray  # (I,) gain per cost in multiples of GRAIN; −∞ where there is no pair
     who: IntArray  # (I,) −1 where there is none
     draw: IntArray  # (I,) the larger goes first where ratios are equal
-
-    @classmethod
-    def none(cls, n: int) -> _Best:
-        """Nothing known yet."""
-        return cls(np.zeros(n), np.full(n, -np.inf), np.full(n, -1, np.int64), np.zeros(n, np.uint64))
 
     def entry(self, i: int) -> tuple[float, int, int]:
         """What sorts first is asked first."""
@@ -359,7 +335,7 @@ def expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
     """(…, J, K) E H of Dirichlet rows with mean `theta` (…, J, K, K) [given, true] and `labels` (J, K) behind them."""
     from scipy.special import psi
 
-    known = np.minimum(labels, MOST)
+    known = np.minimum(labels, MAX_LABELS_BEHIND)
     # H(mean) is the limit, and rounding must not carry E H above it
     entropy = -(theta * np.log(np.maximum(theta, np.finfo(float).tiny))).sum(axis=-2)
     expected = psi(known + 1) - (theta * psi(theta * known[:, None, :] + 1)).sum(axis=-2)
@@ -373,8 +349,8 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
     to be learnt of them.
     """
     K = model.classes_.size
-    if type(model) is MajorityVote:
-        return np.full((who.size, K), MOST)
+    if not getattr(model, "models_annotators", True):
+        return np.full((who.size, K), MAX_LABELS_BEHIND)
     size = model._confusion_size() if isinstance(model, Aggregator) else None
     if size is None:
         return np.asarray(given[:, None] * model.posterior_.mean(axis=0) + CROWD_LABELS)

@@ -24,46 +24,46 @@ their matrices does, which understated the true rise of accuracy by a fifth to a
 Ties are broken by a draw keyed on item and class, the same before and after. With T tied classes before and T' after,
 the label stays with probability |T ∩ T'| / |T ∪ T'|; so it is counted here and in the curve.
 
-Votes are no probabilities of being right; what stands in for them is in `dissensus.models.expected_labels`.
+Votes are no probabilities of being right; what stands in for them is in `dissensus.models.votes`.
 """
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dissensus.common.formatting import percent
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap_sums
 from dissensus.evaluation.hard import TIE, hits, tied
 from dissensus.evaluation.intervals import percentile_interval
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
-from dissensus.models.base import Aggregator, check_gold, methods
-from dissensus.models.expected_labels import answers, is_vote
-from dissensus.questions.compare import OnFit, flat, fresh
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import Aggregator, check_gold
+from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.table.annotations import Annotations
 
 STEPS = (1, 1.5, 2, 3, 5, 7)  # levels, times a power of ten
 NEARLY_ALL = 0.95  # of the annotations: a level that keeps more is no other than all
 PLACES = 16  # annotators whose label is thought of; with 64 the gain was the same to a tenth of itself
 CELLS = 2**22  # numbers in an array of likelihoods at most
-WORK = 2**30  # numbers of likelihoods that differ from item to item, at most: beyond it, fewer annotators
-LEAST = 1e-7  # of the most probable class: what is less probable is passed over
+MAX_LIKELIHOODS = 2**30  # numbers of them, where they differ from item to item: beyond it, fewer annotators
+MIN_RELATIVE = 1e-7  # of the most probable class: what is less probable is passed over
 ROUNDING = 1e-12  # a gain that is less is none
-ENOUGH = 0.95  # stability that the verdict looks for
-MOST = 0.8  # of the gain: what the verdict names items for
+STABLE = 0.95  # stability that the verdict looks for
+MAIN_SHARE = 0.8  # of the gain: what the verdict names items for
 SPREAD = 0.6  # share of the items above which most of the gain is in no particular ones
-FAR = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
-LITTLE = 0.01  # mean gain from which half an item in all is not nothing: the table is small
+TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
+SMALL_GAIN = 0.01  # mean gain from which half an item in all is not nothing: the table is small
 
 Estimates = Callable[[FloatArray], list[Estimate]]
 
@@ -126,8 +126,8 @@ class Rehearsal:
 
     @property
     def too_sure(self) -> bool:
-        """Whether beyond doubt far more changed than was expected."""
-        return self.changed.low > FAR * self.flips
+        """True if observed changes significantly exceed predicted ones."""
+        return self.changed.low > TOO_SURE * self.flips
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,11 +176,11 @@ class Redundancy:
         *fewer, all_labels = self.levels
         if not fewer:
             return ""
-        level = next((one for one in fewer if one.stability.value >= ENOUGH), fewer[-1])
+        level = next((one for one in fewer if one.stability.value >= STABLE), fewer[-1])
         equal = self.labels_per_item == all_labels.labels
         most = f"{'' if equal else 'at most '}{level.labels} label{'s' * (level.labels != 1)}"
         every = f"all {all_labels.labels}" if equal else f"all ({self.labels_per_item:.1f} on average)"
-        adverb = "already " if level.stability.value >= ENOUGH else "only "
+        adverb = "already " if level.stability.value >= STABLE else "only "
         share = percent(level.stability.value, 1)
         return f"With {most} per item {adverb}{share} of the items get the class that {every} give."
 
@@ -196,13 +196,13 @@ class Redundancy:
 
     def _where(self, rehearsal: Rehearsal) -> str:
         after, n = self.next_label, self.next_label.gain.size
-        chosen = after.holding(MOST)
+        chosen = after.holding(MAIN_SHARE)
         if rehearsal.too_sure:
             return (
                 "So it is far too sure of itself here: expect more to change than it says, and take the items with the "
                 "most to gain for no more than a place to begin."
             )
-        if after.gain.sum() < 0.5 and after.gain.mean() < LITTLE:
+        if after.gain.sum() < 0.5 and after.gain.mean() < SMALL_GAIN:
             return "That is less than one item in all, wherever the labels go."
         if chosen > SPREAD * n:
             return "What there is to gain is spread over most of the items."
@@ -210,18 +210,12 @@ class Redundancy:
         they = "they hold" if chosen != 1 else "it holds"
         return (
             f"If you buy more, buy for the {items} with the most to gain ({percent(chosen / n, 1)} of all): {they} "
-            f"{100 * MOST:.0f} % of it."
+            f"{100 * MAIN_SHARE:.0f} % of it."
         )
 
     def to_frame(self) -> Any:
         """One row per level; a pandas frame where pandas is installed, else an Arrow table."""
-        import pyarrow as pa
-
-        frame = pa.Table.from_pylist(self.rows())
-        try:
-            return frame.to_pandas()
-        except ImportError:
-            return frame
+        return as_frame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """The same as plain values."""
@@ -274,39 +268,43 @@ def redundancy(
     ([1, 2, 3, 5, 6], 20)
     """
     gold = check_gold(gold, table)
-    for name, value, least in (("seeds", seeds, 1), ("limit", limit, 1), ("seed", seed, 0)):
-        if not isinstance(value, Integral) or value < least:
-            raise BadParameter(f"{name} must be a whole number, at least {least}, got {value!r}.")
+    for name, value, low in (("seeds", seeds, 1), ("limit", limit, 1), ("seed", seed, 0)):
+        check_argument(name, value, int, low=low)
     if table.n_annotations == 0:
         raise DataError("the table has no annotations; there is nothing to learn from.")
-    method, blank = _named(model)
+    method, blank = named_model(model)
     part, part_gold, sampled = _sample(table, gold, limit, seed)
     counts = np.diff(part.item_ptr)
     steps = _levels(counts, levels)
     many = np.flatnonzero(counts > 1)
-    fit = _Fits(method, blank, on_fit, 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds)
+    total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, count()
     estimates = partial(_estimates, resamples=resamples, seed=seed)
+
+    def fit(some: Annotations) -> tuple[Aggregator, float]:
+        if on_fit is not None:
+            on_fit(method, next(fits), total)
+        return timed_fit(blank, some)
 
     model_all, seconds = fit(table)
     whole, seconds = (model_all, seconds) if part is table else fit(part)
-    tries = [_Try(part, part_gold, whole, step) for step in steps]
-    rehearsal = _Rehearsing(part_gold, whole, many)
-    for number in range(seeds):
-        rank = _ranks(part, int(np.random.SeedSequence([seed, number]).generate_state(1)[0]))
-        for one in tries:  # the fewer labels are always among the more
-            one.add(*fit(part.select(rows=rank < one.labels)))
+    draws: dict[int, list[_Draw]] = {step: [] for step in steps}
+    rehearsals = []
+    for draw in range(seeds):
+        rank = _ranks(part, int(np.random.SeedSequence([seed, draw]).generate_state(1)[0]))
+        for step in steps:  # the fewer labels are always among the more
+            draws[step].append(_drawn(*fit(part.select(rows=rank < step)), whole, part_gold))
         if many.size:
-            rehearsal.add(fit(part.select(rows=rank < np.maximum(counts - 1, 1)[part.item]))[0])
-    tries.append(_Try(part, part_gold, whole, int(counts.max())))
-    tries[-1].add(whole, seconds)
+            fewer, _ = fit(part.select(rows=rank < np.maximum(counts - 1, 1)[part.item]))
+            rehearsals.append(_rehearsed(fewer, whole, part_gold, many))
+    draws[int(counts.max())] = [_drawn(whole, seconds, whole, part_gold)]
 
     belief, likelihood = _reckoning(model_all)
     gain, flips = _next_label(belief, likelihood)
     sure = belief.max(axis=1)
     return Redundancy(
-        _levels_of(tries, estimates),
+        _curve(draws, counts, estimates),
         NextLabel(table.items, gain, flips, float(sure.mean()), float(sure.mean() + gain.mean())),
-        rehearsal.result(estimates) if many.size else None,
+        _rehearsal(rehearsals, estimates) if many.size else None,
         part.n_items if sampled else None,
         None if gold is None else estimates(hits(gold, model_all.posterior_))[0],
         None if gold is None else float(sure[gold >= 0].mean()),
@@ -314,31 +312,6 @@ def redundancy(
         table.n_classes,
         model_all,
     )
-
-
-class _Fits:
-    """Fits fresh copies of a model, and says so."""
-
-    def __init__(self, method: str, model: Aggregator, on_fit: OnFit | None, total: int):
-        self.method, self.model, self.on_fit, self.total, self.done = method, model, on_fit, total, 0
-
-    def __call__(self, table: Annotations) -> tuple[Aggregator, float]:
-        """The fitted model, and the seconds it took."""
-        if self.on_fit is not None:
-            self.on_fit(self.method, self.done, self.total)
-        self.done += 1
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # few labels are often too few to settle
-            return fresh(self.model).fit(table), time.perf_counter() - began
-
-
-def _named(model: str | Aggregator) -> tuple[str, Aggregator]:
-    import dissensus.models.methods  # noqa: F401 - registers the methods
-
-    if isinstance(model, str):
-        return model, methods[model]()
-    return methods.name_of(type(model)), model
 
 
 def _sample(
@@ -377,36 +350,32 @@ def _ranks(table: Annotations, draw: int) -> IntArray:
     return rank
 
 
-class _Try:
-    """What fits to at most so many labels of each item come to; sums over draws."""
+class _Draw(NamedTuple):
+    """What a fit to some of the labels comes to, beside the fit to all."""
 
-    def __init__(self, table: Annotations, gold: IntArray | None, whole: Aggregator, labels: int):
-        self.whole, self.labels, self.draws = whole, labels, 0
-        self.annotations = int(np.minimum(np.diff(table.item_ptr), labels).sum())
-        known = 0 if gold is None else int((gold >= 0).sum())
-        self.gold = gold if known else None
-        self.same, self.right = np.zeros(table.n_items), np.zeros(known)
-        self.confidence = self.seconds = 0.0
-
-    def add(self, model: Aggregator, seconds: float) -> None:
-        """One more draw."""
-        self.draws += 1
-        self.same += _same(model.posterior_, self.whole.posterior_)
-        if self.gold is not None:
-            self.right += hits(self.gold, model.posterior_)
-        self.confidence += float(_belief(model).max(axis=1).mean())
-        self.seconds += seconds
+    same: FloatArray  # (I,) chance that the label is the same
+    right: FloatArray | None  # (known items,) chance that it is right
+    confidence: float
+    seconds: float
 
 
-def _levels_of(tries: list[_Try], estimates: Estimates) -> tuple[Level, ...]:
-    stability = estimates(np.stack([one.same / one.draws for one in tries], axis=1))
-    accuracy: list[Any] = [None] * len(tries)
-    if tries[0].gold is not None:
-        accuracy = estimates(np.stack([one.right / one.draws for one in tries], axis=1))
-    return tuple(
-        Level(one.labels, one.annotations, same, right, one.confidence / one.draws, one.seconds / one.draws)
-        for one, same, right in zip(tries, stability, accuracy, strict=True)
-    )
+def _drawn(model: Aggregator, seconds: float, whole: Aggregator, gold: IntArray | None) -> _Draw:
+    right = None if gold is None or not (gold >= 0).any() else hits(gold, model.posterior_)
+    confidence = float(_belief(model).max(axis=1).mean())
+    return _Draw(_same(model.posterior_, whole.posterior_), right, confidence, seconds)
+
+
+def _curve(draws: dict[int, list[_Draw]], counts: IntArray, estimates: Estimates) -> tuple[Level, ...]:
+    """Means over the draws of each level."""
+    means = [
+        [None if one[0] is None else np.mean(one, axis=0) for one in zip(*some, strict=True)] for some in draws.values()
+    ]
+    same, right, confidence, seconds = zip(*means, strict=True)
+    stability = estimates(np.stack(same, axis=1))
+    accuracy: Sequence[Any] = right if right[0] is None else estimates(np.stack(right, axis=1))
+    annotations = (int(np.minimum(counts, labels).sum()) for labels in draws)
+    columns = zip(draws, annotations, stability, accuracy, map(float, confidence), map(float, seconds), strict=True)
+    return tuple(Level(*level) for level in columns)
 
 
 def _estimates(columns: FloatArray, *, resamples: int, seed: int) -> list[Estimate]:
@@ -424,32 +393,23 @@ def _same(one: FloatArray, other: FloatArray) -> FloatArray:
     return np.asarray((first & second).sum(axis=1) / (first | second).sum(axis=1))
 
 
-class _Rehearsing:
-    """What fits without one label of each item expect of it, and what it did; sums over draws."""
+def _rehearsed(
+    fewer: Aggregator, whole: Aggregator, gold: IntArray | None, many: IntArray
+) -> tuple[float, float, FloatArray, FloatArray]:
+    """What a fit without one label of each item expects of it, and what it did: flips, gain; changed, risen."""
+    gain, flips = _next_label(*_reckoning(fewer))
+    before, after = fewer.posterior_[many], whole.posterior_[many]
+    risen = np.empty(0)
+    if gold is not None and (gold[many] >= 0).any():
+        risen = hits(gold[many], after) - hits(gold[many], before)
+    return float(flips[many].mean()), float(gain[many].mean()), 1 - _same(before, after), risen
 
-    def __init__(self, gold: IntArray | None, whole: Aggregator, many: IntArray):
-        self.whole, self.many, self.draws = whole, many, 0
-        self.gold = np.full(many.size, -1) if gold is None else gold[many]
-        self.known = many[self.gold >= 0]
-        self.changed, self.risen = np.zeros(many.size), np.zeros(self.known.size)
-        self.gain = self.flips = 0.0
 
-    def add(self, fewer: Aggregator) -> None:
-        """One more draw."""
-        self.draws += 1
-        gain, flips = _next_label(*_reckoning(fewer))
-        self.gain += float(gain[self.many].mean())
-        self.flips += float(flips[self.many].mean())
-        self.changed += 1 - _same(fewer.posterior_[self.many], self.whole.posterior_[self.many])
-        if self.known.size:
-            gold = self.gold[self.gold >= 0]
-            self.risen += hits(gold, self.whole.posterior_[self.known]) - hits(gold, fewer.posterior_[self.known])
-
-    def result(self, estimates: Estimates) -> Rehearsal:
-        """Means over the draws."""
-        n = self.draws
-        risen = estimates(self.risen / n)[0] if self.known.size else None
-        return Rehearsal(self.many.size, self.flips / n, estimates(self.changed / n)[0], self.gain / n, risen)
+def _rehearsal(rehearsals: list[tuple[float, float, FloatArray, FloatArray]], estimates: Estimates) -> Rehearsal:
+    """Means over the draws."""
+    flips, gain, changed, risen = (np.mean(one, axis=0) for one in zip(*rehearsals, strict=True))
+    rise = estimates(risen)[0] if risen.size else None
+    return Rehearsal(changed.size, float(flips), estimates(changed)[0], float(gain), rise)
 
 
 # One more label -------------------------------------------------------------------------------------------------------
@@ -470,42 +430,30 @@ def _next_label(belief: FloatArray, likelihood: _Likelihood) -> tuple[FloatArray
     gain, flips = np.zeros(I), np.zeros(I)
     belief = np.ascontiguousarray(belief, np.float64)
     size = max(1, I if likelihood.same else CELLS // K**2)
-    with Threads(thread_count(None, I)) as pool:
-        for first in range(0, I, size):
-            rows = slice(first, first + size)
+
+    def add(_: int, start: int, end: int) -> None:
+        for first in range(start, end, size):
+            some = slice(first, min(first + size, end))
             for place, share in enumerate(likelihood.share):
-                theta = likelihood.of(place, first, min(first + size, I))
-                part = partial(_add, theta, share, belief[rows], gain[rows], flips[rows])
-                pool.map(part, even(len(belief[rows]), pool.threads))
+                theta = likelihood.of(place, some.start, some.stop)
+                kernels.add_next_label(belief[some], theta, share, TIE, MIN_RELATIVE, gain[some], flips[some])
+
+    with Threads(thread_count(None, I)) as pool:
+        pool.map(add, even(I, pool.threads))
     gain -= belief.max(axis=1)
     return np.where(gain > ROUNDING, gain, 0), np.minimum(flips, 1)
 
 
-def _add(
-    theta: FloatArray,
-    share: float,
-    belief: FloatArray,
-    gain: FloatArray,
-    flips: FloatArray,
-    _: int,
-    first: int,
-    end: int,
-) -> None:
-    rows = slice(first, end)
-    own = theta if len(theta) == 1 else theta[rows]
-    kernels.add_next_label(belief[rows], own, share, TIE, LEAST, gain[rows], flips[rows])
-
-
 def _belief(model: Aggregator) -> FloatArray:
     """(I, K) q."""
-    return answers(model).belief if is_vote(model) else model.posterior_
+    return model.likelihoods().belief
 
 
 def _reckoning(model: Aggregator) -> tuple[FloatArray, _Likelihood]:
     """(I, K) q and the Θ of those who may label next."""
-    expected = answers(model)
+    expected = model.likelihoods()
     I, K = expected.belief.shape
-    places = PLACES if expected.same else int(np.clip(WORK // (I * K * K), 1, PLACES))
+    places = PLACES if expected.same else int(np.clip(MAX_LIKELIHOODS // (I * K * K), 1, PLACES))
     annotator, share = _annotators(model, places)
 
     def likelihood(place: int, first: int, end: int) -> FloatArray:

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dissensus.clustering import Clustering, Selection
+from dissensus.clustering import Selection
 from dissensus.common.atomic import atomic
-from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter
-from dissensus.models.base import Aggregator
-from dissensus.report import sections as _sections  # noqa: F401 - registers them
-from dissensus.report.choice import Contest, contest
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import check_gold
+from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
-from dissensus.report.study import Study, plain, shown
-from dissensus.table.annotations import Annotations
+from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
 
 __all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
 
 
-class Report:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Report(Study):
     """What there is to say about a table and a model fitted to it, as numbers and as a page.
 
     Parameters
@@ -66,63 +65,39 @@ class Report:
     In a notebook a report shows itself.
     """
 
-    def __init__(
-        self,
-        table: Annotations,
-        fitted: Aggregator,
-        *,
-        gold: IntArray | None = None,
-        items: Any = None,
-        annotators: Any = None,
-        title: str = "Labels",
-        names: bool = False,
-        salt: str = "",
-        methods: Iterable[str] | None = None,
-        contest: Contest | None = None,
-        clustering: Clustering | None = None,
-        search: Selection | Mapping[str, Any] | None = None,
-        model: Any = None,
-        out_of_fold: Any = None,
-        X: Any = None,
-        only: Iterable[str] | None = None,
-        seed: int = 0,
-        on_step: Callable[[str], None] | None = None,
-    ):
-        self.title = title
-        self.only = None if only is None else set(only)
+    title: str = "Labels"
+    only: Any = None
+
+    def __post_init__(self) -> None:
+        self.only = None if self.only is None else set(self.only)
         for name in self.only or ():
             registry.entry(name)
-        if isinstance(model, str | Path):
+        if isinstance(self.model, str | Path):
             from dissensus.learning.folds import load_trained
 
-            model, found = load_trained(model)
-            out_of_fold = found if out_of_fold is None else out_of_fold
-        if model is not None:
-            model = getattr(model, "models_", [model])[0]
-            model._check_fitted()
-        if X is not None and model is None:
+            self.model, found = load_trained(self.model)
+            self.out_of_fold = found if self.out_of_fold is None else self.out_of_fold
+        if self.model is not None:
+            self.model = getattr(self.model, "models_", [self.model])[0]
+            self.model._check_fitted()
+        if self.X is not None and self.model is None:
             raise BadParameter("X is what a model takes; give the model too.")
-        self.study = Study.make(
-            table,
-            fitted,
-            gold=gold,
-            items=items,
-            annotators=annotators,
-            hide_names=not names,
-            salt=salt,
-            methods=None if methods is None else tuple(methods),
-            judged=contest,
-            clustering=clustering,
-            search=_as_facts(search),
-            model=model,
-            out_of_fold=out_of_fold,
-            X=X,
-            seed=seed,
-            on_step=on_step or (lambda what: None),
-        )
+        table, fitted = self.table, self.fitted
+        fitted._check_fitted()
+        if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
+            raise DataError(
+                f"the model was fitted to another table ({fitted.items_.size:,} items, this one has "
+                f"{table.n_items:,}); give the table that it was fitted to."
+            )
+        self.table = table.to_classes(fitted.classes_)
+        self.gold = check_gold(self.gold, table)
+        self.items = aligned(self.items, "item", table.items)
+        self.annotators = aligned(self.annotators, "annotator", table.annotators)
+        self.search = _as_facts(self.search)
+        self.on_step = self.on_step or (lambda what: None)
 
     def __repr__(self) -> str:
-        return f"Report on {self.study.table!r}, by {self.study.method}"
+        return f"Report on {self.table!r}, by {self.method}"
 
     def _repr_html_(self) -> str:
         return (
@@ -133,26 +108,26 @@ class Report:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """Every number of the report, as plain values."""
-        return collect(self.study, self.title, self.only)
+        return collect(self, self.title, self.only)
 
     def html(self) -> str:
-        """The page."""
+        """Draw the page."""
         from dissensus.report.page import render
 
         facts = self.facts
-        self.study.on_step("drawing")
+        self.on_step("drawing")
         return render(facts)
 
     def save(self, path: str | Path) -> list[Path]:
-        """Write the page, the numbers beside it as .json and, with pseudonyms, their key as -key.csv; the paths."""
+        """Write the page, its numbers (.json) and, with pseudonyms, their key (-key.csv); return the paths."""
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise BadParameter(f"a report is an HTML file; call it {path.with_suffix('.html').name}, not {path.name}.")
         page = self.html()
         written = [path, path.with_suffix(".json")]
-        if self.study.hide_names:
+        if not self.names:
             key = path.with_name(f"{path.stem}-key.csv")
-            write_frame({"pseudonym": self.study.annotators, "annotator": self.study.table.annotators}, key)
+            write_frame({"pseudonym": self.annotator_names, "annotator": self.table.annotators}, key)
             key.chmod(0o600)  # it is what the pseudonyms are for
             written.append(key)
         write_json(self.facts, written[1])
@@ -162,7 +137,7 @@ class Report:
 
 
 def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -> dict[str, Any]:
-    """The numbers of every section that has anything to say, and what was found, as a plain dict."""
+    """Collect the numbers and findings of all sections that apply, as a plain dict."""
     from dissensus import __version__
 
     found: dict[str, Any] = {}
@@ -172,26 +147,23 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
         if (only is not None and name not in only) or not section.applies(study):
             continue
         found[name] = section.collect(study)
-        findings += [
-            {"section": name, "table": one.table, "text": one.text, "advice": one.advice, "tone": one.tone}
-            for one in section.findings(found[name])
-        ]
+        findings += [{"section": name} | asdict(one) for one in section.findings(found[name])]
     return {
         "title": shown(title, 200),
         "version": __version__,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "method": study.method,
         "parameters": study.fitted.get_params(deep=False),
-        "pseudonyms": study.hide_names,
+        "pseudonyms": not study.names,
         "findings": sorted(findings, key=lambda one: ("bad", "note", "good").index(one["tone"])),
         "sections": found,
     }
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A search as plain values."""
+    """Return a search for numbers of clusters as plain values."""
     if not isinstance(search, Selection):
         return None if search is None else dict(search)
-    points = [{key: plain(value) for key, value in row.items()} for row in search.rows()]
+    points = [plain(row) for row in search.rows()]
     best = next(p for p in points if (p["K"], p["L"]) == (search.best.K, search.best.L))
     return {"criterion": search.criterion, "points": points, "best": best}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
+
+Row = dict[str, Any]
 
 
 class Block:
@@ -64,6 +66,12 @@ class Column:
     digits: int = 0
     note: str = ""  # what the column means, shown with its head
 
+    def cell(self, value: Any) -> Any:
+        """Return the value as the page takes it: no text is "", one chip is a list."""
+        if self.kind == "text" and value is None:
+            return ""
+        return [value] if self.kind == "chips" and isinstance(value, str) else value
+
 
 @dataclass(frozen=True)
 class Table(Block):
@@ -83,3 +91,25 @@ class Table(Block):
     details: Sequence[Sequence[dict[str, Any]]] | None = None
     page: int = 15
     search: bool = True
+
+    @classmethod
+    def of(cls, name: str, title: str, caption: str, columns: dict[str, Column], rows: list[Row], **more: Any) -> Self:
+        """Make a table from rows that are mappings, with a column for each key that the first row has."""
+        there = {key: column for key, column in columns.items() if rows and key in rows[0]}
+        cells = [[column.cell(row[key]) for key, column in there.items()] for row in rows]
+        return cls(name, title, caption, list(there.values()), cells, **more)
+
+
+def list_detail(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
+    """Make a list that opens beneath a row of a table."""
+    detail = {"type": "list", "title": title, "columns": columns, "rows": rows}
+    return detail | ({"note": note} if note else {})
+
+
+ITEM_COLUMNS = {"item": Column("item"), "picture": Column("picture", "picture"), "texts": Column("text", "long")}
+VOTE_COLUMNS = {
+    "votes": Column("votes", "shares", note="what annotators said"),
+    "labels": Column("labels", "number"),
+    "gold": Column("gold"),
+}
+"""Columns of what `Study.about` knows of items."""

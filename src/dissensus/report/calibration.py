@@ -13,49 +13,37 @@ from dissensus.report import charts
 from dissensus.report.blocks import Chart
 from dissensus.report.study import plain
 
-BINS = 10
+N_BINS = 10
 
 
 def calibration(gold: Any, h: Any) -> dict[str, Any]:
-    """The expected calibration error, and the bins that hold items; `gold` and `h` as in `reliability_curve`."""
-    curve = reliability_curve(gold, h, bins=BINS)
+    """Return the expected calibration error and the bins that hold items; `gold`, `h` as in `reliability_curve`."""
+    curve = reliability_curve(gold, h, bins=N_BINS)
     bins = []
     for b in np.flatnonzero(curve.count).tolist():
         share, n = curve.accuracy[b], np.array(float(curve.count[b]))
         low, high = wilson(share, share * (1 - share), n)
-        bins.append(
-            {
-                "items": int(n),
-                "confidence": plain(curve.confidence[b]),
-                "accuracy": plain(share),
-                "low": plain(low),
-                "high": plain(high),
-            }
-        )
+        found = {"confidence": curve.confidence[b], "accuracy": share, "low": low, "high": high}
+        bins.append({"items": int(n)} | plain(found))
     return {"calibration_error": plain(curve.error), "bins": bins}
 
 
 def calibration_chart(bins: list[dict[str, Any]], *, who: str, right: str) -> Chart:
-    """Dots for bins against the diagonal; `who` is sure, `right` says what is counted."""
-    alt = charts.altair()
-    base = alt.Chart(charts.data(bins))
-    scale = alt.Scale(domain=[0, 1])
-    x = alt.X("confidence:Q", title="confidence", scale=scale, axis=alt.Axis(format="%", tickCount=5))
-    tooltip = [
-        alt.Tooltip("confidence:Q", title="confidence", format=".1%"),
-        alt.Tooltip("accuracy:Q", title="right", format=".1%"),
-        alt.Tooltip("items:Q", title="items", format=charts.COUNT),
+    """Draw bins as dots against the diagonal; `who` is sure, `right` says what is counted."""
+    scale = {"domain": [0, 1]}
+    x = charts.quantity("confidence", "confidence", "%", scale=scale)
+    diagonal = {"type": "line", "strokeDash": [4, 4], "strokeWidth": 1}
+    line = charts.plot([{"a": 0}, {"a": 1}], diagonal, x="a:Q", y="a:Q")
+    low = {"field": "low", "type": "quantitative", "scale": scale}
+    bars = charts.plot(bins, "rule", x=x, y=low, y2="high:Q")
+    y = charts.quantity("accuracy", right, "%", scale=scale)
+    size = {"field": "items", "type": "quantitative", "legend": None, "scale": {"range": [40, 400]}}
+    tips = [
+        ("confidence:Q", "confidence", charts.EXACT_SHARE),
+        ("accuracy:Q", "right", charts.EXACT_SHARE),
+        ("items:Q", "items", charts.COUNT),
     ]
-    line = (
-        alt.Chart(charts.data([{"a": 0}, {"a": 1}]))
-        .mark_line(strokeDash=[4, 4], strokeWidth=1)
-        .encode(x="a:Q", y="a:Q")
-    )
-    bars = base.mark_rule().encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    y = alt.Y("accuracy:Q", title=right, scale=scale, axis=alt.Axis(format="%", tickCount=5))
-    dots = base.mark_point(filled=True, opacity=1).encode(
-        x=x, y=y, size=alt.Size("items:Q", legend=None, scale=alt.Scale(range=[40, 400])), tooltip=tooltip
-    )
+    dots = charts.plot(bins, {"type": "point", "filled": True, "opacity": 1}, tips, x=x, y=y, size=size)
     words = "; ".join(f"at {percent(one['confidence'])} {percent(one['accuracy'])} right" for one in bins)
     return Chart(
         charts.spec(line + bars + dots, 260),

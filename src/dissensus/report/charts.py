@@ -1,4 +1,4 @@
-"""Vega-Lite charts by Altair: what they have in common. Colours and fonts are the page's, in light and dark."""
+"""Vega-Lite charts by Altair: the parts that sections share. Colours and fonts are the page's, in light and dark."""
 
 from __future__ import annotations
 
@@ -10,26 +10,43 @@ from typing import Any
 from dissensus.common.extras import need
 
 HEIGHT = 220  # pixels
+MIN_HEIGHT = 60
+BAR_HEIGHT = 22  # pixels for each row of a chart of bars
 COUNT = ",d"
 SHARE = ".0%"
-BAND = 22  # pixels for each row of a chart of bars
-FEWEST = 60
+EXACT_SHARE = ".1%"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 OTHER = "(others)"  # in brackets: no name of a class
 
+Tip = tuple[str, ...]
+"""A line of a tooltip: field with its type, title and perhaps a format."""
+Rows = Iterable[Mapping[str, Any]]
+Channel = dict[str, Any]
+"""What x, y, color or shape shows; Altair takes it for any of them."""
+
 
 def altair() -> Any:
-    """The library; one sentence where it is not installed."""
+    """Import Altair, or say in one sentence that it is not installed."""
     return need("altair", "the report needs", "report")
 
 
-def data(rows: Iterable[Mapping[str, Any]]) -> Any:
-    """Rows as a chart's data."""
-    return altair().Data(values=[dict(row) for row in rows])
+def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[Tip] = (), **channels: Any) -> Any:
+    """Draw rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are x, y, color … of Altair."""
+    alt = altair()
+    if tips:
+        channels["tooltip"] = [
+            alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in tips
+        ]
+    return alt.Chart(alt.Data(values=[dict(row) for row in rows]), mark=mark).encode(**channels)
+
+
+def dots(rows: Rows, size: int, opacity: float, tips: Iterable[Tip], **channels: Any) -> Any:
+    """Draw rows as filled points."""
+    return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
 
 def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] | None = None) -> dict[str, Any]:
-    """A chart as the page takes it: as wide as its place.
+    """Return a chart as the page takes it: as wide as its place.
 
     `opens` (table, field): a click on a mark opens the row of that table whose first cell is the mark's field.
     """
@@ -40,83 +57,79 @@ def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] | None = No
     return result
 
 
-def rows_high(n: int) -> int:
-    """Height of a chart with n bars above each other."""
-    return max(FEWEST, BAND * n + 10)
+def height_of(n_bars: int) -> int:
+    """Return the height in pixels of a chart with bars above each other."""
+    return max(MIN_HEIGHT, BAR_HEIGHT * n_bars + 10)
 
 
-def axis(form: str = "", **more: Any) -> Any:
-    """An axis with few ticks."""
-    return altair().Axis(**{"tickCount": 5} | ({"format": form} if form else {}) | more)
+def quantity(
+    field: str, title: str | None, form: str = "", *, ticks: int = 5, scale: Channel | None = None, **axis: Any
+) -> Channel:
+    """Place numbers along an axis with few ticks."""
+    axis |= {"tickCount": ticks} | ({"format": form} if form else {})
+    return {"field": field, "type": "quantitative", "title": title, "axis": axis} | ({"scale": scale} if scale else {})
 
 
-def names(field: str, order: Sequence[str] | None, **more: Any) -> Any:
-    """The names beside bars and dots, in this order."""
-    alt = altair()
-    return alt.Y(
-        f"{field}:N", title=None, sort=None if order is None else list(order), axis=alt.Axis(labelLimit=170), **more
-    )
+def names(
+    field: str, order: Sequence[str] | None, *, title: str | None = None, limit: int = 170, **axis: Any
+) -> Channel:
+    """Place names in this order; names wider than `limit` pixels are cut."""
+    return {"field": field, "type": "nominal", "title": title, "sort": order, "axis": {"labelLimit": limit, **axis}}
 
 
 def color(
     field: str, domain: Sequence[str], colors: Sequence[str] = (), *, legend: bool = True, columns: int = 3
-) -> Any:
-    """Colours of named things, the page's own or those given (`var(--…)` of the style sheet)."""
-    alt = altair()
-    scale = alt.Scale(domain=list(domain), **({"range": list(colors)} if colors else {}))
-    shown = alt.Legend(orient="top", title=None, columns=columns) if legend else None
-    return alt.Color(f"{field}:N", title=None, scale=scale, legend=shown)
+) -> Channel:
+    """Colour named things in the page's colours or in those given (`var(--…)` of the style sheet)."""
+    scale = {"domain": list(domain)} | ({"range": list(colors)} if colors else {})
+    shown = {"orient": "top", "title": None, "columns": columns} if legend else None
+    return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": shown}
 
 
-def shape(field: str, domain: Sequence[str], *, columns: int) -> Any:
-    """Shapes of named things, beside their colours."""
-    alt = altair()
-    scale = alt.Scale(domain=list(domain), range=[SHAPES[n % len(SHAPES)] for n in range(len(domain))])
-    return alt.Shape(f"{field}:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=columns))
+def shape(field: str, domain: Sequence[str], *, columns: int) -> Channel:
+    """Give named things shapes, beside their colours."""
+    return color(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
 
 
-def few(rows: Sequence[dict[str, Any]], field: str, most: int) -> list[dict[str, Any]]:
-    """The rows; of more names in a field than can be told apart, rare ones become one."""
+def heat(field: str, title: str, form: str = SHARE) -> Channel:
+    """Colour the numbers of a matrix."""
+    legend = {"orient": "top", "gradientLength": 140} | ({"format": form} if form else {})
+    return {"field": field, "type": "quantitative", "title": title, "legend": legend}
+
+
+def cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return a row for each cell of matrices that have these names of rows and of columns."""
+    return [
+        {"down": one, "across": other} | {key: matrix[i][j] for key, matrix in values.items()}
+        for i, one in enumerate(down)
+        for j, other in enumerate(across)
+    ]
+
+
+def merge_rare(rows: Sequence[dict[str, Any]], field: str, max_names: int) -> list[dict[str, Any]]:
+    """Return the rows; where a field has more names than can be told apart, rare names become one."""
     times = Counter(row[field] for row in rows)
-    if len(times) <= most:
+    if len(times) <= max_names:
         return list(rows)
-    kept = {name for name, _ in times.most_common(most - 1)}
+    kept = {name for name, _ in times.most_common(max_names - 1)}
     return [row if row[field] in kept else row | {field: OTHER} for row in rows]
 
 
-def heat(field: str, title: str) -> Any:
-    """Colours of shares in a matrix."""
-    alt = altair()
-    return alt.Color(f"{field}:Q", title=title, legend=alt.Legend(format=SHARE, orient="top", gradientLength=140))
-
-
-def tips(*fields: tuple[str, ...]) -> list[Any]:
-    """Tooltips: (field with its type, title[, format])."""
-    alt = altair()
-    return [alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in fields]
-
-
 def histogram(
-    counts: list[int], edges: list[float], *, x_title: str, y_title: str, log: bool = False
+    counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str, log: bool = False
 ) -> dict[str, Any]:
-    """Counts between edges; whole numbers with half numbers for edges are bars beside each other."""
-    alt = altair()
-    whole = not log and all(high - low == 1 for low, high in pairwise(edges))
+    """Draw counts between edges; whole numbers with half numbers for edges are bars beside each other."""
     rows = [
         {"low": low, "high": high, "count": count, "zero": 0, "value": (low + high) / 2}
         for (low, high), count in zip(pairwise(edges), counts, strict=True)
     ]
-    y = alt.Y("count:Q", title=y_title, axis=axis(COUNT, tickCount=4))
-    base = alt.Chart(data(rows))
-    if whole:
-        x = alt.X("value:O", title=x_title, axis=alt.Axis(labelAngle=0, labelOverlap=True))
-        return spec(base.mark_bar().encode(x=x, y=y, tooltip=tips(("value:O", x_title), ("count:Q", y_title, COUNT))))
-    scale = alt.Scale(type="log", nice=False) if log else alt.Scale(zero=False, nice=False)
-    chart = base.mark_rect(stroke="var(--card)", strokeWidth=1).encode(
-        x=alt.X("low:Q", title=x_title, scale=scale, axis=axis("~s", labelOverlap=True)),
-        x2="high:Q",
-        y=y,
-        y2="zero:Q",
-        tooltip=tips(("low:Q", "from", COUNT), ("high:Q", "to below", COUNT), ("count:Q", y_title, COUNT)),
-    )
-    return spec(chart)
+    y, tip = quantity("count", y_title, COUNT, ticks=4), ("count:Q", y_title, COUNT)
+    if not log and all(high - low == 1 for low, high in pairwise(edges)):
+        axis = {"labelAngle": 0, "labelOverlap": True}
+        x = {"field": "value", "type": "ordinal", "title": x_title, "axis": axis}
+        return spec(plot(rows, "bar", [("value:O", x_title), tip], x=x, y=y))
+    scale = {"type": "log", "nice": False} if log else {"zero": False, "nice": False}
+    x = quantity("low", x_title, "~s", scale=scale, labelOverlap=True)
+    mark = {"type": "rect", "stroke": "var(--card)", "strokeWidth": 1}
+    tips = [("low:Q", "from", COUNT), ("high:Q", "to below", COUNT), tip]
+    return spec(plot(rows, mark, tips, x=x, x2="high:Q", y=y, y2="zero:Q"))

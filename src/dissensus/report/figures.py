@@ -9,56 +9,54 @@ from dissensus.common.extras import need
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
-from dissensus.report import charts, latent_charts, lia_charts
-from dissensus.report.study import distinct
+from dissensus.report import charts, maps
+from dissensus.report.study import Study, distinct
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import atomic
 
-WIDTH, HEIGHT = 480, 300  # pixels
-LARGE = 640, 480  # of a map
-PANEL = 260  # of a picture beside others
-SCALE = 2  # of pixels in a PNG
+SIZE = 480, 300  # pixels
+MAP_SIZE = 640, 480
+PANEL_SIZE = 260  # width and height of a picture beside others
+PNG_SCALE = 2  # pixels of the file for each
 
 
 def plot_label_density(table: Annotations, path: str | Path) -> Path:
     """Draw how many labels annotators gave, as a kernel density with a mark per annotator; .svg, .png or .html."""
     from dissensus.learning.analysis import label_density
 
-    alt, found = charts.altair(), label_density(table)
-    line = alt.Chart(
-        charts.data({"x": x, "density": y} for x, y in zip(found.x.tolist(), found.density.tolist(), strict=True))
-    ).mark_area(line=True, opacity=0.3)
-    ticks = alt.Chart(charts.data({"x": n} for n in found.labels.tolist())).mark_tick(opacity=0.4, thickness=1)
-    x = alt.X("x:Q", title="labels given by an annotator", axis=charts.axis("~s"))
-    curve = line.encode(x=x, y=alt.Y("density:Q", title="density of annotators", axis=charts.axis("~g", tickCount=4)))
-    return _save(curve + ticks.encode(x=x, y=alt.value(HEIGHT - 4)), path)
+    found = label_density(table)
+    x = charts.quantity("x", "labels given by an annotator", "~s")
+    curve = charts.plot(
+        [{"x": x, "density": y} for x, y in zip(found.x.tolist(), found.density.tolist(), strict=True)],
+        {"type": "area", "line": True, "opacity": 0.3},
+        x=x,
+        y=charts.quantity("density", "density of annotators", "~g", ticks=4),
+    )
+    mark = {"type": "tick", "opacity": 0.4, "thickness": 1}
+    ticks = charts.plot([{"x": n} for n in found.labels.tolist()], mark, x=x, y={"value": SIZE[1] - 4})
+    return _write(curve + ticks, path)
 
 
 def plot_class_distributions(table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
     """Draw how often each class is given and, where `gold` (I,) is known, is true; .svg, .png or .html."""
     from dissensus.learning.analysis import class_distributions
 
-    alt, found = charts.altair(), class_distributions(table, gold)
+    found = class_distributions(table, gold)
     classes = distinct(found.classes.tolist(), 60)
-    parts = {"labels": found.labels, "gold": found.gold}
-    rows = [
-        {"class": name, "of": what, "share": share}
-        for what, shares in parts.items()
-        if shares is not None
-        for name, share in zip(classes, shares.tolist(), strict=True)
-    ]
-    there = list(dict.fromkeys(row["of"] for row in rows))
-    bars = (
-        alt.Chart(charts.data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("class:N", title=None, sort=classes, axis=alt.Axis(labelAngle=-40, labelLimit=120)),
-            xOffset=alt.XOffset("of:N", sort=there),
-            y=alt.Y("share:Q", title="share", axis=charts.axis(charts.SHARE)),
-            color=charts.color("of", there),
-        )
+    parts = {"labels": found.labels} | ({} if found.gold is None else {"gold": found.gold})
+    bars = charts.plot(
+        [
+            {"class": name, "of": what, "share": share}
+            for what, shares in parts.items()
+            for name, share in zip(classes, shares.tolist(), strict=True)
+        ],
+        "bar",
+        x=charts.names("class", classes, limit=120, labelAngle=-40),
+        xOffset={"field": "of", "type": "nominal", "sort": list(parts)},
+        y=charts.quantity("share", "share", charts.SHARE),
+        color=charts.color("of", list(parts)),
     )
-    return _save(bars, path)
+    return _write(bars, path)
 
 
 def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, **options: Any) -> Path:
@@ -71,15 +69,17 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
     from dissensus.learning.annotator_map import annotator_map
 
     alt, found = charts.altair(), annotator_map(model, table, **options)
-    classes = distinct(table.classes.tolist(), 60)
-    rows = lia_charts.map_rows(found, distinct(table.annotators.tolist(), 60), classes)
+    study = Study(table, model, names=True)
+    rows = maps.annotator_rows(found, study)
     drawn = [
-        chart.properties(width=PANEL, height=PANEL, title=alt.TitleParams(title, subtitle=note, anchor="start"))
-        for title, note, chart in lia_charts.panels(rows, classes)
+        chart.properties(
+            width=PANEL_SIZE, height=PANEL_SIZE, title=alt.TitleParams(title, subtitle=note, anchor="start")
+        )
+        for title, note, chart in maps.annotator_charts(rows, study.classes)
     ]
-    title = f"{len(rows):,} annotators by their embeddings ({found.how}), {lia_charts.clusters_by(found.mistakes.by)}"
+    title = f"{len(rows):,} annotators by their embeddings ({found.how}), {maps.CLUSTERS_BY[found.mistakes.by]}"
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
-    return _write(beside.resolve_scale(color="independent", shape="independent"), path)
+    return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
 
 
 def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
@@ -89,11 +89,9 @@ def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntA
     """
     from dissensus.learning.annotator_map import difficulty_of, posterior_of
 
-    gold = check_gold(gold, table)
-    posterior, classes = posterior_of(model, table), distinct(table.classes.tolist(), 60)
-    names = distinct(table.items.tolist(), 100)
-    rows = lia_charts.difficulty_rows(difficulty_of(model, table), posterior, table, names, classes, gold)
-    return _save(lia_charts.difficulty_chart(rows), path)
+    study = Study(table, model, gold=check_gold(gold, table))
+    rows = maps.difficulty_rows(difficulty_of(model, table), posterior_of(model, table), study)
+    return _write(maps.difficulty_chart(rows), path)
 
 
 def plot_latent(
@@ -106,34 +104,33 @@ def plot_latent(
     """
     from dissensus.learning.latent_map import item_map, trained
 
-    alt, found = charts.altair(), item_map(model, X, table=table, codes=codes, **options)
-    classes = distinct((trained(model).classes_ if table is None else table.classes).tolist(), 60)
-    names = [str(n) for n in range(found.of)] if table is None else distinct(table.items.tolist(), 100)
-    chart = latent_charts.latent_chart(latent_charts.latent_rows(found, names, classes), classes, columns=3, size=30)
+    found = item_map(model, X, table=table, codes=codes, **options)
+    if table is None:
+        names, classes = [str(n) for n in range(found.of)], distinct(trained(model).classes_.tolist(), 60)
+    else:
+        study = Study(table, model)
+        names, classes = study.item_names, study.classes
+    chart = maps.item_chart(maps.item_rows(found, names, classes), classes, columns=3, size=30)
     apart = found.separation
     known = f"{apart.mean:.0%} of {apart.neighbours} neighbours share the class, {apart.mean_chance:.0%} by chance"
-    title = alt.TitleParams(
+    title = charts.altair().TitleParams(
         f"{len(found.item):,} items as the network sees them ({found.how})",
         subtitle=known if apart.neighbours and apart.count.any() else "",
         anchor="start",
         fontWeight="normal",
     )
-    return _write(chart.properties(width=LARGE[0], height=LARGE[1], title=title), path)
+    return _write(chart.properties(title=title), path, MAP_SIZE)
 
 
-def _save(chart: Any, path: str | Path) -> Path:
-    return _write(chart.properties(width=WIDTH, height=HEIGHT), path)
-
-
-def _write(chart: Any, path: str | Path) -> Path:
+def _write(chart: Any, path: str | Path, size: tuple[int, int] | None = SIZE) -> Path:
     path = Path(path)
-    spec = chart.to_dict()
-    convert = need("vl_convert", "the report needs", "report")
-    kind = path.suffix.lower()
+    if size is not None:
+        chart = chart.properties(width=size[0], height=size[1])
+    spec, convert, kind = chart.to_dict(), need("vl_convert", "the report needs", "report"), path.suffix.lower()
     if kind == ".svg":
         drawn = convert.vegalite_to_svg(spec).encode()
     elif kind == ".png":
-        drawn = convert.vegalite_to_png(spec, scale=SCALE)
+        drawn = convert.vegalite_to_png(spec, scale=PNG_SCALE)
     elif kind in (".html", ".htm"):
         drawn = convert.vegalite_to_html(spec, bundle=True).encode()
     else:

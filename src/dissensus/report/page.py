@@ -18,12 +18,12 @@ from dissensus.report.blocks import Block, Chart, Table
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
 
-BESIDE = 3  # charts
+MAX_CHARTS_BESIDE = 3
 VEGA = "window.drawChart = vegaEmbed;"
 
 
 def render(facts: dict[str, Any]) -> str:
-    """The page of what `collect` found."""
+    """Draw the page from what `collect` found."""
     drawn = []
     data: dict[str, Any] = {"charts": {}, "tables": {}}
     for name, about in facts["sections"].items():
@@ -33,11 +33,10 @@ def render(facts: dict[str, Any]) -> str:
         head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
         drawn.append(head | {"rows": _rows(placed)})
     scripts = [_vega(), _asset("page.js")]
-    jinja2 = need("jinja2", "the report needs", "report")
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("dissensus", "report"),
+    environment = need("jinja2", "the report needs", "report").Environment(
+        loader=need("jinja2", "the report needs", "report").PackageLoader("dissensus", "report"),
         autoescape=True,
-        undefined=jinja2.StrictUndefined,
+        undefined=need("jinja2", "the report needs", "report").StrictUndefined,
         finalize=_together,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -55,11 +54,8 @@ def render(facts: dict[str, Any]) -> str:
 
 
 def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
-    """A block for the template; what scripts need of it goes into `data`."""
-    result = {"kind": block.kind, "id": f"{section}-{number}"} | {
-        field.name: getattr(block, field.name)
-        for field in dataclasses.fields(block)  # type: ignore[arg-type]
-    }
+    """Return a block as the template takes it; put what the scripts need into `data`."""
+    result = {"kind": block.kind, "id": f"{section}-{number}", **vars(block)}
     if isinstance(block, Chart):
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
     if isinstance(block, Table):
@@ -75,12 +71,12 @@ def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> di
 
 
 def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Charts beside each other, up to three; everything else by itself."""
+    """Put up to three charts into one row, and every other block into a row of its own."""
     rows: list[list[dict[str, Any]]] = []
     open_ = False
     for block in blocks:
         narrow = block["kind"] == "chart" and not block["wide"]
-        if narrow and open_ and len(rows[-1]) < BESIDE:
+        if narrow and open_ and len(rows[-1]) < MAX_CHARTS_BESIDE:
             rows[-1].append(block)
         else:
             rows.append([block])
@@ -89,13 +85,13 @@ def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _together(value: Any) -> Any:
-    """A number stays on one line with its %."""
+    """Keep a number on one line with its %."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return value.replace(" %", "\u00a0%") if plain else value
 
 
 def _in_script(value: Any) -> Any:
-    """JSON that can stand inside a <script> block: no character ends it."""
+    """Return JSON without characters that could end a <script> block."""
     text = dumps(value)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -111,7 +107,7 @@ def _policy(scripts: list[str]) -> str:
 
 @cache
 def _vega() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     bundle: str = need("vl_convert", "the report needs", "report").javascript_bundle(VEGA)
     return bundle.replace("</script", "<\\/script")
 

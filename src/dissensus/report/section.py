@@ -1,21 +1,14 @@
-"""What a section of the report is: numbers from a study, sentences about them, and blocks that show them.
+"""Sections of the report: numbers from a study, sentences about them, and blocks that show them.
 
-A new section is one file in `sections/` and one registration:
-
-    @sections.enter("clusters", title="Clusters", summary="who sees things alike", place=45)
-    class Clusters(Section):
-        def applies(self, study): return hasattr(study.fitted, "clusters_")
-        def collect(self, study): return {"sizes": …}                   # plain values, saved as report.json
-        def findings(self, facts): return [Finding("Two groups …")]     # for the summary on top
-        def draw(self, facts): return [Chart(…), Table(…)]              # blocks, from the facts alone
+A new section is one file in `sections/` with one class that `sections.enter` registers; docs/guides/report.md has one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dissensus.common.registry import Entry, Registry
 from dissensus.report.blocks import Block
@@ -36,34 +29,36 @@ class Finding:
 
 
 class Section(ABC):
-    """One section of the report."""
+    """One section of the report; `needs` names what the study must have."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def applies(self, study: Study) -> bool:
-        """Whether there is anything to say."""
-        return True
+        """Whether the study has what this section needs."""
+        return all(getattr(study, name) is not None for name in self.needs)
 
     @abstractmethod
     def collect(self, study: Study) -> Facts:
-        """The numbers, as plain values that JSON can hold; nothing that is drawn comes from elsewhere."""
+        """Work out the numbers, as plain values that JSON can hold; `findings` and `draw` see nothing else."""
 
-    def findings(self, facts: Facts) -> list[Finding]:
-        """What belongs into the summary on top, the most important first."""
+    def findings(self, facts: Facts) -> Iterable[Finding]:
+        """Say what belongs into the summary on top, the most important first."""
         return []
 
     @abstractmethod
-    def draw(self, facts: Facts) -> list[Block]:
-        """The numbers as blocks, pictures before tables."""
+    def draw(self, facts: Facts) -> Iterable[Block]:
+        """Show the numbers as blocks, pictures before tables."""
 
 
 class Sections(Registry[type[Section]]):
     """Sections by name, in their places on the page."""
 
     def enter(self, name: str, *, title: str, summary: str, place: int) -> Callable[[type[Section]], type[Section]]:
-        """A decorator: `place` says where on the page, `summary` what question it answers."""
+        """Register a section: `summary` is the question that it answers, a higher `place` is further down the page."""
         return self.register(name, summary=summary, cite="", title=title, place=place)
 
     def in_place(self) -> list[tuple[str, Entry[type[Section]]]]:
-        """Names and entries, the first of the page first."""
+        """Return names and entries in their order on the page."""
         return sorted(self.entries(), key=lambda pair: (pair[1].facts["place"], pair[0]))
 
 

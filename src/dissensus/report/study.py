@@ -1,4 +1,4 @@
-"""What a report is about: a table, a model fitted to it, and what is known beside; made ready once for all sections."""
+"""The input of all sections: a table, a model fitted to it, and what is known of the items and annotators."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,137 +18,131 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.clustering import Clustering
+from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
-from dissensus.models.base import Aggregator, arg_max, check_gold, clusterings, methods
+from dissensus.models.base import Aggregator, arg_max, clusterings, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose
 from dissensus.questions.explain import Explanation, explain
-from dissensus.report.choice import CHOICE, Contest, contest
+from dissensus.report.method_contest import DEFAULT_METHODS, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.frames import guess_column, to_arrow
+from dissensus.table.find_columns import guess_column, to_arrow
 from dissensus.table.io.jsonl import dumps
 
-LONGEST = 600  # characters of a text that is shown
-BRIEF = 200  # where it is not the point
-SHORTEST = 60  # to which it is cut
-LONG = 25  # characters on average from which a column of the items is a text to read
+MAX_TEXT_LENGTH = 600  # characters of an item's texts that are shown
+SHORT_TEXT_LENGTH = 200  # characters of them where they are not the point
+MIN_TEXT_LENGTH = 60  # characters that are left of each, however many there are
+MIN_MEAN_TEXT_LENGTH = 25  # characters from which a column of the items is a text to read
+TEXT_COLUMNS = ("text", "sentence", "question", "prompt")  # columns that are texts however short
+HIDDEN_COLUMNS = ("split", "fold", "index")  # columns of the items that say nothing about them
 PICTURE = "data:image/"
-SAFE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
-LARGEST = 20_000  # characters of a picture that is shown
-TOP = 4  # classes in a bar; the rest are one
-COLORS = 8  # classes that have a colour each; of more, those of a bar have one by their rank
-ASIDE = ("split", "fold", "index")  # columns of the items that say nothing about them
-
-Step = Callable[[str], None]
-"""Called with what is being worked out."""
+SAFE_PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
+MAX_PICTURE_LENGTH = 20_000  # characters
+MAX_SHARES = 4  # classes in a bar; the others are one
+N_COLORS = 8  # classes that have a colour each; of more classes, those of a bar have a colour by their rank
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, repr=False)
 class Study:
     """The input of every section. Names are as they are to be shown; arrays are in the order of the table."""
 
     table: Annotations
     fitted: Aggregator
+    _: KW_ONLY
     gold: IntArray | None = None  # (I,) −1 unknown
-    item_frame: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # column → (I,)
-    annotator_frame: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # column → (A,)
-    methods: tuple[str, ...] | None = None  # to compare; None: a choice
-    judged: Contest | None = None  # where they have been compared already
-    clustering: Clustering | None = None
-    search: dict[str, Any] | None = None  # how its numbers of clusters were chosen: criterion, points, best
-    model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
-    out_of_fold: Any = None  # OutOfFold: what networks that have not seen an item say of it
-    X: Any = None  # the model's inputs, one row per item
-    seed: int = 0
-    hide_names: bool = True
+    items: Any = None  # column → (I,)
+    annotators: Any = None  # column → (A,)
+    names: bool = False
     salt: str = ""
-    on_step: Step = lambda what: None
-
-    @classmethod
-    def make(
-        cls,
-        table: Annotations,
-        fitted: Aggregator,
-        *,
-        gold: Any = None,
-        items: Any = None,
-        annotators: Any = None,
-        clustering: Clustering | None = None,
-        **rest: Any,
-    ) -> Study:
-        """Check that all belongs together, and align frames with the table."""
-        fitted._check_fitted()
-        if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
-            raise DataError(
-                f"the model was fitted to another table ({fitted.items_.size:,} items, this one has "
-                f"{table.n_items:,}); "
-                "give the table that it was fitted to."
-            )
-        return cls(
-            table.to_classes(fitted.classes_),
-            fitted,
-            check_gold(gold, table),
-            aligned(items, "item", table.items),
-            aligned(annotators, "annotator", table.annotators),
-            clustering=clustering,
-            **rest,
-        )
+    methods: Iterable[str] | None = None
+    contest: Contest | None = None
+    clustering: Clustering | None = None
+    search: Any = None  # criterion, points, best
+    model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
+    out_of_fold: Any = None
+    X: Any = None
+    seed: int = 0
+    on_step: Any = None
 
     # Names ------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def classes(self) -> list[str]:
-        """(K,) as they are shown."""
+        """(K,) names of the classes as they are shown."""
         return distinct(self.table.classes.tolist(), 60)
 
     @cached_property
-    def items(self) -> list[str]:
-        """(I,) as they are shown."""
+    def item_names(self) -> list[str]:
+        """(I,) names of the items as they are shown."""
         return distinct(self.table.items.tolist(), 100)
 
     @cached_property
-    def annotators(self) -> list[str]:
-        """(A,) pseudonyms, or the names themselves where they were asked for."""
-        if self.hide_names:
-            return pseudonyms(self.table.annotators.tolist(), self.salt)
-        return distinct(self.table.annotators.tolist(), 60)
+    def annotator_names(self) -> list[str]:
+        """(A,) pseudonyms of the annotators, or their names where `names` asks for them."""
+        if self.names:
+            return distinct(self.table.annotators.tolist(), 60)
+        return pseudonyms(self.table.annotators.tolist(), self.salt)
 
     @cached_property
     def text_columns(self) -> list[str]:
         """The columns of the items that a person would read."""
         texts = []
-        for name, values in self.item_frame.items():
+        for name, values in self.items.items():
             some = [value for value in values[:500] if isinstance(value, str) and value]
-            if some and some[0].startswith(PICTURE):
-                continue
-            if name in ("text", "sentence", "question", "prompt") or (
-                some and sum(map(len, some)) / len(some) >= LONG and name not in ASIDE
-            ):
+            long = sum(map(len, some)) >= MIN_MEAN_TEXT_LENGTH * max(len(some), 1) and name not in HIDDEN_COLUMNS
+            if (name in TEXT_COLUMNS or long) and not (some and some[0].startswith(PICTURE)):
                 texts.append(name)
         return texts
 
     @cached_property
     def picture_column(self) -> str | None:
         """The column of the items that holds pictures, as data URIs."""
-        for name, values in self.item_frame.items():
+        for name, values in self.items.items():
             first = next((value for value in values if isinstance(value, str) and value), "")
             if first.startswith(PICTURE):
-                return name
+                return str(name)
         return None
+
+    @property
+    def item_columns(self) -> dict[str, bool]:
+        """Whether there are pictures, texts and gold of the items."""
+        return {
+            "picture": self.picture_column is not None,
+            "text": bool(self.text_columns),
+            "gold": self.gold is not None,
+        }
 
     def picture(self, item: int) -> str | None:
         """The picture of an item, where it is small enough to be shown."""
-        value = self.item_frame[self.picture_column][item] if self.picture_column else None
-        return value if isinstance(value, str) and len(value) <= LARGEST and SAFE.fullmatch(value) else None
+        value = self.items[self.picture_column][item] if self.picture_column else None
+        safe = isinstance(value, str) and len(value) <= MAX_PICTURE_LENGTH and SAFE_PICTURE.fullmatch(value)
+        return value if safe else None
 
-    def texts(self, item: int, longest: int = LONGEST) -> list[str]:
-        """What there is to read about an item, column by column; none where nothing is known."""
-        values = [self.item_frame[name][item] for name in self.text_columns]
-        cut = max(longest // max(len(values), 1), SHORTEST)
+    def texts(self, item: int, max_length: int = MAX_TEXT_LENGTH) -> list[str]:
+        """The texts of an item, one per column; empty ones are left out."""
+        values = [self.items[name][item] for name in self.text_columns]
+        cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
         return [shown(html.unescape(str(value)), cut) for value in values if value]  # exports often escape texts
+
+    def about(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
+        """Name and texts of an item, as far as they are known."""
+        texts = {"texts": self.texts(item, max_length)} if self.text_columns else {}
+        return {"item": self.item_names[item], **texts}
+
+    def about_with_votes(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
+        """Name, texts, picture, votes and gold of an item, as far as they are known."""
+        result = self.about(item, max_length) | {
+            "votes": shares(self.votes[item], self.classes),
+            "labels": int(self.labels_per_item[item]),
+        }
+        if self.picture_column:
+            result["picture"] = self.picture(item)
+        if self.gold is not None:
+            result["gold"] = self.classes[self.gold[item]] if self.gold[item] >= 0 else None
+        return result
 
     # What is worked out once, for several sections --------------------------------------------------------------------
 
@@ -158,11 +151,6 @@ class Study:
         """The method's name."""
         registry = clusterings if isinstance(self.fitted, Clustering) else methods
         return registry.name_of(type(self.fitted))
-
-    @property
-    def clustering_name(self) -> str:
-        """The name of the clustering's method."""
-        return "" if self.clustering is None else clusterings.name_of(type(self.clustering))
 
     @cached_property
     def label(self) -> IntArray:
@@ -190,43 +178,38 @@ class Study:
         """How far labels agree; None where no two annotators labelled one item."""
         if self.table.n_annotators < 2 or not (self.labels_per_item > 1).any():
             return None
-        with quietly():
+        with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count, as the page says
             return agreement(self.table, seed=self.seed)
 
     @cached_property
-    def contest(self) -> Contest | DataError:
-        """The methods compared; the error where they cannot be."""
+    def method_contest(self) -> Contest | DataError:
+        """The comparison of methods, or the error that prevented it."""
+        if self.contest is not None:
+            return self.contest
         try:
-            names = [*(self.methods or CHOICE), self.method]
-            return self.judged or contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
+            names = [*(self.methods or DEFAULT_METHODS), self.method]
+            return contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
         except DataError as error:
             return error
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """Flags."""
+        """Flags of annotators with their reasons."""
         self.on_step("looking at the annotators")
-        named = dataclasses.replace(self.table, annotators=np.array(self.annotators, object))  # in its sentences too
+        names = np.array(self.annotator_names, object)  # in its sentences too
+        named = dataclasses.replace(self.table, annotators=names)
         return diagnose(named, threads=self.fitted.get_params().get("threads"))
 
     @cached_property
     def explanation(self) -> Explanation:
         """Why labels disagree."""
         self.on_step("looking at the items")
-        people = {"annotator": self.table.annotators, **self.annotator_frame} if self.annotator_frame else None
+        people = {"annotator": self.table.annotators, **self.annotators} if self.annotators else None
         return explain(self.table, self.fitted, annotators=people, seed=self.seed)
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Agreement counts every label once, whatever it weighs; the page says so, and need not warn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        yield
-
-
 def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
-    """The other columns of a frame, one value per name; None where it has no row. No frame, no columns."""
+    """Return the columns of a frame with one value for each of `names`; None where the frame has no such row."""
     if frame is None:
         return {}
     if isinstance(frame, Mapping):
@@ -249,15 +232,12 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
             if row_names.size
             else f"the frame about {role}s has no rows."
         )
-    result = {}
-    for name, column in data.items():
-        values = column.to_pylist()
-        result[name] = [values[row] if row >= 0 else None for row in rows.tolist()]
-    return result
+    chosen = pa.array(rows, mask=rows < 0)
+    return {name: column.take(chosen).to_pylist() for name, column in data.items()}
 
 
 def _in_kind_of(column: Any, names: Names) -> Any:
-    """Text as integers where the names are integers, and the other way round."""
+    """Convert a column of names to the type of the table's names, where that is possible."""
     integers = names.dtype.kind in "iu"
     try:
         if integers and not pa.types.is_integer(column.type):
@@ -270,13 +250,13 @@ def _in_kind_of(column: Any, names: Names) -> Any:
 
 
 def shown(value: Any, longest: int) -> str:
-    """A value from the data as text without control characters, cut."""
+    """Return a value as text without control characters, cut to a length."""
     text = "".join(c if c.isprintable() or c == "\n" else " " for c in str(value)).strip()
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def distinct(names: Sequence[Any], longest: int) -> list[str]:
-    """Names as text; those that are cut to the same are told apart by their number."""
+    """Return names as text; names that are cut to the same text get a number."""
     result = [shown(name, longest) for name in names]
     if len(set(result)) == len(result):
         return result
@@ -284,46 +264,50 @@ def distinct(names: Sequence[Any], longest: int) -> list[str]:
     return [f"{name} #{number}" if times[name] > 1 else name for number, name in enumerate(result)]
 
 
-def within(rows: Iterable[Any], size: int) -> list[Any]:
-    """As many rows, from the first on, as take up so many characters of JSON."""
+def first_within(rows: Iterable[Any], max_characters: int) -> list[Any]:
+    """Return as many of the first rows as fit into so many characters of JSON."""
     kept = []
     for row in rows:
-        size -= len(dumps(row))
-        if size < 0:
+        max_characters -= len(dumps(row))
+        if max_characters < 0:
             break
         kept.append(row)
     return kept
 
 
 def shares(weights: FloatArray, classes: list[str]) -> list[list[Any]]:
-    """[class, share, number of its colour] of the classes that have any, the largest first; small ones become one."""
+    """Return [class, share, number of its colour] of the largest classes; the others become one."""
     total = float(weights.sum())
     order: IntArray = np.argsort(-weights, kind="stable")
     order = order[weights[order] > 0.005 * max(total, 1e-300)]
-    by_rank = len(classes) > COLORS
     parts = [
-        [classes[k], plain(weights[k] / total, 3), rank if by_rank else k]
-        for rank, k in enumerate(order[:TOP].tolist())
+        [classes[k], plain(weights[k] / total, 3), rank if len(classes) > N_COLORS else k]
+        for rank, k in enumerate(order[:MAX_SHARES].tolist())
     ]
-    rest = float(weights[order[TOP:]].sum())
+    rest = float(weights[order[MAX_SHARES:]].sum())
     return [*parts, ["other", plain(rest / total, 3), -1]] if rest > 0 else parts
 
 
 def plain(value: Any, digits: int = 5) -> Any:
-    """NumPy's values as JSON's, floats rounded to so many significant digits; NaN and infinity become None."""
-    if isinstance(value, np.ndarray):
-        return [plain(one, digits) for one in value.tolist()]
+    """Convert to values that JSON has: floats with so many significant digits, NaN and infinity as None."""
+    if isinstance(value, Estimate):
+        return facts_of(value, "value", "low", "high")
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [plain(one, digits) for one in value]
     if isinstance(value, dict):
         return {str(key): plain(one, digits) for key, one in value.items()}
-    if isinstance(value, np.generic):
-        value = value.item()
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
 
 
-def spread(estimate: Any) -> dict[str, float | None]:
-    """An Estimate as plain values."""
-    return {"value": plain(estimate.value), "low": plain(estimate.low), "high": plain(estimate.high)}
+def facts_of(thing: Any, *names: str) -> dict[str, Any]:
+    """Return these attributes as plain values."""
+    return {name: plain(getattr(thing, name)) for name in names}
+
+
+def interval_text(facts: Mapping[str, float]) -> str:
+    """Return the interval of an estimate in per cent."""
+    return f"{percent(facts['low'], 1)} to {percent(facts['high'], 1)}"

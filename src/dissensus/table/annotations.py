@@ -12,18 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownClass
+from dissensus.exceptions import DataError, UnknownClass
 from dissensus.table import kernels
 from dissensus.table import names as naming
-from dissensus.table.columns import as_list, check_proba, check_weight, encode_labels, encode_names, floats, joined
-from dissensus.table.frames import find_columns, to_arrow
+from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
+from dissensus.table.find_columns import Columns, column_names
 
 ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
@@ -76,7 +76,7 @@ class Annotations:
         items: Any = None,
         annotators: Any = None,
     ) -> Annotations:
-        """A table from three columns of names or codes, one entry per annotation.
+        """Make a table from three columns of names or codes, one entry per annotation.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class Annotations:
             classes are the distinct labels, sorted.
         weight : (N,), optional
             How much each row counts; not negative.
-        proba : (N, K), optional
+        proba : (N, K), or class → (N,), optional
             A distribution over the classes instead of one label; rows sum to one. Labels given beside it are not read.
         abstain : a label or a list of labels, optional
             Answers such as "can't say", which are no class. `None` in the list stands for a missing label. Their rows
@@ -102,35 +102,28 @@ class Annotations:
         array([[1., 1.],
                [0., 1.]])
         """
-        columns = {"item": naming.to_column(item, "item"), "annotator": naming.to_column(annotator, "annotator")}
-        if classes is not None and not isinstance(classes, Integral):
-            classes = list(classes)  # type: ignore[arg-type]  # read more than once below
         if label is None and proba is None:
             raise DataError("neither label nor proba is given; a table needs one of them.")
         if proba is not None and as_list(abstain):
             raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
-        if label is not None:
-            columns["label"] = naming.to_column(label, "label")
+        given = {"item": item, "annotator": annotator, "label": label}
+        columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None}
+        keep: BoolArray | None = None
+        if proba is not None:
+            class_names, proba = encode_proba(proba, classes)
+            label_code = proba.argmax(axis=1)
+        weight = None if weight is None else check_weight(weight)
         n = len(columns["item"])
         for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
             if other is not None and len(other) != n:
                 raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
-
         item_names, item_code = encode_names(columns["item"], "item", items)
         annotator_names, annotator_code = encode_names(columns["annotator"], "annotator", annotators)
-        keep: BoolArray | None = None
-        if proba is not None:
-            proba = check_proba(proba, classes)
-            class_names = (
-                np.arange(proba.shape[1]) if classes is None else naming.declared(classes, np.empty(0), "classes")
-            )
-            label_code = proba.argmax(axis=1)
-        else:
+        if proba is None:
             class_names, label_code, keep = encode_labels(columns["label"], classes, abstain)
-        weight = None if weight is None else check_weight(weight)
         if keep is not None:
             item_code, annotator_code = item_code[keep], annotator_code[keep]
-            weight = weight if weight is None else weight[keep]
+            weight = None if weight is None else weight[keep]
         return cls.from_codes(
             item_code, annotator_code, label_code, item_names, annotator_names, class_names, weight=weight, proba=proba
         )
@@ -148,15 +141,15 @@ class Annotations:
         weight: FloatArray | None = None,
         proba: FloatArray | None = None,
     ) -> Annotations:
-        """A table from codes that are known to be valid, in any row order; names sorted already."""
+        """Make a table from codes that are known to be valid, in any row order; names are sorted already."""
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
         label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
         ptr = kernels.offsets(item, len(items))
-        if weight is None and proba is None:
-            if kernels.is_sorted(item, annotator, label):
-                annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
-            else:
-                annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
+        plain = weight is None and proba is None
+        if plain and kernels.is_sorted(item, annotator, label):
+            annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
+        elif plain and item.size >= kernels.MIN_ROWS_TO_COMPILE:
+            annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
         else:  # rows that agree in all codes are put in order by what they weigh, so that no sum depends on row order
             keys = [] if proba is None else list(proba.T)
             order = np.lexsort((*keys, *([] if weight is None else [weight]), label, annotator, item))
@@ -178,40 +171,18 @@ class Annotations:
         classes: Iterable[Any] | int | None = None,
         abstain: Any = (),
     ) -> Annotations:
-        """A table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
+        """Make a table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
 
         Columns are found by name, or by the usual other names (task, worker, answer, …); name them where they are
         called something else. `proba` names the columns that hold each class's probability (class → column, or a list
         of columns `p_<class>`); a frame without a label column and with columns `p_…` is read so by itself.
         """
-        columns = find_columns(frame, item=item, annotator=annotator, label=label, weight=weight, proba=proba)
-        if "question" in columns:
+        named = Columns(item, annotator, label, weight=weight, proba=proba)
+        if question := named.find(column_names(frame)).get("question"):
             raise DataError(
-                f"column '{columns['question']}' holds several questions, a table each; use dissensus.read or drop it."
+                f"column '{question}' holds several questions, a table each; use dissensus.read or drop it."
             )
-        data = to_arrow(
-            frame, [c for c in columns.values() if isinstance(c, str)] + list(columns.get("proba", {}).values())
-        )
-        by_class = columns.get("proba")
-        if by_class:
-            classes = (
-                list(range(classes)) if isinstance(classes, int) else list(by_class if classes is None else classes)
-            )
-            try:
-                matrix = np.column_stack([floats(data[by_class[c]], by_class[c]) for c in classes])
-            except KeyError as error:
-                raise MissingColumn(
-                    f"no column of probabilities for class {error}; there are {sorted(map(str, by_class))}."
-                ) from None
-        return cls.from_arrays(
-            data[columns["item"]],
-            data[columns["annotator"]],
-            None if by_class else data[columns["label"]],
-            classes,
-            weight=data[columns["weight"]] if "weight" in columns else None,
-            proba=matrix if by_class else None,
-            abstain=abstain,
-        )
+        return cls.from_arrays(**named.take(frame), classes=classes, abstain=abstain)
 
     @classmethod
     def from_matrix(
@@ -223,34 +194,26 @@ class Annotations:
         annotators: Any = None,
         classes: Iterable[Any] | int | None = None,
     ) -> Annotations:
-        """A table from a dense items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
+        """Make a table from an items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
         matrix = np.asarray(matrix)
         if matrix.ndim != 2:
             raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
         empty = matrix == missing
-        if matrix.dtype.kind == "f":
-            empty = empty | np.isnan(matrix)
-        elif matrix.dtype == object:
-            empty = empty | (matrix == np.array(None)) | (matrix != matrix)  # NaN differs from itself
-        item, annotator = np.nonzero(~np.asarray(empty, bool))
-        item_names = np.arange(matrix.shape[0]) if items is None else np.asarray(items)
-        annotator_names = np.arange(matrix.shape[1]) if annotators is None else np.asarray(annotators)
-        for what, given, n in (
-            ("items", item_names, matrix.shape[0]),
-            ("annotators", annotator_names, matrix.shape[1]),
-        ):
-            if len(given) != n or len(set(given.tolist())) != n:
+        if matrix.dtype.kind in "fO":
+            empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN differs from itself
+        names = []
+        for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
+            names.append(np.arange(n) if given is None else np.asarray(given))
+            if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
                 raise DataError(f"{what}: expected {n:,} different names for a matrix of shape {matrix.shape}.")
-        return cls.from_arrays(
-            item_names[item], annotator_names[annotator], matrix[item, annotator], classes,
-            items=item_names, annotators=annotator_names,
-        )  # fmt: skip
+        i, a = np.nonzero(~np.asarray(empty, bool))
+        return cls.from_arrays(names[0][i], names[1][a], matrix[i, a], classes, items=names[0], annotators=names[1])
 
     @classmethod
     def from_counts(
         cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
     ) -> Annotations:
-        """A table from vote counts without annotator ids: `count` rows each, by one annotator called "anonymous"."""
+        """Make a table from vote counts without annotator ids: `count` rows each, by one annotator, "anonymous"."""
         counts = floats(count, "count")
         if not len(counts) == len(item) == len(label):
             raise DataError(
@@ -278,17 +241,17 @@ class Annotations:
 
     @property
     def n_items(self) -> int:
-        """I."""
+        """I, the number of items."""
         return int(self.items.size)
 
     @property
     def n_annotators(self) -> int:
-        """A."""
+        """A, the number of annotators."""
         return int(self.annotators.size)
 
     @property
     def n_classes(self) -> int:
-        """K."""
+        """K, the number of classes."""
         return int(self.classes.size)
 
     def __len__(self) -> int:
@@ -318,6 +281,16 @@ class Annotations:
         """(I, K) how often (by weight) each item was given each class."""
         return kernels.votes(self.item_ptr, self.label, self.weight, self.proba, self.n_classes)
 
+    def agreement_with(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
+        if self.proba is None:
+            right = posterior[self.item, self.label]
+        else:
+            right = (self.proba * posterior[self.item]).sum(axis=1)
+        weight = np.ones(len(self)) if self.weight is None else self.weight
+        hits, total = (np.bincount(self.annotator, w, self.n_annotators) for w in (weight * right, weight))
+        return hits, total
+
     def soft_labels(
         self,
         kind: Literal["normalized", "softmax", "smoothed"] = "normalized",
@@ -331,22 +304,19 @@ class Annotations:
         class at zero (Fornaciari et al. 2021). `smoothed`: shares after adding `pseudocount` to every class. An item
         without votes is uniform.
         """
+        check_argument("kind", kind, Literal["normalized", "softmax", "smoothed"])
         votes = self.votes()
         if kind == "softmax":
-            if not temperature > 0:
-                raise BadParameter(f"temperature must be above 0, got {temperature}.")
+            check_argument("temperature", temperature, float, above=0)
             votes = np.exp((votes - votes.max(axis=1, keepdims=True, initial=0)) / temperature)
         elif kind == "smoothed":
-            if not pseudocount > 0:
-                raise BadParameter(f"pseudocount must be above 0, got {pseudocount}.")
+            check_argument("pseudocount", pseudocount, float, above=0)
             votes = votes + pseudocount
-        elif kind != "normalized":
-            raise BadParameter(f"kind must be 'normalized', 'softmax' or 'smoothed', got {kind!r}.")
         total = votes.sum(axis=1, keepdims=True)
         return np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / max(self.n_classes, 1))
 
     def describe(self) -> dict[str, Any]:
-        """Counts, balance, redundancy and raw agreement, as plain values for a table or JSON."""
+        """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
         per_item, per_annotator = np.diff(self.item_ptr), np.diff(self.annotator_ptr)
         votes = self.votes()
         total = votes.sum(axis=1)
@@ -375,7 +345,7 @@ class Annotations:
         }
 
     def to_arrow(self) -> Any:
-        """An Arrow table with the columns item, annotator, label (and weight, p_<class>), names instead of codes."""
+        """Make an Arrow table with columns item, annotator, label (and weight, p_<class>), names instead of codes."""
         columns = {
             "item": self.items[self.item],
             "annotator": self.annotators[self.annotator],
@@ -396,46 +366,44 @@ class Annotations:
         rows = np.flatnonzero(~naming.missing_rows(label))
         item_names, item_code = naming.encode(item.take(rows), "item")
         label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
-        known = naming.match(label_names, self.classes, "gold labels")
+        known = naming.recode(label_code, label_names, self.classes, "gold labels")
         if (known < 0).any():
-            row = int(np.flatnonzero(known[label_code] < 0)[0])
-            count, name = int((known[label_code] < 0).sum()), label_names[label_code[row]]
+            row = int((known < 0).argmax())
+            name = naming.shown(label_names[label_code[row]])
             raise UnknownClass(
-                f"gold: {count:,} of {label_code.size:,} labels are none of the table's {self.n_classes} classes; "
-                f"first at row {rows[row]} (from 0): {naming.shown(name)}. Declare all classes in making the table: "
+                f"gold: {(known < 0).sum():,} of {known.size:,} labels are none of the table's {self.n_classes} "
+                f"classes; first at row {rows[row]} (from 0): {name}. Declare all classes in making the table: "
                 "classes=[…]."
             )
-        at = naming.match(item_names, self.items, "items of the gold labels")[item_code]
-        gold = np.full(self.n_items, -1, np.int32)
+        at = naming.recode(item_code, item_names, self.items, "items of the gold labels")
         here = at >= 0
-        gold[at[here]] = known[label_code[here]]
-        if (gold[at[here]] != known[label_code[here]]).any():
-            row = int(np.flatnonzero(here)[np.flatnonzero(gold[at[here]] != known[label_code[here]])[0]])
+        at, known, rows = at[here], known[here], rows[here]
+        gold = np.full(self.n_items, -1, np.int32)
+        gold[at] = known
+        if (gold[at] != known).any():
+            row = int((gold[at] != known).argmax())
             raise DataError(
-                f"gold: item {naming.shown(item_names[item_code[row]])} (row {rows[row]}, from 0) has two different "
-                "labels; keep one."
+                f"gold: item {naming.shown(self.items[at[row]])} (row {rows[row]}, from 0) has two different labels; "
+                "keep one."
             )
         return gold
 
     # Making another from it -------------------------------------------------------------------------------------------
 
     def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
-        """The part with these items and annotators (names, or a mask over all) and these rows (a mask or row numbers).
+        """Take these items and annotators (names, or a mask over all) and these rows (a mask or row numbers).
 
         Items and annotators that are asked for stay, with or without rows; the classes always stay.
         """
-        keep = np.ones(self.n_annotations, np.bool_)
-        if rows is not None:
-            rows = np.asarray(rows)
-            if rows.dtype == np.bool_ and len(rows) != self.n_annotations:
-                raise DataError(
-                    f"rows: a mask of {len(rows):,} for {self.n_annotations:,} annotations; they must be equally many."
-                )
-            if rows.dtype != np.bool_:
-                if rows.size and not (rows.dtype.kind in "iu" and rows.min() >= 0 and rows.max() < self.n_annotations):
-                    raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
-                rows = np.isin(np.arange(self.n_annotations), rows)
-            keep = rows
+        keep = np.ones(self.n_annotations, np.bool_) if rows is None else np.asarray(rows)
+        if keep.dtype != np.bool_:
+            if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < self.n_annotations):
+                raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
+            keep = np.isin(np.arange(self.n_annotations), keep)
+        if len(keep) != self.n_annotations:
+            raise DataError(
+                f"rows: a mask of {len(keep):,} for {self.n_annotations:,} annotations; they must be equally many."
+            )
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
@@ -453,9 +421,8 @@ class Annotations:
         )
 
     def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
-        """At most `redundancy` annotations of each item, drawn at random."""
-        if redundancy < 1:
-            raise BadParameter(f"redundancy must be at least 1, got {redundancy}.")
+        """Draw at most `redundancy` annotations of each item at random."""
+        check_argument("redundancy", redundancy, int, low=1)
         draw = np.random.default_rng(seed).random(self.n_annotations)
         order = np.lexsort((draw, self.item))
         rank = np.empty(self.n_annotations, np.int64)
@@ -465,21 +432,18 @@ class Annotations:
     def split(
         self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
     ) -> tuple[Annotations, Annotations]:
-        """Two tables: a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
-        if not 0 < share < 1:
-            raise BadParameter(f"share must be between 0 and 1, got {share}.")
-        if by not in ("item", "annotation"):
-            raise BadParameter(f"by must be 'item' or 'annotation', got {by!r}.")
+        """Split into a random `share` of the items (or of the annotations, both keeping all items) and the rest."""
+        check_argument("share", share, float, above=0, below=1)
+        check_argument("by", by, Literal["item", "annotation"])
         n = self.n_items if by == "item" else self.n_annotations
         first = np.zeros(n, np.bool_)
         first[np.random.default_rng(seed).permutation(n)[: round(share * n)]] = True
-        if by == "item":
-            return self.select(items=first), self.select(items=~first)
-        return self.select(rows=first), self.select(rows=~first)
+        one, other = (self.select(**{"items" if by == "item" else "rows": part}) for part in (first, ~first))
+        return one, other
 
     @staticmethod
     def concat(tables: Iterable[Annotations]) -> Annotations:
-        """All rows of several tables; names are united, classes keep their order where all tables declare the same."""
+        """Join the rows of several tables; unite names, keep the order of classes where all tables declare the same."""
         tables = list(tables)
         if not tables:
             raise DataError("concat needs at least one table.")
@@ -487,25 +451,21 @@ class Annotations:
         annotators = _union([t.annotators for t in tables], "annotators")
         same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
         classes = tables[0].classes if same else _union([t.classes for t in tables], "classes")
-        weighted, probabilistic = any(t.weight is not None for t in tables), any(t.proba is not None for t in tables)
         parts = [t.to_classes(classes) for t in tables]
+        weight = proba = None
+        if any(t.weight is not None for t in parts):
+            weight = np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in parts])
+        if any(t.proba is not None for t in parts):
+            proba = np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
         return Annotations.from_codes(
             np.concatenate([naming.recode(t.item, t.items, items, "items") for t in parts]),
             np.concatenate([naming.recode(t.annotator, t.annotators, annotators, "annotators") for t in parts]),
             np.concatenate([t.label for t in parts]),
-            items,
-            annotators,
-            classes,
-            weight=np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in parts])
-            if weighted
-            else None,
-            proba=np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
-            if probabilistic
-            else None,
-        )
+            items, annotators, classes, weight=weight, proba=proba,
+        )  # fmt: skip
 
     def to_classes(self, classes: Names) -> Annotations:
-        """The same rows with their labels as codes into `classes`; a label outside them is an error."""
+        """Code the labels into other `classes`; a label outside them raises."""
         if classes is self.classes or classes.tolist() == self.classes.tolist():
             return self
         at = naming.match(self.classes, classes, "classes")
@@ -520,15 +480,9 @@ class Annotations:
             proba = np.zeros((len(self), len(classes)))
             proba[:, at[at >= 0]] = self.proba[:, at >= 0]
         return Annotations.from_codes(
-            self.item,
-            self.annotator,
-            at[self.label],
-            self.items,
-            self.annotators,
-            classes,
-            weight=self.weight,
-            proba=proba,
-        )
+            self.item, self.annotator, at[self.label], self.items, self.annotators, classes,
+            weight=self.weight, proba=proba,
+        )  # fmt: skip
 
     def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
         if chosen is None:
@@ -581,14 +535,9 @@ def _union(parts: Sequence[Names], what: str) -> Names:
 
 
 def _spread(values: IntArray) -> dict[str, float]:
-    if values.size == 0:
-        return {"min": 0, "median": 0.0, "mean": 0.0, "max": 0}
-    return {
-        "min": int(values.min()),
-        "median": float(np.median(values)),
-        "mean": float(values.mean()),
-        "max": int(values.max()),
-    }
+    values = values if values.size else np.zeros(1, np.int64)
+    middle = {"median": float(np.median(values)), "mean": float(values.mean())}
+    return {"min": int(values.min()), **middle, "max": int(values.max())}
 
 
 def _frozen(array: IntArray) -> IntArray:

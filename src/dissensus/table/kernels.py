@@ -1,4 +1,8 @@
-"""Loops that build and index the table: counting sorts, vote counts, coding of integer names."""
+"""Build and index the table: counting sorts and vote counts.
+
+NumPy does it where it is as fast; loops are compiled only where it is not. A small table needs no compiled code at all,
+so that a first run on a new machine does not wait for a compiler.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,27 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 
+MIN_ROWS_TO_COMPILE = 2**17  # below, NumPy sorts in less time than compiled code takes to load
 INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.sort
+BLOCK = 2**15  # rows whose differences stay in the processor's cache
 
 
-@compiled
 def offsets(codes: IntArray, n: int) -> IntArray:
     """(n+1,) where the rows of each code start once they are grouped."""
     ptr = np.zeros(n + 1, np.int64)
-    for row in range(codes.size):
-        ptr[codes[row] + 1] += 1
-    for code in range(n):
-        ptr[code + 1] += ptr[code]
+    np.cumsum(np.bincount(codes, minlength=n), out=ptr[1:])
     return ptr
 
 
 def group(codes: IntArray, ptr: IntArray) -> IntArray:
     """Row numbers grouped by code, in row order within each (a stable counting sort)."""
     order: IntArray = np.empty(codes.size, np.int32 if codes.size < 2**31 else np.int64)
-    _fill_groups(codes, ptr[:-1].copy(), order)
+    if codes.size < MIN_ROWS_TO_COMPILE:
+        order[:] = np.argsort(codes, kind="stable")
+    else:
+        _fill_groups(codes, ptr[:-1].copy(), order)
     return order
 
 
@@ -37,18 +42,15 @@ def _fill_groups(codes: IntArray, fill: IntArray, order: IntArray) -> None:
         fill[codes[row]] += 1
 
 
-@compiled
 def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
-    """Whether the rows already stand in the order (item, annotator, label)."""
-    for row in range(1, item.size):
-        if item[row] != item[row - 1]:
-            if item[row] < item[row - 1]:
+    """True where the rows already stand in the order (item, annotator, label)."""
+    for start in range(0, item.size - 1, BLOCK):
+        rows = slice(start, start + BLOCK + 1)
+        tied: Any = True
+        for codes in (item[rows], annotator[rows], label[rows]):
+            if (tied & (codes[1:] < codes[:-1])).any():
                 return False
-        elif annotator[row] != annotator[row - 1]:
-            if annotator[row] < annotator[row - 1]:
-                return False
-        elif label[row] < label[row - 1]:
-            return False
+            tied = tied & (codes[1:] == codes[:-1])
     return True
 
 
@@ -105,54 +107,4 @@ def votes(item_ptr: IntArray, label: IntArray, weight: Any, proba: Any, n_classe
                     out[i, k] += w * proba[row, k]
             else:
                 out[i, label[row]] += w
-    return out
-
-
-@compiled
-def agreement(
-    item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: Any, proba: Any, posterior: FloatArray, n: int
-) -> tuple[FloatArray, FloatArray]:
-    """(A,) weight of each annotator's labels that are right by the posterior (I, K), and of all its labels."""
-    hits, total = np.zeros(n), np.zeros(n)
-    for i in range(item_ptr.size - 1):
-        for row in range(item_ptr[i], item_ptr[i + 1]):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
-            total[annotator[row]] += w
-            if proba is not None:
-                for k in range(posterior.shape[1]):
-                    hits[annotator[row]] += w * proba[row, k] * posterior[i, k]
-            else:
-                hits[annotator[row]] += w * posterior[i, label[row]]
-    return hits, total
-
-
-@compiled
-def expected_labels(posterior: FloatArray, annotator: IntArray, confusion: FloatArray) -> FloatArray:
-    """(n, K) Σ_c posterior[n, c] confusion[annotator[n], c, :]."""
-    n, n_classes = posterior.shape
-    out = np.zeros((n, n_classes))
-    for row in range(n):
-        for c in range(n_classes):
-            for k in range(n_classes):
-                out[row, k] += posterior[row, c] * confusion[annotator[row], c, k]
-    return out
-
-
-@compiled
-def present(values: IntArray, low: int, span: int) -> BoolArray:
-    """(span,) which of the integers low … low + span − 1 occur."""
-    seen = np.zeros(span, np.bool_)
-    for row in range(values.size):
-        seen[values[row] - low] = True
-    return seen
-
-
-@compiled
-def look_up(values: IntArray, low: int, code: IntArray) -> IntArray:
-    """Codes of integer names, through the table `code` that starts at the integer `low`."""
-    out = np.empty(values.size, np.int32)
-    for row in range(values.size):
-        out[row] = code[values[row] - low]
     return out

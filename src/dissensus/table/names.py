@@ -1,4 +1,4 @@
-"""Names become codes once, at the door: any column of ids or labels → sorted distinct names and int32 codes.
+"""Turn names into codes: any column of ids or labels → sorted distinct names and int32 codes.
 
 A column is an Arrow array, a NumPy array, a list, or a series of pandas or polars. Names come out as int64, float64,
 bool, or object holding `str`; text sorts by code point. A column must be of one kind: 1 and "1" in the same column are
@@ -8,6 +8,7 @@ an error, never silently the same or silently two.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from numbers import Integral
@@ -15,26 +16,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
-from dissensus.table import kernels
 
+BLOCK = 2**15  # integers that stay in the processor's cache while they are coded
 _MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def to_column(values: Any, column: str) -> Any:
-    """`values` as an integer or boolean NumPy array, or as an Arrow array of one kind (nulls kept)."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
+    """Make an integer or boolean NumPy array of `values`, or an Arrow array of one kind (nulls kept)."""
+    if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise DataError(f"column '{column}': expected one dimension, got shape {values.shape}.")
-        return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
-    if hasattr(values, "to_arrow") and not isinstance(values, pa.Array | pa.ChunkedArray):  # polars, narwhals
+        if values.dtype.kind in "iub":
+            return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+    if hasattr(values, "to_arrow"):  # polars, narwhals
         values = values.to_arrow()
     if not isinstance(values, pa.Array | pa.ChunkedArray):
-        if isinstance(values, np.ndarray) and values.ndim != 1:
-            raise DataError(f"column '{column}': expected one dimension, got shape {values.shape}.")
         if not isinstance(values, np.ndarray) and not hasattr(values, "__arrow_array__"):
             values = list(values) if not hasattr(values, "dtype") else np.asarray(values)
         try:
@@ -43,55 +42,46 @@ def to_column(values: Any, column: str) -> Any:
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise DataError(_mixed_kinds(values, column)) from error
         except (OverflowError, UnicodeEncodeError) as error:  # beyond 64 bits; half a surrogate pair
-            raise DataError(
-                f"column '{column}' holds a name that cannot be stored ({error}); make it other text."
-            ) from None
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        values = values.cast(kind.value_type)
-        kind = values.type
-    if pa.types.is_string_view(kind):  # Arrow cannot sort these
+            said = f"column '{column}' holds a name that cannot be stored ({error}); make it other text."
+            raise DataError(said) from None
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_string_view(values.type):  # Arrow cannot sort these
         values = values.cast(pa.large_string())
-        kind = values.type
-    if pa.types.is_null(kind) or _is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        pass
-    elif pa.types.is_floating(kind):
+    kind = values.type
+    if pa.types.is_floating(kind):
         values = _integral(values)
     elif pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
         values = values.cast(pa.string())
-    else:
+    elif not (pa.types.is_null(kind) or is_text(kind) or _is_whole(kind)):
         raise DataError(f"column '{column}' holds values of type {kind}; convert it to text or integers.")
-    if values.null_count == 0 and (pa.types.is_integer(values.type) or pa.types.is_boolean(values.type)):
-        return values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
-    return values
+    return np.asarray(values) if values.null_count == 0 and _is_whole(values.type) else values
 
 
 def missing_rows(column: Any) -> BoolArray:
-    """(N,) which rows of a column from `to_column` hold no name: null, NaN, or blank text."""
+    """(N,) True where a row of a column from `to_column` holds no name: null, NaN, or blank text."""
     if isinstance(column, np.ndarray):
         return np.zeros(column.size, np.bool_)
-    missing = pc.is_null(column, nan_is_null=True)
-    if _is_text(column.type):
-        blank = [name for name in pc.unique(column).to_pylist() if name is not None and not name.strip()]
+    import pyarrow.compute as pc
+
+    missing = column.is_null(nan_is_null=True)
+    if is_text(column.type):
+        blank = [name for name in column.unique().to_pylist() if name is not None and not name.strip()]
         missing = pc.or_(missing, pc.is_in(column, value_set=pa.array(blank, column.type)))
     return np.asarray(missing, dtype=np.bool_)
 
 
 def encode(column: Any, what: str) -> tuple[Names, IntArray]:
-    """Sorted distinct names of a column from `to_column`, and the code of every row; a missing name is an error."""
-    if isinstance(column, np.ndarray):
-        if column.dtype.kind == "b":
-            names, codes = np.unique(column, return_inverse=True)
-            return names, codes.astype(np.int32)
+    """Return the sorted names of a column from `to_column`, and the code of every row; a missing name raises."""
+    if isinstance(column, np.ndarray) and column.dtype.kind != "b":
         return _encode_integers(column)
+    if isinstance(column, np.ndarray) or pa.types.is_floating(column.type):
+        names, codes = np.unique(column, return_inverse=True)
+        if names.dtype.kind == "f" and np.isnan(names).any():
+            raise _missing(column, what)
+        return names, codes.astype(np.int32)
     if column.null_count:
         raise _missing(column, what)
-    if pa.types.is_floating(column.type):
-        values = column.to_numpy()
-        if np.isnan(values).any():
-            raise _missing(column, what)
-        names, codes = np.unique(values, return_inverse=True)
-        return names, codes.astype(np.int32)
     names, codes = _encode_hashed(column)
     if names.dtype == object and (not all(names.tolist()) or any(map(str.isspace, names.tolist()))):
         raise _missing(column, what)
@@ -99,7 +89,7 @@ def encode(column: Any, what: str) -> tuple[Names, IntArray]:
 
 
 def recode(codes: IntArray, names: Names, into: Names, what: str) -> IntArray:
-    """Codes into `names`, turned into codes into `into`; −1 where `into` lacks the name."""
+    """Turn codes into `names` into codes into `into`; −1 where `into` lacks the name."""
     return np.append(match(names, into, what), -1).astype(np.int32)[codes]
 
 
@@ -121,53 +111,38 @@ def match(names: Names, into: Names, what: str) -> IntArray:
 
 
 def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
-    """A list of names that the caller declares, in its order, in the kind of the column `like` where possible."""
+    """Check names that the caller declares; keep their order, take the kind of the column `like` where possible."""
     values = list(range(int(names))) if isinstance(names, Integral) else list(names)  # type: ignore[arg-type]
     column = to_column(values, what)
-    kind = (
-        like.dtype.kind
-        if isinstance(like, np.ndarray)
-        else "U"
-        if _is_text(like.type)
-        else "i"
-        if pa.types.is_integer(like.type)
-        else "O"
-    )
-    if kind in "iu" and not isinstance(column, np.ndarray) and _is_text(column.type):
-        with suppress(ValueError):  # text for integers, as a command line gives it
-            column = np.array([int(value) for value in values], np.int64)
-    elif kind == "U" and isinstance(column, np.ndarray):
+    in_numpy, like_numpy = isinstance(column, np.ndarray), isinstance(like, np.ndarray)
+    if like.dtype.kind in "iu" if like_numpy else pa.types.is_integer(like.type):
+        if not in_numpy and is_text(column.type):
+            with suppress(ValueError):  # text for integers, as a command line gives it
+                column = np.array([int(value) for value in values], np.int64)
+    elif in_numpy and not like_numpy and is_text(like.type):
         column = pa.array([str(value) for value in values])
-    if isinstance(column, np.ndarray):
-        result: Names = column.astype(np.int64) if column.dtype.kind in "iu" else column
-    else:
-        if missing_rows(column).any():
-            raise DataError(f"{what}: a declared name is blank or missing: {values!r}.")
-        result = to_names(column)
-    if len(set(result.tolist())) != result.size:
-        twice = next(name for name in result.tolist() if result.tolist().count(name) > 1)
-        raise DataError(f"{what}: {shown(twice)} is declared twice.")
+    if missing_rows(column).any():
+        raise DataError(f"{what}: a declared name is blank or missing: {values!r}.")
+    result = to_names(column)
+    result = result.astype(np.int64) if result.dtype.kind in "iu" else result
+    for name, count in Counter(result.tolist()).items():
+        if count > 1:
+            raise DataError(f"{what}: {shown(name)} is declared twice.")
     return result
 
 
 def to_names(column: Any) -> Names:
-    """What `to_column` gives as names: object holding `str` for text, the natural dtype otherwise."""
+    """Turn a column from `to_column` into names: object holding `str` for text, the natural dtype otherwise."""
     if isinstance(column, np.ndarray):
         return column
-    if _is_text(column.type):
-        names = np.empty(len(column), object)
-        names[:] = column.to_pylist()
-        return names
-    return np.asarray(column)
+    return np.array(column.to_pylist(), object) if is_text(column.type) else np.asarray(column)
 
 
 def hashes(names: Names) -> IntArray:
     """(n,) a 64-bit hash of each name, the same on every machine and in every process."""
     if names.dtype.kind in "iub":
-        mixed = mix(names.astype(np.int64).view(np.uint64))
-    else:
-        mixed = mix(np.fromiter((zlib.crc32(str(name).encode()) for name in names.tolist()), np.uint64, names.size))
-    return np.asarray(mixed)
+        return np.asarray(mix(names.astype(np.int64).view(np.uint64)))
+    return np.asarray(mix([zlib.crc32(str(name).encode()) for name in names.tolist()]))
 
 
 def mix(x: Any) -> Any:
@@ -186,13 +161,13 @@ def smallest_int(n: int) -> type[np.signedinteger[Any]]:
 
 
 def shown(name: Any) -> str:
-    """A name as errors show it: quoted, and cut where it is long."""
+    """Write a name as errors show it: quoted, and cut where it is long."""
     text = repr(name if isinstance(name, str) else getattr(name, "item", lambda: name)())
     return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"
 
 
 def unknown_label(column: str, count: int, total: int, row: int, value: Any, n_classes: int) -> UnknownClass:
-    """The error for labels outside the declared classes."""
+    """Make the error for labels outside the declared classes."""
     return UnknownClass(
         f"column '{column}': {count:,} of {total:,} rows hold a name outside the {n_classes} classes given; first at "
         f"row {row} (from 0): {shown(value)}. Leave out classes to take them from the rows, or declare it in abstain."
@@ -209,19 +184,33 @@ def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
     if span > 4 * values.size + 1024:
         names, codes = _encode_hashed(pa.array(values))
         return names.astype(np.int64), codes
-    seen = kernels.present(values, low, span)
+
+    def place(rows: slice) -> IntArray:
+        part = values[rows].astype(np.int64, copy=False)  # the difference may not fit the type of the values
+        return part - low if low else part
+
+    blocks = [slice(start, start + BLOCK) for start in range(0, values.size, BLOCK)]
+    seen = np.zeros(span, np.bool_)
+    for rows in blocks:
+        seen[place(rows)] = True
+        if seen.all():  # no gaps: a name is its code, but for `low`
+            codes = place(slice(None)) if low else values
+            return np.arange(low, high + 1), codes.astype(np.int32, copy=False)
     names = np.flatnonzero(seen) + low
-    if names.size == span and low == 0 and values.dtype == np.int32:
-        return names, values  # the names are the codes
     code = np.cumsum(seen, dtype=np.int32) - np.int32(1)
-    return names, kernels.look_up(values, low, code)
+    codes = np.empty(values.size, np.int32)
+    for rows in blocks:
+        codes[rows] = code[place(rows)]
+    return names, codes
 
 
 def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
+    import pyarrow.compute as pc
+
     encoded = column.dictionary_encode()  # one dictionary for all chunks
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     if len(encoded) == 0:
-        return np.empty(0, object if _is_text(column.type) else np.int64), np.empty(0, np.int32)
+        return np.empty(0, object if is_text(column.type) else np.int64), np.empty(0, np.int32)
     dictionary = chunks[-1].dictionary
     order = np.asarray(pc.sort_indices(dictionary))
     rank = np.empty(order.size, np.int32)
@@ -230,17 +219,23 @@ def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
     return to_names(dictionary.take(order)), codes
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """True for an Arrow type that holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def _is_whole(kind: Any) -> bool:
+    return bool(pa.types.is_boolean(kind) or pa.types.is_integer(kind))
+
+
 def _integral(values: Any) -> Any:
-    """Floats that are all whole numbers, as a column of integers with missing values becomes in pandas."""
-    array = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+    """Turn floats that are all whole into integers: pandas makes such floats where integers have missing values."""
+    array = np.asarray(values)
     known = array[~np.isnan(array)]
+    values = pa.array(array, from_pandas=True)
     if known.size and np.all(np.isfinite(known)) and np.all(known == np.floor(known)) and np.abs(known).max() < 2**53:
-        return pa.array(array, from_pandas=True).cast(pa.int64())
-    return pa.array(array, from_pandas=True)
+        return values.cast(pa.int64())
+    return values
 
 
 def _kind(names: Names) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from dissensus.exceptions import DataWarning
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.columns import check_weight, joined
+from dissensus.table.encoding import check_weight, encode_names, joined
 
 
 class Questions(Mapping[str, Annotations]):
@@ -45,8 +45,9 @@ class Questions(Mapping[str, Annotations]):
         *,
         weight: Any = None,
         abstain: Any = (),
+        items: Any = None,
     ) -> Questions:
-        """One table per distinct value of `question`, over the same items and annotators.
+        """Make one table per distinct value of `question`, over the same items (`items`, where given) and annotators.
 
         Each has its own classes, those of its labels, unless `classes` declares the same ones for all.
         """
@@ -56,12 +57,13 @@ class Questions(Mapping[str, Annotations]):
         item, annotator, label = (
             joined(naming.to_column(c, n)) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
         )
-        items, annotators = naming.encode(item, "item")[0], naming.encode(annotator, "annotator")[0]
-        item_code = naming.encode(item, "item")[1]
+        items, item_code = encode_names(item, "item", items)
+        annotators, _ = naming.encode(annotator, "annotator")
+        n_asked = np.unique(item_code).size
         pairs = np.unique(question_code.astype(np.int64) * items.size + item_code).size
-        if question_names.size == pairs == items.size > 2:
+        if question_names.size == pairs == n_asked > 2:
             warnings.warn(
-                f"each of the {items.size:,} items has a question of its own; if the column holds the items' texts, "
+                f"each of the {n_asked:,} items has a question of its own; if the column holds the items' texts, "
                 "leave it out.",
                 DataWarning,
                 stacklevel=2,
@@ -76,13 +78,13 @@ class Questions(Mapping[str, Annotations]):
         return cls(tables)
 
     @classmethod
-    def from_ticks(cls, question: Any, item: Any, annotator: Any) -> Questions:
-        """One yes/no table ("0", "1") per question from the ticked boxes alone.
+    def from_ticks(cls, question: Any, item: Any, annotator: Any, items: Any = None) -> Questions:
+        """Make one yes/no table ("0", "1") per question from the ticked boxes alone.
 
         Every (item, annotator) pair that occurs anywhere answered every question: "1" where ticked, "0" elsewhere.
         """
         question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
-        items, item_code = naming.encode(naming.to_column(item, "item"), "item")
+        items, item_code = encode_names(naming.to_column(item, "item"), "item", items)
         annotators, annotator_code = naming.encode(naming.to_column(annotator, "annotator"), "annotator")
         pairs, pair_code = np.unique(item_code.astype(np.int64) * len(annotators) + annotator_code, return_inverse=True)
         classes = np.array(["0", "1"], object)

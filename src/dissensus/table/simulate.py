@@ -13,9 +13,8 @@ of the seed, the item and the leader. Any part of a simulation is therefore the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def simulate(
     part: tuple[int, int] | None = None,
     seed: int = 0,
 ) -> Simulation:
-    """A crowd, items and annotations, all drawn from the seed. Items, annotators and classes are named by their codes.
+    """Draw a crowd, items and annotations from the seed. Items, annotators and classes are named by their codes.
 
     Parameters
     ----------
@@ -126,30 +125,17 @@ def simulate(
         raise BadParameter(f"prior must hold {n_classes} shares that sum to one, got {shares.tolist()}.")
 
     aligned = first // BLOCK * BLOCK  # blocks are drawn whole, then cut
-    blocks = [_draw_items(block, shares, hardness, seed) for block in range(aligned // BLOCK, -(-end // BLOCK))]
-    truth, difficulty, decoy = (
-        np.concatenate([block[field] for block in blocks] or [np.empty(0, dtype)])[: end - aligned]
-        for field, dtype in enumerate((naming.smallest_int(n_classes), np.float32, naming.smallest_int(n_classes)))
-    )
-    drawn = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, aligned)
-    sim = Simulation(
-        _table(drawn, np.arange(aligned, end), np.arange(n_annotators), np.arange(n_classes)),
-        truth,
-        difficulty,
-        decoy,
-        crowd.confusion(np.eye(n_classes) * (1 - hardness) + (1 - np.eye(n_classes)) * hardness / (n_classes - 1)),
-        crowd,
-    )
-    if first == aligned:
-        return sim
-    cut = slice(first - aligned, None)
-    return replace(
-        sim,
-        annotations=sim.annotations.select(items=sim.annotations.items >= first),
-        truth=truth[cut],
-        difficulty=difficulty[cut],
-        decoy=decoy[cut],
-    )
+    blocks = range(aligned // BLOCK, max(-(-end // BLOCK), aligned // BLOCK + 1))
+    drawn = zip(*(_draw_items(block, shares, hardness, seed) for block in blocks), strict=True)
+    truth, difficulty, decoy = (np.concatenate(parts)[: end - aligned] for parts in drawn)
+    names = (np.arange(aligned, end), np.arange(n_annotators), np.arange(n_classes))
+    table = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, names, aligned)
+    if first > aligned:
+        table = table.select(items=table.items >= first)
+    taken_for = np.full((n_classes, n_classes), hardness / (n_classes - 1))
+    np.fill_diagonal(taken_for, 1 - hardness)
+    here = slice(first - aligned, None)
+    return Simulation(table, truth[here], difficulty[here], decoy[here], crowd.confusion(taken_for), crowd)
 
 
 def annotate(
@@ -187,20 +173,16 @@ def annotate(
     np.add.at(taken_for, (truth, truth), 1 - difficulty)
     np.add.at(taken_for, (truth, decoy), difficulty)
     taken_for = taken_for / np.maximum(taken_for.sum(axis=1, keepdims=True), 1e-300)
-    drawn = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, 0)
-    table = _table(
-        drawn,
-        np.arange(truth.size) if items is None else items,
-        np.arange(n_annotators) if annotators is None else annotators,
-        np.arange(n_classes) if classes is None else classes,
-    )
+    given = ((items, truth.size), (annotators, n_annotators), (classes, n_classes))
+    names = tuple(np.arange(n) if known is None else known for known, n in given)
+    table = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, names)
     return Simulation(table, truth, difficulty, decoy, crowd.confusion(taken_for), crowd)
 
 
 def make_crowd(
     n_annotators: int, n_classes: int, *, kinds: Mapping[str, float] | None = None, skew: float = 1.0, seed: int = 0
 ) -> Crowd:
-    """A crowd of the given kinds, in random order.
+    """Draw a crowd of the given kinds, in random order.
 
     Parameters
     ----------
@@ -257,9 +239,10 @@ def _annotate(
     decoy: IntArray,
     redundancy: int | tuple[int, int],
     seed: int,
-    start: int,
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Annotators (N,) and labels (N,) of all rows, and rows per item (I,); `start` numbers the first item."""
+    names: tuple[Names, ...],
+    start: int = 0,
+) -> Annotations:
+    """Draw the table of these items; `names` of items, annotators and classes; `start` numbers the first item."""
     low, high = (int(redundancy),) * 2 if isinstance(redundancy, Integral) else redundancy  # type: ignore[misc]
     n_classes = crowd.answers.shape[1]
     active = int((crowd.activity > 0).sum())
@@ -270,8 +253,7 @@ def _annotate(
     tickets = _tickets(crowd.activity)
     annotator = np.empty(truth.size * high, np.int32)
     label = np.empty(truth.size * high, naming.smallest_int(n_classes))
-    per_item = np.empty(truth.size, np.int32)
-    end = 0
+    ptr = np.zeros(truth.size + 1, np.int64)
     for at in range(0, truth.size, BLOCK):
         rng = _generator(seed, _LABELS, (start + at) // BLOCK)
         n = min(BLOCK, truth.size - at)
@@ -279,23 +261,33 @@ def _annotate(
         who = _draw_annotators(rng, BLOCK, high, tickets)[:n]  # (n, high)
         count = rng.integers(low, high + 1, BLOCK, dtype=np.int32)[:n]
         uniform = rng.random((3, BLOCK, high), np.float32)[:, :n]
-        item = np.repeat(np.arange(at, at + n, dtype=np.int32), high)
         kept: BoolArray | slice = slice(None)
         if low < high:  # any `count` of them; the first ones would have the lowest codes
             kept = (rng.random((BLOCK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
-        item, rows = item[kept], slice(end, end + int(count.sum()))
+        ptr[at + 1 : at + n + 1] = ptr[at] + np.cumsum(count)
+        rows = slice(ptr[at], ptr[at + n])
         annotator[rows] = who.ravel()[kept]
-        label[rows] = _draw_labels(
-            crowd, chance, seed, annotator[rows], item.astype(np.uint64) + np.uint64(start),
-            truth[item], difficulty[item], decoy[item], *(u.ravel()[kept] for u in uniform),
-        )  # fmt: skip
-        per_item[at : at + n] = count
-        end = rows.stop
-    return annotator[:end], label[:end], per_item
+        item = np.repeat(np.arange(at, at + n, dtype=np.int32), count)
+        looking, answering, copying = uniform.reshape(3, -1)[:, kept]
+        who_answers = annotator[rows]
+        if (crowd.leader >= 0).any():
+            leader = crowd.leader[who_answers]
+            copied = np.flatnonzero(leader >= 0)
+            copied = copied[copying[copied] < crowd.copying[who_answers[copied]]]
+            who_answers = who_answers.copy()
+            who_answers[copied] = leader[copied]
+            looking[copied], answering[copied] = _shared_draws(seed, item[copied] + start, leader[copied])
+        taken_for = np.where(looking < difficulty[item], decoy[item], truth[item])
+        cell = who_answers * np.int64(n_classes) + taken_for
+        given = np.zeros(cell.size, label.dtype)
+        for up_to in chance:  # K − 1 gathers instead of an (n, K) array
+            given += answering >= up_to[cell]
+        label[rows] = given
+    return Annotations(annotator[: ptr[-1]], label[: ptr[-1]], ptr, *names)  # rows are drawn in the order of the table
 
 
 def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
-    """Truth, difficulty and decoy of the items of one block."""
+    """Draw truth, difficulty and decoy of the items of one block."""
     rng, n_classes, code = _generator(seed, _ITEMS, block), prior.size, naming.smallest_int(prior.size)
     truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(BLOCK), side="right").astype(code)
     # m·U^(m/h − 1) has mean h and reaches up to m: most items easy, few hard
@@ -325,53 +317,17 @@ def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntAr
     return who
 
 
-def _draw_labels(
-    crowd: Crowd,
-    chance: FloatArray,
-    seed: int,
-    annotator: IntArray,
-    item: Any,
-    truth: IntArray,
-    difficulty: FloatArray,
-    decoy: IntArray,
-    looking: FloatArray,
-    answering: FloatArray,
-    copying: FloatArray,
-) -> IntArray:
-    """(n,) the label of each row; the last three are uniform draws."""
-    if (crowd.leader >= 0).any():
-        leader = crowd.leader[annotator]
-        copied = np.flatnonzero(leader >= 0)
-        copied = copied[copying[copied] < crowd.copying[annotator[copied]]]
-        annotator = annotator.copy()
-        annotator[copied] = leader[copied]
-        looking[copied], answering[copied] = _shared_draws(seed, item[copied], leader[copied])
-    taken_for = np.where(looking < difficulty, decoy, truth)
-    row = annotator * np.int64(crowd.answers.shape[1]) + taken_for
-    label = np.zeros(row.size, naming.smallest_int(crowd.answers.shape[1]))
-    for up_to in chance:  # K − 1 gathers instead of an (n, K) array
-        label += answering >= up_to[row]
-    return label
-
-
-def _shared_draws(seed: int, item: Any, leader: IntArray) -> tuple[FloatArray, FloatArray]:
+def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArray, FloatArray]:
     """Two uniform draws for each (item, leader), the same in every row, block and part."""
     key = np.random.SeedSequence(seed, spawn_key=(_SHARED,)).generate_state(1, np.uint64)
-    first = naming.mix(naming.mix(item ^ key) ^ leader.astype(np.uint64))
+    first = naming.mix(naming.mix(item.astype(np.uint64) ^ key) ^ leader.astype(np.uint64))
     second = naming.mix(first)
     scale = np.float32(2**-24)  # 24 bits are what float32 holds below 1
     return (first >> np.uint64(40)).astype(np.float32) * scale, (second >> np.uint64(40)).astype(np.float32) * scale
 
 
-def _table(drawn: tuple[IntArray, IntArray, IntArray], items: Names, annotators: Names, classes: Names) -> Annotations:
-    annotator, label, per_item = drawn
-    ptr = np.zeros(per_item.size + 1, np.int64)
-    np.cumsum(per_item, out=ptr[1:])
-    return Annotations(annotator, label, ptr, items, annotators, classes)  # rows are drawn in the order of the table
-
-
 def _tickets(activity: FloatArray) -> IntArray:
-    """Codes of annotators, each as often as it is active (at least once), so that one gather draws one."""
+    """Repeat the code of each annotator by its activity, at least once: a random entry is a random annotator."""
     per_annotator = max(16, 2**16 // activity.size)
     share = np.round(activity / activity.mean() * per_annotator).astype(np.int64)
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))

@@ -1,10 +1,14 @@
+import re
 import shutil
+import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from dissensus.exceptions import UnknownName, UnreadableFile
+from dissensus.exceptions import DataError, MissingColumn, UnknownName, UnreadableFile
 from dissensus.table import io
+from dissensus.table.io import exports, jsonl
 from dissensus.table.io.formats import FORMATS, detect
 
 CSV = "item,annotator,label\n1,2,3\n"
@@ -53,3 +57,42 @@ def test_an_unknown_format_is_answered_with_the_nearest(tmp_path):
 
 def test_every_format_has_a_name_of_its_own_and_a_suffix():
     assert all(name == one.name and one.suffixes for name, one in FORMATS.items())
+
+
+def test_a_reader_is_one_file_as_the_guide_writes_it(tmp_path, monkeypatch):
+    guide = (Path(__file__).parents[3] / "docs" / "contributing" / "reader.md").read_text(encoding="utf-8")
+    (tmp_path / "votes.py").write_text(re.search(r"```python\n(.*?)```", guide, re.DOTALL)[1], encoding="utf-8")
+    monkeypatch.setattr(io, "__path__", [*io.__path__, str(tmp_path)])
+    monkeypatch.setattr(FORMATS, "_entries", dict(FORMATS._entries))
+    monkeypatch.setattr(FORMATS, "_complete", False)
+    monkeypatch.setattr(io, "votes", None, raising=False)  # where the import leaves it; taken away again
+    try:
+        (tmp_path / "table.votes").write_text("a ann cat\nb ann dog\na bob cat\n")
+        table = io.read(tmp_path / "table.votes")
+        assert (table.items.tolist(), table.annotators.tolist()) == (["a", "b"], ["ann", "bob"])
+        assert io.read(tmp_path / "table.votes", item="label", label="item").classes.tolist() == ["a", "b"]
+        assert detect(tmp_path / "table.votes").name == "votes"
+        assert list(FORMATS).index("arrow") + 1 == list(FORMATS).index("votes")
+        with pytest.raises(MissingColumn, match=r"table\.votes: no column 'who' for annotator"):
+            io.read(tmp_path / "table.votes", annotator="who")
+    finally:
+        sys.modules.pop("dissensus.table.io.votes", None)
+
+
+def test_an_export_is_a_function_that_yields_answers(tmp_path, monkeypatch):
+    monkeypatch.setattr(FORMATS, "_entries", dict(FORMATS._entries))
+    assert "jsonl" in FORMATS
+    len(FORMATS)  # all are entered; the next one is new
+
+    def answers(path, columns):
+        for record in jsonl.records(path):
+            who = exports.field(record, columns.annotator, ("by",), "annotator", str(path))
+            yield exports.Answer(record["fancy_id"], who, record["says"])
+
+    exports.add_export("fancy", answers, claims=lambda record: "fancy_id" in record, summary="", place=75)
+    path = tmp_path / "export.json"
+    path.write_text('{"fancy_id": 7, "by": "ann", "says": "cat"}\n{"fancy_id": 8, "by": "bob", "says": null}\n')
+    table = io.read(path)
+    assert (table.items.tolist(), table.annotators.tolist(), len(table)) == ([7, 8], ["ann", "bob"], 1)
+    with pytest.raises(DataError, match=r"export\.json has no 'who' for annotator; name the field: annotator=<field>"):
+        io.read(path, annotator="who")

@@ -11,7 +11,7 @@ COLUMNS = {"item": [3, 1, 1], "worker": ["a", "a", "b"], "label": [1, 0, 1], "te
 
 def test_reading_a_file_does_not_import_the_hub(tmp_path):
     (tmp_path / "table.csv").write_text("item,annotator,label\n1,2,3\n")
-    code = "import sys; from dissensus import io; io.read(sys.argv[1]); assert 'datasets' not in sys.modules"
+    code = "import sys; from dissensus.table import io; io.read(sys.argv[1]); assert 'datasets' not in sys.modules"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "table.csv")], check=True)
 
 

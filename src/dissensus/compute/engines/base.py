@@ -26,18 +26,35 @@ class Rows:
     weight: FloatArray | None
 
 
+def select_rows(rows: Rows, keep: BoolArray) -> Rows:
+    """The rows of the items (I,) to keep."""
+    lengths = np.diff(rows.item_ptr)
+    own = np.repeat(keep, lengths)
+    ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
+    return read_only(Rows(ptr, rows.annotator[own], rows.label[own], None if rows.weight is None else rows.weight[own]))
+
+
 def join_rows(parts: list[Rows]) -> Rows:
     """Rows of several ranges of items, one after the other; the offsets of each begin at 0."""
     starts = np.cumsum([0, *(part.annotator.size for part in parts)])
     ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
-    arrays = [np.concatenate([*ptr, starts[-1:]])]
-    for name in ("annotator", "label", "weight"):
-        pieces = [getattr(part, name) for part in parts]
-        arrays.append(None if pieces[0] is None else np.concatenate(pieces))
-    for array in arrays:
+    weights = [part.weight for part in parts if part.weight is not None]
+    return read_only(
+        Rows(
+            np.concatenate([*ptr, starts[-1:]]),
+            np.concatenate([part.annotator for part in parts]),
+            np.concatenate([part.label for part in parts]),
+            np.concatenate(weights) if weights else None,
+        )
+    )
+
+
+def read_only(rows: Rows) -> Rows:
+    """The same arrays, closed as those of a table are, so that the same code is compiled."""
+    for array in (rows.item_ptr, rows.annotator, rows.label, rows.weight):
         if array is not None:
-            array.flags.writeable = False  # as the arrays of a table are, so that the same code is compiled
-    return Rows(*arrays)
+            array.flags.writeable = False
+    return rows
 
 
 def hard_rows(table: Annotations) -> Rows:
@@ -192,19 +209,8 @@ class Engine(ABC):
         return self._once[key]  # type: ignore[return-value]  # what this very pass gave
 
     @abstractmethod
-    def rows_of(self, items: list[tuple[int, int]]) -> Rows:
-        """The rows of these ranges of items, in memory."""
-
-    def sample(self, n_rows: int, n_runs: int) -> Engine:
-        """About `n_rows` rows in memory: runs of items, evenly spaced, the same ones on every engine."""
-        from dissensus.compute.engines.local import Local, Threads
-
-        share = n_rows / max(int(self.per_annotator.sum()), 1)
-        length = max(1, int(self.size.n_items * share / n_runs))
-        starts = np.linspace(0, self.size.n_items - length, n_runs).astype(int)
-        runs = [(int(start), int(start) + length) for start in np.unique(starts)]
-        gold = None if self.gold is None else np.concatenate([self.gold[first:stop] for first, stop in runs])
-        return Local(self.rows_of(runs), self.size.n_annotators, self.size.n_classes, Threads(self.pool.threads), gold)
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items (I,) to keep, in memory."""
 
     def per_item(self, name: str, *shape: int) -> Any:
         """A result with one entry of this shape per item, to be written by a pass."""

@@ -35,8 +35,8 @@ from dissensus.compute.engines.base import TableElsewhere
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.columns import encode_labels
-from dissensus.table.frames import find_columns
+from dissensus.table.encoding import encode_labels
+from dissensus.table.find_columns import Columns
 from dissensus.table.io.files import reading
 
 META, VERSION = "meta.json", 1
@@ -140,9 +140,7 @@ def code(
     files, folder = _files(source), Path(folder)
     with reading(Path(files[0])):
         there = pq.read_schema(files[0]).names
-    columns = find_columns(
-        pa.table({name: pa.nulls(0) for name in there}), item=item, annotator=annotator, label=label, weight=weight
-    )
+    columns = Columns(item, annotator, label, weight=weight).find(there)
     for role in ("proba", "question"):
         if role in columns:
             raise BadParameter(f"engine='disk' takes one label per row; there is a column of {role}: read it in parts.")

@@ -23,7 +23,7 @@ import numpy as np
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, join_rows
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, join_rows, select_rows
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
 from dissensus.table.names import smallest_int
@@ -152,9 +152,9 @@ class DiskEngine(Engine):
             self.coded.file("weight.f64", np.float64, start, stop) if self.coded.weighted else None,
         )
 
-    def rows_of(self, items: list[tuple[int, int]]) -> Rows:
-        """The rows of these ranges of items."""
-        return join_rows([self._rows(first, stop) for first, stop in items])
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep."""
+        return join_rows([select_rows(self._rows(first, end), keep[first:end]) for first, end in self.blocks])
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, join_rows
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, select_rows
 from dissensus.exceptions import BadParameter
 
 T = TypeVar("T")
@@ -86,17 +86,10 @@ class Local(Engine):
         self.pool.map(work, ranges)
         return walk.close(buffers, self.pool)
 
-    def rows_of(self, items: list[tuple[int, int]]) -> Rows:
-        """The rows of these ranges of items."""
-        return join_rows([cut_rows(self.rows, first, stop) for first, stop in items])
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep."""
+        return select_rows(self.rows, keep)
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
         return np.diff(self.rows.item_ptr) > 0
-
-
-def cut_rows(rows: Rows, first: int, stop: int) -> Rows:
-    """The rows of items first … stop − 1, offsets counted from the first."""
-    ptr = rows.item_ptr[first : stop + 1]
-    own = slice(int(ptr[0]), int(ptr[-1]))
-    return Rows(ptr - ptr[0], rows.annotator[own], rows.label[own], None if rows.weight is None else rows.weight[own])

@@ -34,8 +34,8 @@ from dissensus.compute.engines.options import Spark
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.columns import encode_labels
-from dissensus.table.frames import find_columns
+from dissensus.table.encoding import encode_labels
+from dissensus.table.find_columns import Columns
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
 PATIENCE = 5.0  # seconds until a master answers; Spark itself would go on asking for a minute
@@ -176,10 +176,7 @@ def scatter(
     """
     options = options or Spark()
     frame = _frame(source, options.master)
-    columns = find_columns(
-        pa.table({name: pa.nulls(0) for name in frame.columns}),
-        item=item, annotator=annotator, label=label, weight=weight,
-    )  # fmt: skip
+    columns = Columns(item, annotator, label, weight=weight).find(frame.columns)
     for role in ("proba", "question"):
         if role in columns:
             raise BadParameter(

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, Sums, join_rows
-from dissensus.compute.engines.local import Threads, cut_rows
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, Sums, join_rows, select_rows
+from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.options import Spark
 from dissensus.compute.engines.scatter import Part, Scattered, Spread
 from dissensus.table import names as naming
@@ -145,11 +145,11 @@ class SparkEngine(Engine):
         assert found is not None
         return found
 
-    def rows_of(self, items: list[tuple[int, int]]) -> Rows:
-        """The rows of these ranges of items."""
-        offsets = self.table.offsets()
-        found = self.table.parts.mapPartitionsWithIndex(partial(_cut, items, offsets)).collect()
-        return join_rows([rows for _, rows in sorted(found, key=itemgetter(0))])
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep, chosen in the cluster."""
+        sent = self.table.parts.context.broadcast(keep)
+        chosen = self.table.parts.mapPartitionsWithIndex(partial(_choose, sent, self.table.offsets()))
+        return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
@@ -233,17 +233,12 @@ def _walk_on(task: Task, keep: list[str], partition: int, parts: Iterator[Part])
         yield found, task.walk
 
 
-def _cut(
-    items: list[tuple[int, int]], offsets: dict[int, int], partition: int, parts: Iterator[Part]
-) -> Iterator[tuple[int, Rows]]:
-    """The rows of those ranges of items, by first item, that lie in a part; annotators are those of the whole table."""
+def _choose(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:
+    """The chosen rows of a part, by its first item; annotators have their codes of the whole table."""
     for part in parts:
-        own, begin = part.rows(), offsets[partition]
+        first, own = offsets[partition], part.rows()
         whole = replace(own, annotator=part.annotators[own.annotator])
-        for first, stop in items:
-            low, high = max(first - begin, 0), min(stop - begin, part.n_items)
-            if low < high:
-                yield low + begin, cut_rows(whole, low, high)
+        yield first, select_rows(whole, keep.value[first : first + part.n_items])
 
 
 def _write(task: Task, name: str, partition: int, parts: Iterator[Part]) -> Iterator[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size, join_rows
+from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size, read_only
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.options import Torch
 from dissensus.compute.kernels.on_torch import Data
@@ -33,15 +33,14 @@ class TorchEngine(Engine):
         """All parts, one after the other, on the device."""
         return walk.on_torch(params, self.data, out or {})
 
-    def rows_of(self, items: list[tuple[int, int]]) -> Rows:
-        """The rows of these ranges of items."""
-        return join_rows([self._rows(first, stop) for first, stop in items])
-
-    def _rows(self, first: int, stop: int) -> Rows:
-        ptr = self.data.item_ptr[first : stop + 1].cpu().numpy()
-        own, weight = slice(int(ptr[0]), int(ptr[-1])), self.data.weight
-        annotator, label = self.data.annotator[own].cpu().numpy(), self.data.label[own].cpu().numpy()
-        return Rows(ptr - ptr[0], annotator, label, None if weight is None else weight[own].cpu().numpy())
+    def rows_of(self, keep: BoolArray) -> Rows:
+        """The rows of the items to keep, chosen on the device."""
+        data, lengths = self.data, self.data.item_ptr.diff()
+        chosen = torch.as_tensor(keep, device=lengths.device)
+        own = torch.repeat_interleave(chosen, lengths)
+        ptr = np.concatenate([[0], lengths[chosen].cumsum(0).cpu().numpy()])
+        weight = None if data.weight is None else data.weight[own].cpu().numpy()
+        return read_only(Rows(ptr, data.annotator[own].cpu().numpy(), data.label[own].cpu().numpy(), weight))
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""

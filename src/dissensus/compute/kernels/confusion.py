@@ -67,8 +67,8 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
     ):
         """Walk items start … stop − 1, add to the counts and to `prior_counts` (K,); return their log evidence.
 
-        `prior` (1, K) or (I, K), `cells` flat. `given` (I, K), `weight` (N,), `gold` (I,) and `posterior` (I, K) have no
-        rows where there are none: None would be another type, and compiled again.
+        `prior` (1, K) or (I, K), `cells` flat. `given` (I, K), `weight` (N,), `gold` (I,) and `posterior` (I, K) are
+        empty where there are none: None would be another type, and compiled again.
         """
         K = prior_counts.size
         q, sums, log_q = np.empty(K), np.zeros(K), np.empty(K)

@@ -10,8 +10,6 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 
 @compiled
 def best_pairs(
-    start: int,
-    stop: int,
     ptr: IntArray,
     outcomes: FloatArray,
     theta: FloatArray,
@@ -26,26 +24,22 @@ def best_pairs(
     key: IntArray,
     least: float,
     grain: float,
-    gain: FloatArray,
-    ratio: FloatArray,
-    who: IntArray,
-    draw: IntArray,
-) -> None:
-    """Fill gain, ratio (gain per price, in multiples of `grain`), who and draw (n,) of items start … stop − 1.
+) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    """(n,) gain, ratio (gain per price, in multiples of `grain`), annotator and draw of the best pair of each item.
 
     `outcomes` (B, K) are the joint probabilities of class and of what may have been answered before, those of item i
     in rows ptr[i]:ptr[i + 1]; `theta` (n or 1, J, K, K) [given, true]; `spread` (n or 1, J, K) the entropy of a label
     given the class. Candidates are the annotators `listed` for the item, or all where `listed_ptr` is None, who are
-    `free` and not `taken`; who is −1 where there is none. Classes less probable than `least` times the most probable
+    `free` and not `taken`; it is −1 where there is none. Classes less probable than `least` times the most probable
     are passed over. Equal ratios: the larger draw, keyed on both names.
     """
-    K, J = outcomes.shape[1], price.size
+    K, J, n = outcomes.shape[1], price.size, ptr.size - 1
+    gain, ratio, who, draw = np.zeros(n), np.full(n, -np.inf), np.full(n, -1, np.int64), np.zeros(n, np.uint64)
     of_item, support = np.full(J, -1, np.int64), np.empty(K, np.intp)
     belief = np.empty(K)
-    for i in range(start, stop):
+    for i in range(n):
         for at in range(taken_ptr[i], taken_ptr[i + 1]):
-            if taken[at] >= 0:
-                of_item[taken[at]] = i
+            of_item[taken[at]] = i
         belief[:] = 0
         before = 0.0  # Σ_b w_b log w_b, of what may have been answered
         for b in range(ptr[i], ptr[i + 1]):
@@ -60,7 +54,6 @@ def best_pairs(
                 support[size] = k
                 size += 1
         t = i if theta.shape[0] > 1 else 0
-        gain[i], ratio[i], who[i], draw[i] = 0.0, -np.inf, -1, 0
         first, last = (0, J) if listed_ptr is None else (listed_ptr[i], listed_ptr[i + 1])
         for at in range(first, last):
             j = at if listed_ptr is None else listed[at]
@@ -86,3 +79,4 @@ def best_pairs(
             x = x ^ (x >> np.uint64(31))
             if value > ratio[i] or x > draw[i]:
                 gain[i], ratio[i], who[i], draw[i] = known, value, j, x
+    return gain, ratio, who, draw

@@ -2,8 +2,8 @@
 
 Written as loops over classes, a pass over annotations compiles to one multiplication at a time: numba does not know
 that the posterior of an item and the tables are different memory, so nothing may stay in a register. These intrinsics
-emit LLVM vectors of K numbers instead, and a prefetch, for `cells` (A, K, 2, K), flat: see `kernels.confusion`. Together
-they made a pass 2 times faster at 1M annotations (5 classes) and 1.7 times at 10M annotations by 10k annotators (10
+emit LLVM vectors of K numbers instead, and a prefetch, for `cells` (A, K, 2, K), flat: see `kernels.confusion`. They
+made a pass 2 times faster at 1M annotations (5 classes) and 1.7 times at 10M annotations by 10k annotators (10
 classes), on one thread.
 
 The first argument of each is the number of classes, a constant where it is called: then numba can keep the compiled
@@ -141,9 +141,9 @@ class Emit(NamedTuple):
         struct = self.context.make_array(self.signature.args[array])(self.context, self.builder, self.arguments[array])
         return self.builder.gep(struct.data, [index])
 
-    def whole(self, array: int, first: Any = I64(0)) -> Any:
+    def whole(self, array: int, first: Any = None) -> Any:
         """Pointer to K doubles of an array, from element `first` on, as one vector."""
-        return self.builder.bitcast(self.element(array, first), self.doubles.as_pointer())
+        return self.builder.bitcast(self.element(array, I64(0) if first is None else first), self.doubles.as_pointer())
 
     def cell(self, row: Any, half: int) -> Any:
         """Pointer to the K numbers of a row's annotator and label, as one vector."""

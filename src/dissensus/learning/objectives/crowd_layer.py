@@ -117,7 +117,7 @@ class CrowdLayer(nn.Module):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Put the rows that the last gradients moved back to where `link` allows them; before those are cleared."""
+        """Clip the rows that the last step moved to what `link` allows; called before gradients are cleared."""
         for weights in self.parameters():
             if self.link == "normalize" and weights.grad is not None:
                 rows, _ = touched_rows(weights)
@@ -198,7 +198,7 @@ class CrowdLayerObjective(AnnotatorObjective):
 
     @torch.no_grad()
     def confusion(self, head: nn.Module) -> FloatArray:
-        """(A, K, K) [annotator, true, given] what the layer says of an item whose class is certain."""
+        """(A, K, K) [annotator, true, given] P(label) of an item whose class is certain."""
         layer, K = _layer(head), self.n_classes_
         device = next(layer.parameters()).device
         tables = layer.rows_of(torch.arange(len(self.labels_given_), device=device), self.totals(device))

@@ -97,12 +97,12 @@ class LDLNMHead(nn.Module):
         return out
 
     def z_annotator(self, codes: Tensor) -> Tensor:
-        """(n, J_A) of annotators who were there."""
+        """(n, J_A) z_A of annotators who were there."""
         own: Tensor = self.table(codes)
         return own if self.described is None else own + self.described(self.features.index_select(0, codes))
 
     def strangers(self, codes: Tensor, features: Tensor | None) -> Tensor:
-        """(n,) without labels and features: they are like everybody, each with the same chance."""
+        """(n,) True for annotators without labels and features, who are taken for anybody."""
         if self.described is None:
             return (codes < 0) | (self.labels[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
@@ -116,11 +116,11 @@ class LDLNMHead(nn.Module):
         return rows + described
 
     def everybody(self) -> Tensor:
-        """(annotators with labels, J_A)."""
+        """(annotators with labels, J_A) z_A of all who gave labels."""
         return self.z_annotator(self.who)
 
     def some_of(self, everybody: Tensor, n_items: int) -> tuple[Tensor, ...]:
-        """As many of them at a time as their pairs with so many items have room for."""
+        """Split annotators so that their pairs with so many items fit into `NUMBERS_AT_ONCE`."""
         return torch.split(everybody, max(NUMBERS_AT_ONCE // max(n_items * self.residual.in_features, 1), 1))
 
     def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
@@ -144,7 +144,7 @@ class LDLNMHead(nn.Module):
 
 
 def _orthogonal(rows: int, columns: int, more_rows: int | None = None, more_columns: int | None = None) -> Tensor:
-    """An orthogonal matrix in the corner of one that is larger, and else 0."""
+    """A matrix of zeros with an orthogonal matrix in its corner."""
     matrix = torch.zeros(more_rows or rows, more_columns or columns)
     matrix[:rows, :columns] = nn.init.orthogonal_(torch.empty(rows, columns))
     return matrix
@@ -210,7 +210,7 @@ class LDLNMObjective(AnnotatorObjective):
         return self.sizes() if self.room is None else (*self.room, sum(self.room))
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """The shares of labels, of items and of annotators."""
+        """Count the shares of labels, by item and by annotator."""
         weight = self.count_labels(table, None, "ldl-nm")
         self.per_item_ = float(weight[self.teaches_].mean())
         self.annotator_shares_ = _shares(table)
@@ -224,7 +224,7 @@ class LDLNMObjective(AnnotatorObjective):
         return Columns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
 
     def head(self, branch: Branch, width: int) -> LDLNMHead:
-        """All layers, orthogonal."""
+        """Make all layers, orthogonal."""
         return LDLNMHead(branch(), width, self)
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
@@ -252,7 +252,7 @@ class LDLNMObjective(AnnotatorObjective):
         return self._everybody(head, head.z_item(z), head.to_item, self.average).clamp(min=MIN_SHARE).log()
 
     def _everybody(self, head: LDLNMHead, z_item: Tensor, layer: nn.Module, average: Average = "mean") -> Tensor:
-        """(B, K) what all who gave labels say of items by one of the heads."""
+        """(B, K) the mean answer of all who gave labels, by one of the heads."""
         everybody = head.everybody()
         total = z_item.new_zeros(z_item.shape[0], self.n_classes_, dtype=torch.float32)
         for some in head.some_of(everybody, len(z_item)):

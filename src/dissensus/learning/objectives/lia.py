@@ -66,7 +66,7 @@ MIN_SHARE = 1e-30  # stands for a share of 0 in the logarithm of votes
 
 
 class LIAKeywords(Parameters):
-    """Keywords of LIA, whoever trains it."""
+    """The keywords of LIA, shared by the objectives and the learners."""
 
     rounds: int = param(10, "rounds of EM; 0: the marginal likelihood from the start", low=0)
     finetune: Literal["joint", "per-annotation"] | None = param(
@@ -153,7 +153,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
 
     def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
-        """An E step, where a round begins."""
+        """Do an E step where a round begins."""
         assert isinstance(head, LIAHead)
         head.marginal = self.stage(epoch, epochs) == self.rounds
         if head.marginal:
@@ -202,7 +202,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return loss
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
-        """(B, K) q, what the last E step said."""
+        """(B, K) q of the last E step."""
         return head.q[targets["item"]]
 
     def _one_by_one(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
@@ -240,7 +240,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return pulls if hard is None else pulls + self.difficulty_penalty / 2 * hard.square().sum()
 
     def _by_item(self, values: Tensor, targets: Batch) -> Tensor:
-        """(n, K) of annotations → (B, K) their sums."""
+        """Sum values (n, K) of annotations by item, (B, K)."""
         return values.new_zeros(len(targets["item"]), self.n_classes_).index_add(0, targets["row"], values)
 
     def _known(self, logs: Tensor, targets: Batch) -> Tensor:
@@ -254,14 +254,14 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     # Annotators -------------------------------------------------------------------------------------------------------
 
     def pair_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, J, K, K) Q of all items with all annotators; −1 is the average one, or the average of its `features`."""
+        """(B, J, K, K) Q of all items with all annotators; −1 is the average one, by its `features` where given."""
         assert isinstance(head, LIAHead)
         return self.confusion_by(head, head.hardness(z), annotators, features).expand(len(z), -1, -1, -1)
 
     def confusion_by(
         self, head: LIAHead, hard: Tensor | None, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(B, J, K, K) the same of items whose D (B, K, K, L) is known; without, (1, J, K, K) of any."""
+        """(B, J, K, K) Q by the items' D (B, K, K, L); (1, J, K, K) where there is no difficulty."""
         able = self._able(head, annotators, features)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp()
 
@@ -286,6 +286,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
 
 def _weight(targets: Batch, like: Tensor) -> Tensor:
-    """(n, 1) of the annotations."""
+    """(n, 1) weight of the annotations."""
     weight = targets.get("weight")
     return like.new_ones(len(like), 1) if weight is None else weight.to(like.dtype)[:, None]

@@ -63,7 +63,7 @@ class Competence(nn.Module):
         return made
 
     def of(self, rows: Tensor) -> Tensor:
-        """(n, K, K, L) of embeddings (n, E)."""
+        """(n, K, K, L) C of embeddings (n, E)."""
         return (self._made(rows) + self.crowd).reshape(-1, *self.shape)
 
     def rows_of(self, annotators: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
@@ -81,7 +81,7 @@ class Competence(nn.Module):
         return rows + described
 
     def rows(self) -> Tensor:
-        """(A, E) e_j of all."""
+        """(A, E) e_j of all annotators."""
         return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
 
     def effect(self) -> Tensor:
@@ -92,7 +92,7 @@ class Competence(nn.Module):
 
 
 class LIAHead(nn.Module):
-    """h, d and c, and what the last E step said."""
+    """h, d and c, and the posterior q of the last E step."""
 
     q: Tensor
     per_item: Tensor
@@ -125,7 +125,7 @@ class LIAHead(nn.Module):
         return log_confusion(hard, able)
 
     def get_extra_state(self) -> Tensor:
-        """For the state dict: a plain attribute, because a tensor on a device is slow to ask."""
+        """`marginal` for the state dict; it is a plain attribute, because a tensor on a device is slow to read."""
         return torch.tensor(self.marginal)
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -134,7 +134,7 @@ class LIAMLObjective(LIAObjective):
         return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self._labels())
 
     def head_beside(self, other: LIAMLObjective, head: LIAMLHead) -> LIAMLHead:
-        """A head for these questions beside that of others, fitted: see `LIAMLHead.beside`.
+        """Make a head for these questions beside the fitted head of others: see `LIAMLHead.beside`.
 
         Annotators are the others' and one more, the average.
         """
@@ -143,13 +143,13 @@ class LIAMLObjective(LIAObjective):
         return head.beside(self._labels(), known, self.n_items_, self.per_item_, as_tensor(other.labels_given_))
 
     def _labels(self) -> Labels:
-        """Fresh embeddings of the classes."""
+        """Make fresh embeddings of the classes."""
         return Labels(self.class_name_, len(self.names_), self.shares_, self.label_size, self.latent)
 
     # As LIA, of pairs -------------------------------------------------------------------------------------------------
 
     def begin_epoch(self, head: nn.Module, epoch: int, epochs: int, walk: Walk) -> None:
-        """An E step, where a round begins."""
+        """Do an E step where a round begins."""
         super().begin_epoch(head, epoch, epochs, lambda: ((z, _pairs(targets)) for z, targets in walk()))
 
     def log_posterior(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
@@ -157,11 +157,11 @@ class LIAMLObjective(LIAObjective):
         return super().log_posterior(head, z, _pairs(targets))
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
-        """Minus what is raised, of all pairs."""
+        """Minus the objective that is raised, over all pairs."""
         return super().loss(head, z, _pairs(targets))
 
     def _parts(self, head: nn.Module, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As LIA's; log Q as the penalty is to take it: 0 where there is no class, and 2/K that of the question."""
+        """As LIA's, but log Q is scaled for the penalty: 0 where there is no class, and 2/K with the question's K."""
         assert isinstance(head, LIAMLHead)
         logits, votes, log_q, pulls = super()._parts(head, z, targets)
         there = (head.labels.name >= 0).to(log_q.dtype)  # (Q, K)
@@ -169,7 +169,7 @@ class LIAMLObjective(LIAObjective):
         return logits, votes, log_q * scale.index_select(0, targets["row"] % len(there)), pulls
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
-        """Nothing where nobody answered: h is not to learn that it was right."""
+        """(B·Q, K) q of the last E step; 0 where nobody answered, so that h does not learn its own guess."""
         return super()._target(head, targets) * targets["taught"][:, None]
 
     def question_confusion(self, head: nn.Module, z: Tensor, annotators: Tensor, question: int) -> Tensor:
@@ -194,7 +194,7 @@ def _pairs(targets: Batch) -> Batch:
 
 
 def _wide(shares: Any, K: int) -> Any:
-    """(n, K) of (n, fewer)."""
+    """Pad shares (n, fewer) to (n, K)."""
     return np.pad(shares, ((0, 0), (0, K - shares.shape[1])))
 
 

@@ -62,7 +62,7 @@ class Labels(nn.Module):
 
 
 class LIAMLHead(LIAHead):
-    """h, d and c over the embeddings of classes, and what the last E step said of every item and question."""
+    """h, d and c over the embeddings of classes, and the posterior q of every item and question."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class LIAMLHead(LIAHead):
     def beside(
         self, labels: Labels, known: list[int | None], n_items: int, per_item: float, totals: Tensor
     ) -> LIAMLHead:
-        """A head for more questions, in which only what is their classes' own may move; the rest is this head's.
+        """Make a head for more questions, in which only the embeddings and biases of their classes may move.
 
         `known`: the code here of every class name there. One row more of annotators is the average, by `totals` (A,).
         """

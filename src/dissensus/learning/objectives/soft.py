@@ -56,7 +56,7 @@ class Soft(Objective):
         return self
 
     def learns_distributions(self) -> bool:
-        """Where labels are the votes' shares, and no method or smoothing stands between them and the network."""
+        """True where labels are the shares of the votes, without a method or smoothing."""
         return isinstance(self.labels, str) and self.labels == "normalized"
 
     def targets(self) -> Columns:

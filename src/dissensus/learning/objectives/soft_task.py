@@ -67,7 +67,7 @@ class SoftTask(Objective):
         )
 
     def head(self, branch: Branch, width: int) -> TwoTasks:
-        """The main head, made first, so that it starts as it would alone; then the auxiliary one."""
+        """Make the main head first, so that it starts as it would alone; then the auxiliary one."""
         main = super().head(branch, width)
         return TwoTasks(main, super().head(branch, width) if self.weight > 0 else None)
 

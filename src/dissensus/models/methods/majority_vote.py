@@ -7,6 +7,8 @@ Annotators all count the same; `reliability_` says how often each agrees with th
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from dissensus.common.types import IntArray, OnStep
@@ -27,6 +29,8 @@ class MajorityVote(VoteModel):
     >>> MajorityVote().fit(table).predict()
     array(['cat', 'dog'], dtype=object)
     """
+
+    models_annotators: ClassVar = False
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._place(table, gold) as engine:

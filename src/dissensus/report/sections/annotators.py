@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,22 +12,24 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
+from dissensus.exceptions import DataWarning
 from dissensus.questions.diagnose import UNKNOWN
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text, list_detail
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, plain, quietly, shown, within
+from dissensus.report.study import Study, first_within, plain, shown
+from dissensus.table import names as naming
 
-MOST = 1_500  # annotators in the table and the chart
-SIZE = 700_000  # characters of them
-CELLS = 60_000  # entries of confusion matrices on the page
-WHOLE = 10  # classes up to which a matrix is shown whole; beyond, its largest mistakes
-MISTAKES = 10  # of them
-MATRIX = 40  # annotators in the matrix of agreement
-SHARED = 5  # items that two must share to have an entry there
-FILLED = 0.3  # of its entries, below which there is not enough to see
-WEAKEST = 5  # of those not flagged, in the summary
-LISTED = 8  # names in a sentence
+MAX_ANNOTATORS = 1_500  # in the table and the chart
+MAX_CHARACTERS = 700_000  # of the table
+MAX_CONFUSION_CELLS = 60_000  # entries of confusion matrices on the page
+MAX_CLASSES = 10  # up to which a confusion matrix is shown whole; beyond, its largest mistakes
+MAX_MISTAKES = 10
+MAX_MATRIX_SIZE = 40  # annotators in the matrix of agreement
+MIN_SHARED_ITEMS = 5  # of two annotators with an entry there
+MIN_FILLED = 0.3  # share of its entries, below which there is not enough to see
+MAX_WEAK_NAMED = 5  # in the summary
+MAX_NAMES = 8  # in a sentence
 FLAGS = {
     "spammer": "var(--c3)",
     "adversary": "var(--c5)",
@@ -38,9 +42,9 @@ FLAGS = {
 """What is said of annotators, the worst first, and how it is drawn."""
 WORDS = {
     "spammer": (
-        "labels without looking",
-        "label without looking",
-        "Leave their labels out, and do not pay for more of them.",
+        "gives labels that do not depend on the item",
+        "give labels that do not depend on the item",
+        "Leave their labels out, and ask them how they label.",
     ),
     "adversary": (
         "mostly gives the wrong label, and knowingly or not means another",
@@ -71,14 +75,13 @@ class Annotators(Section):
             [*one, *(["weak"] if below and not set(one) - set(UNKNOWN) else [])]
             for one, below in zip(found.flags, weak.tolist(), strict=True)
         ]
-        rank = np.array([min((list(FLAGS).index(flag) for flag in one), default=len(FLAGS)) for one in flags])
-        serious = rank < list(FLAGS).index("weak")
-        order = np.lexsort((interval[:, 1], -fitted.n_annotations_, ~serious))[:MOST]
+        serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
+        order = np.lexsort((interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
         confusions = _confusions(study, order)
         people = []
         for number, code in enumerate(order.tolist()):
-            person: dict[str, Any] = {
-                "annotator": study.annotators[code],
+            person: Facts = {
+                "annotator": study.annotator_names[code],
                 "labels": int(fitted.n_annotations_[code]),
                 "reliability": plain(fitted.reliability_[code], 3),
                 "low": plain(interval[code, 0], 3),
@@ -86,7 +89,7 @@ class Annotators(Section):
                 "flags": flags[code],
                 "reasons": found.reasons[code],
             }
-            about = {name: shown(values[code], 80) for name, values in study.annotator_frame.items() if values[code]}
+            about = {name: shown(values[code], 80) for name, values in study.annotators.items() if values[code]}
             if about:
                 person["about"] = about
             if number < len(confusions):
@@ -100,229 +103,194 @@ class Annotators(Section):
             "mean_reliability": average,
             "flags": {flag: counts.get(flag, 0) for flag in FLAGS if flag != "none"},
             "groups": [list(group) for group in found.groups],
-            "people": within(people, SIZE),
+            "people": first_within(people, MAX_CHARACTERS),
             "classes": study.classes,
-            "whole_confusions": study.table.n_classes <= WHOLE,
-            "agreement": _agreement(study, serious),
+            "whole_confusions": study.table.n_classes <= MAX_CLASSES,
+            "agreement": _agreement_matrix(study, serious),
         }
 
-    def findings(self, facts: Facts) -> list[Finding]:
-        """Who is bad."""
-        result = []
-        average = percent(facts["mean_reliability"])
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        """Who is to be looked at, and who cannot be judged."""
+        flagged = False
         for flag, (verb, verbs, advice) in WORDS.items():
             names = [person["annotator"] for person in facts["people"] if flag in person["flags"]]
             if names:
+                flagged = True
                 share = percent(facts["flags"][flag] / max(facts["active"], 1))
-                said = f"{_listed(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
-                result.append(Finding(said, advice, "bad", "annotators-flagged"))
-        if not result:
-            result.append(Finding("No annotator looks like a spammer, an adversary or a copier.", "", "good"))
-        if weak := _weak(facts):
-            named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:WEAKEST])
-            more = f" and {len(weak) - WEAKEST:,} more" if len(weak) > WEAKEST else ""
-            result.append(
-                Finding(
-                    f"For certain below the average of {average} right: {named}{more}.",
-                    "Look at what they take for what.",
-                    "note",
-                    "annotators-flagged",
-                )
+                said = f"{_name_list(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
+                yield Finding(said, advice, "bad", "annotators-flagged")
+        if not flagged:
+            yield Finding("No annotator looks like a spammer, an adversary or a copier.", "", "good")
+        if weak := _weak_people(facts):
+            named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
+            more = f" and {len(weak) - MAX_WEAK_NAMED:,} more" if len(weak) > MAX_WEAK_NAMED else ""
+            yield Finding(
+                f"For certain below the average of {percent(facts['mean_reliability'])} right: {named}{more}.",
+                "Look at what they take for what.",
+                table="annotators-flagged",
             )
         if few := facts["flags"]["too few labels"]:
             have = "has" if few == 1 else "have"
-            result.append(
-                Finding(
-                    f"{few:,} of {facts['active']:,} annotators {have} too few labels to tell whether they are any "
-                    "good.",
-                    "Give the same people more items rather than more people a few."
-                    if few > facts["active"] / 2
-                    else "",
-                )
+            yield Finding(
+                f"{few:,} of {facts['active']:,} annotators {have} too few labels to tell whether they are any good.",
+                "Give the same people more items rather than more people a few." if few > facts["active"] / 2 else "",
             )
         if unclear := facts["flags"]["unclear"]:
-            result.append(
-                Finding(
-                    f"{unclear:,} of {facts['active']:,} annotators cannot be told from somebody who labels without "
-                    "looking: their labels hardly go with what the others say."
-                )
+            yield Finding(
+                f"{unclear:,} of {facts['active']:,} annotators cannot be told from somebody who labels without "
+                "looking: their labels hardly go with what the others say."
             )
-        return result
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Figures, the chart of all, those to look at, agreement, the table."""
         flags, people = facts["flags"], facts["people"]
-        numbers = [
-            Number(f"{facts['active']:,}", "active annotators", _worth(facts)),
-            Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method, on average"),
-            Number(f"{flags['spammer']:,}", "spammers", "labels do not depend on the item"),
-            Number(f"{flags['adversary']:,}", "adversaries", "labels are mostly wrong"),
-            Number(f"{flags['copier']:,}", "copiers", "agree too much to be independent"),
-            Number(f"{flags['weak']:,}", "weak", "below the average for certain"),
-            Number(f"{flags['unclear'] + flags['too few labels']:,}", "cannot be judged yet"),
-        ]
-        blocks: list[Block] = [Numbers(numbers), _scatter(facts)]
-        look = [one for one in people if set(one["flags"]) & set(WORDS)] + _weak(facts)
-        if look:
-            blocks.append(
-                Table(
-                    "annotators-flagged",
-                    "Annotators to look at",
-                    "Flags are judged by the others' labels, never by one's own; the reason stands beside each.",
-                    _COLUMNS,
-                    [_row(person, facts) for person in look],
-                    [_details(person, facts) for person in look],
-                    page=10,
-                )
+        worth = f"count as about {facts['effective']:.0f} independent ones" if facts["groups"] else ""
+        yield Numbers(
+            [
+                Number(f"{facts['active']:,}", "active annotators", worth),
+                Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method, on average"),
+                Number(f"{flags['spammer']:,}", "spammers", "labels do not depend on the item"),
+                Number(f"{flags['adversary']:,}", "adversaries", "labels are mostly wrong"),
+                Number(f"{flags['copier']:,}", "copiers", "agree too much to be independent"),
+                Number(f"{flags['weak']:,}", "weak", "below the average for certain"),
+                Number(f"{flags['unclear'] + flags['too few labels']:,}", "cannot be judged yet"),
+            ]
+        )
+        yield _reliability_chart(facts)
+        if look := [one for one in people if set(one["flags"]) & set(WORDS)] + _weak_people(facts):
+            yield _table(
+                "annotators-flagged",
+                "Annotators to look at",
+                "Flags are judged by the others' labels, never by one's own; the reason stands beside each.",
+                look,
+                facts,
+                page=10,
             )
         if facts["agreement"] is not None:
-            blocks.append(_matrix(facts["agreement"]))
+            yield _agreement_chart(facts["agreement"])
         else:
-            blocks.append(Text(f"Too few pairs of annotators share {SHARED} items to draw who agrees with whom."))
-        cut = (
-            f" {len(people):,} of {facts['annotators']:,} are here: the flagged and the busiest."
-            if len(people) < facts["annotators"]
-            else ""
+            yield Text(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
+        cut = ""
+        if len(people) < facts["annotators"]:
+            cut = f" {len(people):,} of {facts['annotators']:,} are here: the flagged and the busiest."
+        yield _table(
+            "annotators",
+            "All annotators",
+            "Reliability is how often an annotator's labels are right, by the method, with its 95 % interval. Open a "
+            f"row to see what is taken for what.{cut}",
+            people,
+            facts,
         )
-        blocks.append(
-            Table(
-                "annotators",
-                "All annotators",
-                "Reliability is how often an annotator's labels are right, by the method, with its 95 % interval. Open "
-                f"a row to see what is taken for what.{cut}",
-                _COLUMNS,
-                [_row(person, facts) for person in people],
-                [_details(person, facts) for person in people],
-            )
-        )
-        return blocks
 
 
-_COLUMNS = (
-    Column("annotator"),
-    Column("labels", "number"),
-    Column("reliability", "interval", note="share right, 95 % interval"),
-    Column("flags", "chips"),
-    Column("why", "long"),
-)
+def _table(name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any) -> Table:
+    columns = [
+        Column("annotator"),
+        Column("labels", "number"),
+        Column("reliability", "interval", note="share right, 95 % interval"),
+        Column("flags", "chips"),
+        Column("why", "long"),
+    ]
+    rows = []
+    for one in people:
+        why = one["reasons"]
+        if "weak" in one["flags"] and not why:
+            right, average = percent(one["reliability"]), percent(facts["mean_reliability"])
+            why = f"right {right} of the time, where the average is {average}"
+        interval = [one["reliability"], one["low"], one["high"]]
+        rows.append([one["annotator"], one["labels"], interval, one["flags"], why])
+    return Table(name, title, caption, columns, rows, [_details(one, facts) for one in people], **options)
 
 
-def _row(person: dict[str, Any], facts: Facts) -> list[Any]:
-    interval = [person["reliability"], person["low"], person["high"]]
-    why = person["reasons"]
-    if "weak" in person["flags"] and not why:
-        right, average = percent(person["reliability"]), percent(facts["mean_reliability"])
-        why = f"right {right} of the time, where the average is {average}"
-    return [person["annotator"], person["labels"], interval, person["flags"], why]
-
-
-def _weak(facts: Facts) -> list[dict[str, Any]]:
-    """Those below the average for certain without a worse flag, the least reliable first."""
+def _weak_people(facts: Facts) -> list[Facts]:
+    """Return annotators whose interval is below the average and who have no worse flag, the least reliable first."""
     return sorted((one for one in facts["people"] if "weak" in one["flags"]), key=lambda one: one["high"])
 
 
-def _details(person: dict[str, Any], facts: Facts) -> list[dict[str, Any]]:
-    details: list[dict[str, Any]] = []
-    if "about" in person:
-        details.append({"type": "list", "title": "About", "columns": ["", ""], "rows": list(person["about"].items())})
+def _details(person: Facts, facts: Facts) -> list[Facts]:
+    about = [list_detail("About", ["", ""], list(person["about"].items()))] if "about" in person else []
     confusion = person.get("confusion")
     if confusion is None:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
-        details.append({"type": "text", "title": "", "text": why})
-    elif facts["whole_confusions"]:
-        details.append(
-            {
-                "type": "matrix",
-                "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
-                "rows": facts["classes"],
-                "columns": facts["classes"],
-                "values": confusion["shares"],
-                "counts": confusion["items"],
-                "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
-                "item labelled, so this is what is usual in the crowd.",
-            }
-        )
-    else:
-        details.append(
-            {
-                "type": "list",
-                "title": f"Most frequent mistakes of {person['annotator']}",
-                "columns": ["is", "said", "how often"],
-                "rows": [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]],
-            }
-        )
-    return details
+        return [*about, {"type": "text", "title": "", "text": why}]
+    if not facts["whole_confusions"]:
+        rows = [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]]
+        title = f"Most frequent mistakes of {person['annotator']}"
+        return [*about, list_detail(title, ["is", "said", "how often"], rows)]
+    matrix = {
+        "type": "matrix",
+        "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
+        "rows": facts["classes"],
+        "columns": facts["classes"],
+        "values": confusion["shares"],
+        "counts": confusion["items"],
+        "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
+        "item labelled, so this is what is usual in the crowd.",
+    }
+    return [*about, matrix]
 
 
-def _confusions(study: Study, order: IntArray) -> list[dict[str, Any]]:
-    """For as many annotators as there is room for: the matrix and the items behind its rows, or the worst mistakes."""
+def _confusions(study: Study, order: IntArray) -> list[Facts]:
+    """Return confusion matrices with the items behind their rows, or the worst mistakes, of the first annotators."""
     K = study.table.n_classes
-    whole = K <= WHOLE
-    order = order[: CELLS // (K * K if whole else 3 * MISTAKES)].astype(np.int32)
+    whole = K <= MAX_CLASSES
+    order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_MISTAKES)].astype(np.int32)
     try:
         parts = [study.fitted._confusions(order[start : start + 100]) for start in range(0, order.size, 100)]
     except NotImplementedError:  # a method in which items matter too
         return []
-    matrices = (matrix for part in parts for matrix in part)
     posterior, item, annotator = study.fitted.posterior_, study.table.item, study.table.annotator
-    items = [np.bincount(annotator, posterior[item, k], study.table.n_annotators) for k in range(K)]  # K × (A,)
-    if whole:
-        seen = np.stack(items, axis=1)[order]
-        return [
-            {"shares": plain(np.round(matrix, 2)), "items": plain(np.round(row, 1))}
-            for matrix, row in zip(matrices, seen, strict=True)
-        ]
+    seen = np.stack([np.bincount(annotator, posterior[item, k], study.table.n_annotators) for k in range(K)], axis=1)
     found = []
-    for code, matrix in zip(order.tolist(), matrices, strict=True):
-        loss = matrix * np.array([items[k][code] for k in range(K)])[:, None]  # (K, K) labels that are so mistaken
+    for matrix, items in zip((matrix for part in parts for matrix in part), seen[order], strict=True):  # (K, K), (K,)
+        if whole:
+            found.append({"shares": plain(np.round(matrix, 2)), "items": plain(np.round(items, 1))})
+            continue
+        loss = matrix * items[:, None]  # labels that are so mistaken
         np.fill_diagonal(loss, 0)
-        worst = np.argsort(-loss, axis=None, kind="stable")[:MISTAKES].tolist()
+        worst = np.argsort(-loss, axis=None, kind="stable")[:MAX_MISTAKES].tolist()
         rows = [[study.classes[w // K], study.classes[w % K], plain(matrix.flat[w], 2)] for w in worst]
         found.append({"mistakes": rows})
     return found
 
 
-def _agreement(study: Study, serious: Any) -> dict[str, Any] | None:
-    """Agreement of pairs among the busiest and the flagged, in an order that puts those who agree side by side."""
-    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
+    """Return how often pairs of flagged and busy annotators agree; those who agree stand side by side."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
     table = study.table
     labels = np.diff(table.annotator_ptr)
-    order = np.lexsort((-labels, ~(serious & (labels >= SHARED))))[:MATRIX]
+    order = np.lexsort((-labels, ~(serious & (labels >= MIN_SHARED_ITEMS))))[:MAX_MATRIX_SIZE]
     chosen = np.zeros(table.n_annotators, np.bool_)
     chosen[order[labels[order] > 0]] = True
     if chosen.sum() < 2:
         return None
     part = table.select(annotators=chosen)
-    with quietly():
-        pairs = cohen_kappas(part, least=SHARED)
-    at = {name: number for number, name in enumerate(part.annotators.tolist())}
-    n = len(at)
-    share: FloatArray = np.full((n, n), np.nan)
-    count = np.zeros((n, n), np.int64)
-    rows, columns = [at[name] for name in pairs.first.tolist()], [at[name] for name in pairs.second.tolist()]
+    with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count
+        pairs = cohen_kappas(part, least=MIN_SHARED_ITEMS)
+    share: FloatArray = np.full((part.n_annotators, part.n_annotators), np.nan)
+    count = np.zeros(share.shape, np.int64)
+    rows, columns = (naming.match(one, part.annotators, "annotators") for one in (pairs.first, pairs.second))
     for matrix, values in ((share, pairs.agreement), (count, pairs.shared)):
         matrix[rows, columns] = matrix[columns, rows] = values
     met = ~np.isnan(share).all(axis=1)
     share, count = share[met][:, met], count[met][:, met]
-    if met.sum() < 3 or (count > 0).sum() < FILLED * count.size:
+    if met.sum() < 3 or (count > 0).sum() < MIN_FILLED * count.size:
         return None
     codes = np.flatnonzero(chosen)[met]
     distance = 1 - np.where(np.isnan(share), np.nanmean(share), share)
     np.fill_diagonal(distance, 0)
-    close = squareform(distance, checks=False)
-    leaves = leaves_list(optimal_leaf_ordering(linkage(close, "average"), close))
+    leaves = leaves_list(linkage(squareform(distance, checks=False), "average", optimal_ordering=True))
     return {
-        "annotators": [study.annotators[codes[leaf]] for leaf in leaves],
+        "annotators": [study.annotator_names[codes[leaf]] for leaf in leaves],
         "share": plain(share[leaves][:, leaves], 2),
         "shared": plain(count[leaves][:, leaves]),
         "of": int((labels > 0).sum()),
     }
 
 
-def _scatter(facts: Facts) -> Chart:
-    alt = charts.altair()
+def _reliability_chart(facts: Facts) -> Chart:
     rows = [
         {key: p[key] for key in ("annotator", "labels", "reliability", "low", "high")}
         | {"labels": max(p["labels"], 1), "flag": min(p["flags"], key=list(FLAGS).index, default="none")}
@@ -331,88 +299,65 @@ def _scatter(facts: Facts) -> Chart:
     ]
     rows.sort(key=lambda row: -list(FLAGS).index(row["flag"]))  # what is worst is drawn on top
     there = [flag for flag in FLAGS if any(row["flag"] == flag for row in rows)]
-    base = alt.Chart(charts.data(rows))
-    scale = alt.Scale(type="log", nice=False, padding=12)
-    x = alt.X("labels:Q", title="labels given", scale=scale, axis=charts.axis("~s", labelOverlap=True))
+    scale = {"type": "log", "nice": False, "padding": 12}
+    x = charts.quantity("labels", "labels given", "~s", scale=scale, labelOverlap=True)
+    y = charts.quantity("low", "reliability", "%")
     color = charts.color("flag", there, [FLAGS[flag] for flag in there], columns=4)
-    bars = base.mark_rule(opacity=0.35).encode(
-        x=x, y=alt.Y("low:Q", title="reliability", axis=charts.axis("%")), y2="high:Q", color=color
-    )
-    dots = base.mark_point(filled=True, opacity=0.9, size=55).encode(
-        x=x,
-        y="reliability:Q",
-        color=color,
-        shape=alt.Shape(
-            "flag:N", title=None, scale=alt.Scale(domain=there), legend=alt.Legend(orient="top", columns=4)
-        ),
-        tooltip=charts.tips(
-            ("annotator:N", "annotator"),
-            ("labels:Q", "labels", charts.COUNT),
-            ("reliability:Q", "reliability", charts.SHARE),
-            ("low:Q", "from", charts.SHARE),
-            ("high:Q", "to", charts.SHARE),
-            ("flag:N", "flag"),
-        ),
-    )
+    bars = charts.plot(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
+    shares = {"reliability": "reliability", "low": "from", "high": "to"}
+    tips = [
+        ("annotator:N", "annotator"),
+        ("labels:Q", "labels", charts.COUNT),
+        *((f"{field}:Q", title, charts.SHARE) for field, title in shares.items()),
+        ("flag:N", "flag"),
+    ]
+    shape = charts.color("flag", there, columns=4)
+    dots = charts.dots(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
     bad = [f"{row['annotator']} ({row['flag']})" for row in rows if row["flag"] in WORDS]
     return Chart(
         charts.spec(bars + dots, 320, opens=("annotators", "annotator")),
         "Who is reliable",
         "Each mark is an annotator: the higher the better, the further right the more labels. Lines are 95 % "
-        "intervals; "
-        "they are long where little is known. Click a mark to see that annotator, or search in the table below.",
+        "intervals; they are long where little is known. Click a mark to see that annotator, or search in the table "
+        "below.",
         f"Reliability against number of labels of {len(rows):,} annotators, {percent(facts['mean_reliability'])} on "
-        f"average; {'flagged: ' + ', '.join(bad[:LISTED]) if bad else 'nobody is flagged'}.",
+        f"average; {'flagged: ' + ', '.join(bad[:MAX_NAMES]) if bad else 'nobody is flagged'}.",
         wide=True,
     )
 
 
-def _matrix(matrix: dict[str, Any]) -> Chart:
-    alt = charts.altair()
+def _agreement_chart(matrix: Facts) -> Chart:
     names = matrix["annotators"]
     rows = [
-        {"a": names[i], "b": names[j], "share": share, "shared": matrix["shared"][i][j]}
-        for i, line in enumerate(matrix["share"])
-        for j, share in enumerate(line)
-        if share is not None and i != j
+        row
+        for row in charts.cells(names, names, share=matrix["share"], shared=matrix["shared"])
+        if row["share"] is not None and row["down"] != row["across"]
     ]
     dense = len(names) > 20  # too many for names along both sides
-    scale = alt.Scale(domain=names)
-    across = alt.Axis(labels=not dense, ticks=not dense, labelAngle=-90)
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("b:N", title="in the same order" if dense else None, sort=names, scale=scale, axis=across),
-            y=charts.names("a", names, scale=scale),
-            color=charts.heat("share", "agree"),
-            tooltip=charts.tips(
-                ("a:N", "annotator"), ("b:N", "and"), ("share:Q", "agree on", charts.SHARE), ("shared:Q", "of items")
-            ),
-        )
-    )
+    across = {"labels": not dense, "ticks": not dense, "labelAngle": -90}
+    title, scale = "in the same order" if dense else None, {"scale": {"domain": names}}
+    x = charts.names("across", names, title=title, limit=180, **across) | scale
+    y = charts.names("down", names) | scale
+    pair = [("down:N", "annotator"), ("across:N", "and")]
+    tips = [*pair, ("share:Q", "agree on", charts.SHARE), ("shared:Q", "of items")]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "agree"))
     best = max(rows, key=lambda row: (row["share"], row["shared"]))
     few = f" The {len(names)} flagged and busiest of {matrix['of']:,} annotators." if len(names) < matrix["of"] else ""
     return Chart(
         charts.spec(chart, max(220, 13 * len(names) + 60)),
         "Who agrees with whom",
         "How often two annotators gave the same label to an item; those who agree stand side by side. Bright blocks "
-        "are "
-        "groups who see things alike, or copy; dark rows are people nobody agrees with. Blank: fewer than "
-        f"{SHARED} shared items.{few}",
-        f"Matrix of agreement of {len(names)} annotators; highest between {best['a']} and {best['b']}, "
+        "are groups who see things alike, or copy; dark rows are people nobody agrees with. Blank: fewer than "
+        f"{MIN_SHARED_ITEMS} shared items.{few}",
+        f"Matrix of agreement of {len(names)} annotators; highest between {best['down']} and {best['across']}, "
         f"{percent(best['share'])} of {best['shared']} items.",
         wide=True,
     )
 
 
-def _worth(facts: Facts) -> str:
-    return f"count as about {facts['effective']:.0f} independent ones" if facts["groups"] else ""
-
-
-def _listed(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
-    if (more := len(names) - LISTED) > 0:
-        return f"{len(names)} annotators ({', '.join(names[:LISTED])} and {more} more)"
+    if (more := len(names) - MAX_NAMES) > 0:
+        return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES])} and {more} more)"
     return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,31 +1,31 @@
-"""Clusters: items that are labelled alike, annotators who label alike, and what the ones say of the others."""
+"""Clusters: items that are labelled alike, annotators who label alike, and which labels they give."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from dissensus.clustering.model import of_clusters
 from dissensus.common.formatting import percent
+from dissensus.models.base import clusterings
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table
+from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, list_detail
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import BRIEF, Study, plain, shares
+from dissensus.report.study import Study, plain, shares
 
-EXAMPLES = 5  # items of each cluster
-MEMBERS = 50  # annotators of each cluster that are listed
-SMALL = 6  # pictures of what a cluster of annotators says
-MOST = 15  # classes in a picture, the most frequent
+MAX_EXAMPLES = 5  # items of each cluster
+MAX_MEMBERS = 50  # annotators of each cluster that are listed
+MAX_PICTURES = 6  # of what a cluster of annotators says
+MAX_CLASSES = 15  # in a picture, the most frequent
 
 
 @sections.enter("clusters", title="Clusters", summary="Which items are labelled alike, and who labels alike?", place=55)
 class ClustersSection(Section):
     """The search, the sizes, what each group of annotators says of each group of items."""
 
-    def applies(self, study: Study) -> bool:
-        """Where a clustering was given."""
-        return study.clustering is not None
+    needs = ("clustering",)
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
@@ -33,18 +33,16 @@ class ClustersSection(Section):
         assert model is not None
         K, L, _ = model.labels_of_clusters_.shape
         labels = of_clusters(model.params_)  # (K, P)
-        share = model.prior_
-        most = np.argsort(-share, kind="stable")[:MOST]
-        labelled = model.labelled_
-        item_sizes = np.bincount(model.item_cluster_[labelled], minlength=K)
-        people = np.bincount(model.annotator_cluster_, minlength=L)
-        order = np.argsort(-people, kind="stable")
+        most = np.argsort(-model.prior_, kind="stable")[:MAX_CLASSES]
+        n_items = np.bincount(model.item_cluster_[model.labelled_], minlength=K)
+        members = [np.flatnonzero(model.annotator_cluster_ == number) for number in range(L)]
+        largest = np.argsort([-one.size for one in members], kind="stable")
         return {
-            "method": study.clustering_name,
+            "method": clusterings.name_of(type(model)),
             "item_clusters": [
                 {
                     "cluster": k,
-                    "items": int(item_sizes[k]),
+                    "items": int(n_items[k]),
                     "labels": shares(labels[k], study.classes),
                     "examples": _examples(study, k),
                 }
@@ -53,196 +51,159 @@ class ClustersSection(Section):
             "annotator_clusters": [
                 {
                     "cluster": number,
-                    "annotators": int(people[number]),
-                    "labels": int(model.n_annotations_[model.annotator_cluster_ == number].sum()),
-                    "members": [
-                        study.annotators[code] for code in np.flatnonzero(model.annotator_cluster_ == number)[:MEMBERS]
-                    ],
+                    "annotators": own.size,
+                    "labels": int(model.n_annotations_[own].sum()),
+                    "members": [study.annotator_names[code] for code in own[:MAX_MEMBERS]],
                 }
-                for number in range(L)
+                for number, own in enumerate(members)
             ],
             "classes": [study.classes[p] for p in most],
-            "says": [  # [annotator cluster] → (K, classes shown), the largest first
+            "says": [  # (K, classes shown) of the largest clusters of annotators
                 {"cluster": int(number), "shares": plain(np.round(model.labels_of_clusters_[:, number][:, most], 3))}
-                for number in order[:SMALL]
+                for number in largest[:MAX_PICTURES]
             ],
             "search": study.search,
         }
 
-    def findings(self, facts: Facts) -> list[Finding]:
-        """How many there are."""
-        items, people = facts["item_clusters"], facts["annotator_clusters"]
-        text = f"Items fall into {len(items)} groups by how they are labelled"
-        if len(people) > 1:
-            largest = max(people, key=lambda one: one["annotators"])
-            share = percent(largest["annotators"] / max(sum(one["annotators"] for one in people), 1))
-            text += f", annotators into {len(people)} by how they label; the largest has {share} of them"
-        return [Finding(f"{text}.")]
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        """How many clusters there are."""
+        sizes = [one["annotators"] for one in facts["annotator_clusters"]]
+        text = f"Items fall into {len(facts['item_clusters'])} groups by how they are labelled"
+        if len(sizes) > 1:
+            share = percent(max(sizes) / max(sum(sizes), 1))
+            text += f", annotators into {len(sizes)} by how they label; the largest has {share} of them"
+        yield Finding(f"{text}.")
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Figures, the search, sizes, small multiples, tables."""
-        items, people = facts["item_clusters"], facts["annotator_clusters"]
+        items, people, search = facts["item_clusters"], facts["annotator_clusters"], facts["search"]
         numbers = [Number(f"{len(items)}", "clusters of items", f"by {facts['method']}")]
         if len(people) > 1:
             numbers.append(Number(f"{len(people)}", "clusters of annotators"))
-        blocks: list[Block] = []
-        if facts["search"] is not None:
-            best = facts["search"]["best"]
-            numbers.append(Number(f"{best['kl']:.3f}", "KL to the votes of development items", "nats; 0 is perfect"))
-            if best["log_likelihood"] is not None:
-                numbers.append(Number(f"{best['log_likelihood']:.3f}", "log-likelihood of hidden labels", "nats each"))
-            blocks.append(_search(facts["search"]))
-        blocks = [Numbers(numbers), *blocks, _sizes(items, "items", "Items in each cluster")]
+        if search is not None:
+            kl, likelihood = search["best"]["kl"], search["best"]["log_likelihood"]
+            numbers.append(Number(f"{kl:.3f}", "KL to the votes of development items", "nats; 0 is perfect"))
+            if likelihood is not None:
+                numbers.append(Number(f"{likelihood:.3f}", "log-likelihood of hidden labels", "nats each"))
+        yield Numbers(numbers)
+        if search is not None:
+            yield _search_chart(search)
+        yield _size_chart(items, "items", "Items in each cluster")
         if len(people) > 1:
-            blocks.append(_sizes(people, "annotators", "Annotators in each cluster"))
-        blocks += [_says(one, facts, len(people)) for one in facts["says"]]
+            yield _size_chart(people, "annotators", "Annotators in each cluster")
+        for one in facts["says"]:
+            yield _labels_chart(one, facts)
         text = any(example.get("texts") for one in items for example in one["examples"])
-        blocks.append(
-            Table(
-                "item-clusters",
-                "Clusters of items",
-                "What a population of annotators says of the items of each cluster. Open a row for typical items.",
-                [Column("cluster"), Column("items", "number"), Column("labels", "shares", note="of the cluster")],
-                [[str(one["cluster"]), one["items"], one["labels"]] for one in items],
-                [_typical(one["examples"], text) for one in items],
-            )
+        yield _table(
+            "item",
+            "What a population of annotators says of the items of each cluster. Open a row for typical items.",
+            {"items": Column("items", "number"), "labels": Column("labels", "shares", note="of the cluster")},
+            items,
+            [[_typical(one["examples"], text)] for one in items],
         )
         if len(people) > 1:
-            blocks.append(
-                Table(
-                    "annotator-clusters",
-                    "Clusters of annotators",
-                    "Open a row for its members.",
-                    [
-                        Column("cluster"),
-                        Column("annotators", "number"),
-                        Column("labels", "number", note="given by them"),
-                    ],
-                    [[str(one["cluster"]), one["annotators"], one["labels"]] for one in people],
-                    [[_members(one)] for one in people],
-                )
+            yield _table(
+                "annotator",
+                "Open a row for its members.",
+                {
+                    "annotators": Column("annotators", "number"),
+                    "labels": Column("labels", "number", note="given by them"),
+                },
+                people,
+                [[_members(one)] for one in people],
             )
-        return blocks
 
 
-def _examples(study: Study, cluster: int) -> list[dict[str, Any]]:
-    """The items that are most surely of a cluster."""
+def _table(of: str, caption: str, columns: dict[str, Column], clusters: list[Facts], details: list[Any]) -> Table:
+    rows = [one | {"cluster": str(one["cluster"])} for one in clusters]
+    columns = {"cluster": Column("cluster"), **columns}
+    return Table.of(f"{of}-clusters", f"Clusters of {of}s", caption, columns, rows, details=details)
+
+
+def _examples(study: Study, cluster: int) -> list[Facts]:
+    """Return the items that most surely belong to a cluster."""
     model = study.clustering
     assert model is not None
+    sure = model.item_clusters_[:, cluster]
     own = np.flatnonzero((model.item_cluster_ == cluster) & model.labelled_)
-    own = own[np.argsort(-model.item_clusters_[own, cluster], kind="stable")][:EXAMPLES]
-    return [
-        {
-            "item": study.items[i],
-            "probability": plain(model.item_clusters_[i, cluster], 3),
-            **({"texts": study.texts(i, BRIEF)} if study.text_columns else {}),
-        }
-        for i in own.tolist()
-    ]
+    own = own[np.argsort(-sure[own], kind="stable")][:MAX_EXAMPLES]
+    return [study.about(i) | {"probability": plain(sure[i], 3)} for i in own.tolist()]
 
 
-def _typical(examples: list[dict[str, Any]], text: bool) -> list[dict[str, Any]]:
+def _typical(examples: list[Facts], text: bool) -> Facts:
+    columns = ["item", "of this cluster", *(["text"] if text else [])]
     rows = [
         [one["item"], percent(one["probability"]), *([" / ".join(one.get("texts", []))] if text else [])]
         for one in examples
     ]
-    columns = ["item", "of this cluster", *(["text"] if text else [])]
-    return [{"type": "list", "title": "Typical items", "columns": columns, "rows": rows}]
+    return list_detail("Typical items", columns, rows)
 
 
-def _members(one: dict[str, Any]) -> dict[str, Any]:
+def _members(one: Facts) -> Facts:
     more = one["annotators"] - len(one["members"])
     names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
     return {"type": "text", "title": "Members", "text": names or "Nobody."}
 
 
-def _search(search: dict[str, Any]) -> Chart:
-    alt = charts.altair()
-    key = "log_likelihood" if search["criterion"] == "likelihood" else "kl"
-    title = "log-likelihood of hidden labels" if key == "log_likelihood" else "KL to the votes"
+def _search_chart(search: Facts) -> Chart:
+    key, title = ("kl", "KL to the votes")
+    if search["criterion"] == "likelihood":
+        key, title = ("log_likelihood", "log-likelihood of hidden labels")
     rows = [{"K": p["K"], "L": p["L"], "value": p[key], "kl": p["kl"]} for p in search["points"] if p[key] is not None]
     best = search["best"]
-    base = alt.Chart(charts.data(rows))
-    x = alt.X("L:O", title="clusters of annotators", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("K:O", title="clusters of items", sort="descending")
-    heat = base.mark_rect().encode(
-        x=x,
-        y=y,
-        color=alt.Color(
-            "value:Q",
-            title=title,
-            scale=alt.Scale(reverse=key == "kl", zero=False),
-            legend=alt.Legend(orient="top", gradientLength=140),
-        ),
-        tooltip=charts.tips(("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f")),
-    )
-    mark = alt.Chart(charts.data([best])).mark_point(shape="cross", size=90, filled=True, color="var(--c3)")
+    place: Facts = {
+        "x": {"field": "L", "type": "ordinal", "title": "clusters of annotators", "axis": {"labelAngle": 0}},
+        "y": {"field": "K", "type": "ordinal", "title": "clusters of items", "sort": "descending"},
+    }
+    color = charts.heat("value", title, form="") | {"scale": {"reverse": key == "kl", "zero": False}}
+    tips = [("K:O", "of items"), ("L:O", "of annotators"), ("value:Q", title, ".4f")]
+    cross = {"type": "point", "shape": "cross", "size": 90, "filled": True, "color": "var(--c3)"}
     return Chart(
-        charts.spec(heat + mark.encode(x=x, y=y), 300),
+        charts.spec(charts.plot(rows, "rect", tips, **place, color=color) + charts.plot([best], cross, **place), 300),
         "How many clusters",
         f"Every pair of numbers that was tried, by {title}; bright is better. The cross is what was chosen: "
-        f"{best['K']} "
-        f"of items and {best['L']} of annotators. Where a wide area is equally bright, the numbers matter little.",
+        f"{best['K']} of items and {best['L']} of annotators. Where a wide area is equally bright, the numbers matter "
+        "little.",
         f"Heat map of {len(rows)} pairs of numbers of clusters; best {best['K']} and {best['L']}.",
     )
 
 
-def _sizes(clusters: list[dict[str, Any]], what: str, title: str) -> Chart:
-    alt = charts.altair()
+def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("count:Q", title=what, axis=charts.axis(charts.COUNT, tickCount=4)),
-            y=charts.names("cluster", [row["cluster"] for row in rows]),
-            tooltip=charts.tips(("cluster:N", "cluster"), ("count:Q", what, charts.COUNT)),
-        )
-    )
-    top = ordered[0]
-    share = percent(top[what] / max(sum(one[what] for one in ordered), 1))
+    x = charts.quantity("count", what, charts.COUNT, ticks=4)
+    y = charts.names("cluster", [row["cluster"] for row in rows])
+    chart = charts.plot(rows, "bar", [("cluster:N", "cluster"), ("count:Q", what, charts.COUNT)], x=x, y=y)
+    top = rows[0]
+    share = percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return Chart(
-        charts.spec(chart, charts.rows_high(len(rows))),
+        charts.spec(chart, charts.height_of(len(rows))),
         title,
         f"Cluster {top['cluster']} is the largest, with {share} of the {what}.",
         f"{title}: " + ", ".join(f"{row['cluster']} {row['count']:,}" for row in rows[:10]) + ".",
     )
 
 
-def _says(one: dict[str, Any], facts: Facts, n: int) -> Chart:
+def _labels_chart(one: Facts, facts: Facts) -> Chart:
     """What one cluster of annotators says of every cluster of items."""
-    alt = charts.altair()
-    classes = facts["classes"]
-    rows = [
-        {"cluster": str(k), "class": name, "share": share}
-        for k, line in enumerate(one["shares"])
-        for name, share in zip(classes, line, strict=True)
-    ]
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("class:N", title=None, sort=classes, axis=alt.Axis(labelAngle=-40, labelLimit=90)),
-            y=alt.Y("cluster:N", title="cluster of items", sort=[str(k) for k in range(len(one["shares"]))]),
-            color=alt.Color(
-                "share:Q",
-                title="say so",
-                scale=alt.Scale(domain=[0, 1]),
-                legend=alt.Legend(format=charts.SHARE, orient="top"),
-            ),
-            tooltip=charts.tips(
-                ("cluster:N", "items of cluster"), ("class:N", "are called"), ("share:Q", "by", charts.SHARE)
-            ),
-        )
-    )
-    people = facts["annotator_clusters"][one["cluster"]]["annotators"]
-    who = f"the {people:,} annotators of cluster {one['cluster']}" if n > 1 else "annotators"
+    classes, people = facts["classes"], facts["annotator_clusters"]
+    numbers = [str(k) for k in range(len(one["shares"]))]
+    rows = charts.cells(numbers, classes, share=one["shares"])
+    legend = {"format": charts.SHARE, "orient": "top"}
+    color = charts.heat("share", "say so") | {"scale": {"domain": [0, 1]}, "legend": legend}
+    x = charts.names("across", classes, limit=90, labelAngle=-40)
+    y = charts.names("down", numbers, title="cluster of items", limit=180)
+    tips = [("down:N", "items of cluster"), ("across:N", "are called"), ("share:Q", "by", charts.SHARE)]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=color)
+    who, title = "annotators", "What annotators say"
+    if len(people) > 1:
+        who = f"the {people[one['cluster']]['annotators']:,} annotators of cluster {one['cluster']}"
+        title = f"What cluster {one['cluster']} of annotators says"
     said = max(rows, key=lambda row: row["share"])
     return Chart(
-        charts.spec(chart, max(180, 16 * len(one["shares"]) + 90)),
-        f"What cluster {one['cluster']} of annotators says" if n > 1 else "What annotators say",
+        charts.spec(chart, max(180, 16 * len(numbers) + 90)),
+        title,
         f"Of items of each cluster (rows), the share of each label that {who} give.",
-        f"Heat map of labels by cluster of items; most alike are those of cluster {said['cluster']}, "
-        f"{percent(said['share'])} {said['class']}.",
+        f"Heat map of labels by cluster of items; most alike are those of cluster {said['down']}, "
+        f"{percent(said['share'])} {said['across']}.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,20 +10,31 @@ from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.questions.explain import KINDS, SURE, Explanation
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import (
+    ITEM_COLUMNS,
+    VOTE_COLUMNS,
+    Block,
+    Chart,
+    Column,
+    Number,
+    Numbers,
+    Table,
+    Text,
+    list_detail,
+)
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import ASIDE, LONGEST, Study, plain, shares, shown, within
+from dissensus.report.study import HIDDEN_COLUMNS, MAX_TEXT_LENGTH, Study, facts_of, first_within, plain, shares, shown
 
-FIRST = 10  # items to look at first
-MOST = 1_500  # items in the table
-OTHERS = 300  # of them drawn from those that need no look, so that a reader sees what those are like
-SIZE = 1_600_000  # characters of them
-ROOM = 1_000_000  # of texts; they are cut to fit
-DOTS = 1_500  # items in the chart
-VOICES, SPOKEN = 30, 20_000  # labels that are listed, of an item and in all
-SURPRISE = 0.2  # what a standard deviation of surprise is worth, as a probability that the label is wrong
-CARELESS = 0.1  # between the reliabilities of two groups, from which they differ in care
-TWO = 0.01  # probability of two answers that is worth a word
+N_FIRST = 10  # items to look at first
+MAX_ITEMS = 1_500  # in the table
+MAX_OTHER_ITEMS = 300  # of them drawn from those that need no look, so that a reader sees what those are like
+MAX_CHARACTERS = 1_600_000  # of the table
+MAX_TEXT_CHARACTERS = 1_000_000  # of the texts of all items; texts are cut to fit
+MAX_DOTS = 1_500  # items in the chart
+MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # that are listed, of one item and of all
+SURPRISE_WEIGHT = 0.2  # what a standard deviation of surprise is worth, as a probability that the label is wrong
+MIN_RELIABILITY_GAP = 0.1  # of two groups, from which they are said to differ in care
+MIN_TWO_ANSWERS = 0.01  # probability of two answers that is worth a word
 WHY = {
     "unlabelled": "nobody has labelled it",
     "agreed": "all say the same",
@@ -40,6 +51,17 @@ KIND_COLORS = {
     "likely error": "var(--c1)",
 }
 """How kinds are drawn, in the order of charts."""
+COLUMNS = {
+    **ITEM_COLUMNS,
+    "why": Column("why", "long"),
+    "votes": VOTE_COLUMNS["votes"],
+    "label": Column("label", note="the method's"),
+    "confidence": Column("confidence", "percent"),
+    "gold": VOTE_COLUMNS["gold"],
+    "kind": Column("reason", "chips", note="why labels disagree"),
+    "disagreement": Column("disagreement", "percent", note="pairs of labels that differ"),
+    "difficulty": Column("difficulty", "number", 2),
+}
 
 
 @sections.enter("items", title="Items", summary="Which items are hard, ambiguous or wrongly labelled?", place=50)
@@ -52,38 +74,38 @@ class Items(Section):
         worth = look_first(found)
         rng = np.random.default_rng(study.seed)
         order = np.argsort(-worth, kind="stable")
-        most = min(MOST, order.size)
-        brief = {"longest": min(LONGEST, ROOM // max(most, 1)), "voices": min(VOICES, max(5, SPOKEN // max(most, 1)))}
+        most = max(min(MAX_ITEMS, order.size), 1)
+        max_length = min(MAX_TEXT_LENGTH, MAX_TEXT_CHARACTERS // most)
+        max_labels = min(MAX_LABELS_OF_ITEM, max(5, MAX_LABELS // most))
 
-        def about(chosen: IntArray, size: int) -> list[dict[str, Any]]:
-            return within((_about(study, found, i, **brief) for i in chosen.tolist()), size)
+        def about(chosen: IntArray, max_characters: int) -> list[Facts]:
+            rows = (_about(study, found, i, max_length, max_labels) for i in chosen.tolist())
+            return first_within(rows, max_characters)
 
-        table = about(order[: MOST if order.size <= MOST else MOST - OTHERS], SIZE)
-        others = about(rng.permutation(order[len(table) :])[:OTHERS], SIZE // 4)
-        dots = rng.permutation(found.kind.size)[:DOTS]
+        first = order[: MAX_ITEMS if order.size <= MAX_ITEMS else MAX_ITEMS - MAX_OTHER_ITEMS]
+        table = about(first, MAX_CHARACTERS)
+        others = about(rng.permutation(order[len(table) :])[:MAX_OTHER_ITEMS], MAX_CHARACTERS // 4)
+        dots = rng.permutation(found.kind.size)[:MAX_DOTS]
         return {
             "items": int(found.kind.size),
             "kinds": {str(kind): int(count) for kind, count in found.counts().items()},
-            "first": table[: min(FIRST, int((worth > 0).sum()))],
+            "first": table[: min(N_FIRST, int((worth > 0).sum()))],
             "table": table + others,
             "others": len(others),
             "groups": [
-                {
-                    "column": effect.column,
+                facts_of(effect, "column", "effect", "p_value", "significant")
+                | {
                     "groups": [
                         {"group": name, "labels": int(n), "reliability": plain(right, 3)}
                         for name, n, right in zip(effect.groups, effect.labels, effect.reliability, strict=True)
                     ],
-                    "effect": plain(effect.effect),
-                    "p_value": plain(effect.p_value),
-                    "significant": bool(effect.significant),
-                    "strongest": [study.items[i] for i in effect.items[:FIRST].tolist()],
+                    "strongest": [study.item_names[i] for i in effect.items[:N_FIRST].tolist()],
                 }
                 for effect in found.groups
             ],
             "map": [
                 {
-                    "item": study.items[i],
+                    "item": study.item_names[i],
                     "disagreement": plain(found.disagreement[i], 3),
                     "confidence": plain(found.confidence[i], 3),
                     "kind": KINDS[found.kind[i]],
@@ -91,15 +113,10 @@ class Items(Section):
                 for i in dots.tolist()
                 if np.isfinite(found.disagreement[i])
             ],
-            "columns": {
-                "picture": study.picture_column is not None,
-                "text": bool(study.text_columns),
-                "gold": study.gold is not None,
-                "difficulty": hasattr(study.fitted, "difficulty_"),
-            },
+            "columns": study.item_columns | {"difficulty": hasattr(study.fitted, "difficulty_")},
         }
 
-    def findings(self, facts: Facts) -> list[Finding]:
+    def findings(self, facts: Facts) -> Iterator[Finding]:
         """How the disagreement splits, which items to look at, and whom they divide."""
         kinds, n = facts["kinds"], max(facts["items"], 1)
         said = [f"All annotators of an item agree on {percent(kinds['agreed'] / n)} of the items"]
@@ -112,105 +129,91 @@ class Items(Section):
             said.append(f"open are {', '.join(open_ones)}")
         first = [one["item"] for one in facts["first"]]
         look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
-        result = [Finding("; ".join(said) + ".", look, "note" if open_ones else "good", "items-first" if first else "")]
-        return result + [_of_group(group) for group in facts["groups"] if group["significant"]]
+        yield Finding("; ".join(said) + ".", look, "note" if open_ones else "good", "items-first" if first else "")
+        yield from (_group_finding(group) for group in facts["groups"] if group["significant"])
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Reasons, map, groups, ten items, all items."""
         kinds, n = facts["kinds"], max(facts["items"], 1)
-        numbers = [
-            Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {WHY[kind]}")
-            for kind in KINDS
-            if kinds[kind]
-        ]
-        blocks: list[Block] = [Numbers(numbers), _reasons(facts)]
+        yield Numbers(
+            [
+                Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {WHY[kind]}")
+                for kind in KINDS
+                if kinds[kind]
+            ]
+        )
+        yield _reason_chart(facts)
         if facts["map"]:
-            blocks.append(_map(facts))
+            yield _map_chart(facts)
         if facts["groups"]:
-            blocks.append(_groups(facts))
-        if facts["first"]:
-            blocks.append(
-                Table(
-                    "items-first",
-                    "Ten items to look at first" if len(facts["first"]) == FIRST else "Items to look at first",
-                    "The labels most likely to be wrong or to have no one answer. Open a row to see who said what.",
-                    _columns(facts, why=True),
-                    [_row(one, facts, why=True) for one in facts["first"]],
-                    [_details(one) for one in facts["first"]],
-                    page=FIRST,
-                    search=False,
-                )
+            yield _group_chart(facts)
+        if first := facts["first"]:
+            yield Table.of(
+                "items-first",
+                "Ten items to look at first" if len(first) == N_FIRST else "Items to look at first",
+                "The labels most likely to be wrong or to have no one answer. Open a row to see who said what.",
+                {key: COLUMNS[key] for key in COLUMNS if key not in ("disagreement", "difficulty")},
+                [one | {"why": _reason_to_look(one)} for one in first],
+                details=[_details(one) for one in first],
+                page=N_FIRST,
+                search=False,
             )
         else:
-            blocks.append(Text("No item needs a look: all labels agree."))
-        table = facts["table"]
-        cut = (
-            f" {len(table):,} of {facts['items']:,} are here: those most in need of a look, and {facts['others']} "
-            "others at "
-            "random; `dissensus aggregate` writes all."
-            if len(table) < facts["items"]
-            else ""
-        )
-        blocks.append(
-            Table(
-                "items",
-                "Items" if cut else "All items",
-                f"Search by name, text, label or reason; sort by any column.{cut}",
-                _columns(facts),
-                [_row(one, facts) for one in table],
-                [_details(one) for one in table],
+            yield Text("No item needs a look: all labels agree.")
+        table, cut = facts["table"], ""
+        if len(table) < facts["items"]:
+            cut = (
+                f" {len(table):,} of {facts['items']:,} are here: those most in need of a look, and {facts['others']} "
+                "others at random; `dissensus aggregate` writes all."
             )
+        yield Table.of(
+            "items",
+            "Items" if cut else "All items",
+            f"Search by name, text, label or reason; sort by any column.{cut}",
+            COLUMNS,
+            table,
+            details=[_details(one) for one in table],
         )
-        return blocks
 
 
 def look_first(found: Explanation) -> FloatArray:
-    """(I,) how much a look at each item is worth: how probably its label is wrong, or that no one label is right.
+    """Return (I,) what a look at each item is worth: how probably its label is wrong, or that no one label is right.
 
     The posterior alone is too sure of itself where the model does not fit; how surprising the labels are says where.
     """
     surprise = np.nan_to_num(found.surprise, posinf=8.0, neginf=0.0)
     disagreement = np.nan_to_num(found.disagreement)
-    worth = (1 - found.confidence) + SURPRISE * np.clip(surprise, 0, 8) + 1e-3 * disagreement
+    worth = (1 - found.confidence) + SURPRISE_WEIGHT * np.clip(surprise, 0, 8) + 1e-3 * disagreement
     worth[(disagreement == 0) & (found.confidence >= SURE)] = 0
     return np.asarray(worth)
 
 
-def _about(study: Study, found: Explanation, item: int, longest: int, voices: int) -> dict[str, Any]:
-    """One item, as plain values."""
+def _about(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
+    """Return what is known of one item as plain values."""
     table = study.table
     rows = range(int(table.item_ptr[item]), int(table.item_ptr[item + 1]))
-    result: dict[str, Any] = {
-        "item": study.items[item],
+    result = study.about_with_votes(item, max_length) | {
         "label": study.classes[study.label[item]],
         "confidence": plain(study.confidence[item], 3),
         "kind": KINDS[found.kind[item]],
         "two_answers": plain(found.ambiguity[item], 3),
         "disagreement": plain(found.disagreement[item], 3),
         "surprise": plain(found.surprise[item], 3),
-        "votes": shares(study.votes[item], study.classes),
         "posterior": shares(study.fitted.posterior_[item], study.classes),
-        "labels": len(rows),
         "voices": [
             [
-                study.annotators[table.annotator[row]],
+                study.annotator_names[table.annotator[row]],
                 study.classes[table.label[row]],
                 plain(study.fitted.reliability_[table.annotator[row]], 3),
                 plain(found.suspect[row], 3),
             ]
-            for row in rows[:voices]
+            for row in rows[:max_labels]
         ],
     }
-    if study.picture_column:
-        result["picture"] = study.picture(item)
-    if study.text_columns:
-        result["texts"] = study.texts(item, longest)
-    used = (*study.text_columns, study.picture_column, *ASIDE)
-    about = {name: values[item] for name, values in study.item_frame.items() if name not in used}
+    used = (*study.text_columns, study.picture_column, *HIDDEN_COLUMNS)
+    about = {name: values[item] for name, values in study.items.items() if name not in used}
     if about := {name: shown(value, 120) for name, value in about.items() if value not in (None, "")}:
         result["about"] = about
-    if study.gold is not None:
-        result["gold"] = study.classes[study.gold[item]] if study.gold[item] >= 0 else None
     if hasattr(study.fitted, "difficulty_"):
         result["difficulty"] = plain(study.fitted.difficulty_[item], 3)
     if (group := int(found.by_group[item])) >= 0:
@@ -218,42 +221,8 @@ def _about(study: Study, found: Explanation, item: int, longest: int, voices: in
     return result
 
 
-def _columns(facts: Facts, why: bool = False) -> list[Column]:
-    has = facts["columns"]
-    return [
-        Column("item"),
-        *([Column("picture", "picture")] if has["picture"] else []),
-        *([Column("text", "long")] if has["text"] else []),
-        *([Column("why", "long")] if why else []),
-        Column("votes", "shares", note="what annotators said"),
-        Column("label", note="the method's"),
-        Column("confidence", "percent"),
-        *([Column("gold")] if has["gold"] else []),
-        Column("reason", "chips", note="why labels disagree"),
-        *([] if why else [Column("disagreement", "percent", note="pairs of labels that differ")]),
-        *([Column("difficulty", "number", 2)] if has["difficulty"] and not why else []),
-    ]
-
-
-def _row(one: dict[str, Any], facts: Facts, why: bool = False) -> list[Any]:
-    has = facts["columns"]
-    return [
-        one["item"],
-        *([one["picture"]] if has["picture"] else []),
-        *([one.get("texts", [])] if has["text"] else []),
-        *([_why(one)] if why else []),
-        one["votes"],
-        one["label"],
-        one["confidence"],
-        *([one["gold"] or ""] if has["gold"] else []),
-        [one["kind"]],
-        *([] if why else [one["disagreement"]]),
-        *([one["difficulty"]] if has["difficulty"] and not why else []),
-    ]
-
-
-def _why(one: dict[str, Any]) -> str:
-    """Why an item is worth a look."""
+def _reason_to_look(one: Facts) -> str:
+    """Say why an item is worth a look."""
     if not one["votes"]:
         return "Nobody has labelled it."
     (top, share, _), *others = one["votes"]
@@ -271,76 +240,57 @@ def _why(one: dict[str, Any]) -> str:
     if one["kind"] == "ambiguous":
         return f"{said} That is more disagreement than these annotators' mistakes explain."
     if one["kind"] == "undecided":
-        tell = (
-            "Another label would tell."
-            if one["confidence"] < SURE
-            else "An error or two answers? More labels would tell."
-        )
-        return f"{said} {tell}"
+        unsure = one["confidence"] < SURE
+        return f"{said} {'Another label' if unsure else 'An error or two answers? More labels'} would tell."
     return f"{said} Somebody probably erred."
 
 
-def _details(one: dict[str, Any]) -> list[dict[str, Any]]:
-    details: list[dict[str, Any]] = []
-    if about := one.get("about"):
-        details.append({"type": "list", "title": "About", "columns": ["", ""], "rows": list(about.items())})
+def _details(one: Facts) -> list[Facts]:
+    about = [list_detail("About", ["", ""], list(one["about"].items()))] if "about" in one else []
     voices = [
-        [name, label, "" if right is None else percent(right), "" if wrong is None else percent(wrong)]
+        [name, label, *("" if share is None else percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
     ]
     more = one["labels"] - len(voices)
-    details.append(
-        {
-            "type": "list",
-            "title": "Who said what" + (f" ({more} more)" if more > 0 else ""),
-            "columns": ["annotator", "label", "reliability", "probably a mistake"],
-            "rows": voices,
-        }
-    )
+    title = "Who said what" + (f" ({more} more)" if more > 0 else "")
     beliefs = [[name, percent(share, 1)] for name, share, _ in one["posterior"]]
-    two = one["two_answers"]
-    details.append(
-        {"type": "list", "title": "The method's belief", "columns": ["class", "probability"], "rows": beliefs}
-        | ({"note": f"If it has one answer; that it has two: {percent(two)}."} if two and two >= TWO else {})
-    )
-    return details
+    two = one["two_answers"] or 0
+    note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
+    return [
+        *about,
+        list_detail(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
+        list_detail("The method's belief", ["class", "probability"], beliefs, note),
+    ]
 
 
-def _of_group(group: dict[str, Any]) -> Finding:
-    """Groups who differ: in what they see, or in how careful they are."""
+def _group_finding(group: Facts) -> Finding:
+    """Say in what groups differ: in what they see, or in how careful they are."""
+    column = group["column"]
     text = (
-        f"What annotators say depends on who they are: by {group['column']}, {percent(group['effect'], 1)} of the "
-        f"disagreement lies between groups (p = {group['p_value']:.2g})"
+        f"What annotators say depends on who they are: by {column}, {percent(group['effect'], 1)} of the disagreement "
+        f"lies between groups (p = {group['p_value']:.2g})"
     )
-    judged = sorted(
-        (one for one in group["groups"] if one["reliability"] is not None), key=lambda one: one["reliability"]
-    )
-    if judged and judged[-1]["reliability"] - judged[0]["reliability"] >= CARELESS:
-        worst, best = judged[0], judged[-1]
+    judged = sorted((r, one["group"]) for one in group["groups"] if (r := one["reliability"]) is not None)
+    if judged and judged[-1][0] - judged[0][0] >= MIN_RELIABILITY_GAP:
+        (low, worst), (high, best) = judged[0], judged[-1]
         return Finding(
-            f"{text}; those with {group['column']} {worst['group']} are right {percent(worst['reliability'])} of the "
-            f"time, those with {best['group']} {percent(best['reliability'])}.",
+            f"{text}; those with {column} {worst} are right {percent(low)} of the time, those with {best} "
+            f"{percent(high)}.",
             "That may be careless work rather than another view: read some of these items before you trust either.",
         )
     return Finding(f"{text}.", "A single label would hide that; keep the distribution, or one label per group.")
 
 
-def _reasons(facts: Facts) -> Chart:
-    alt = charts.altair()
+def _reason_chart(facts: Facts) -> Chart:
     kinds = facts["kinds"]
     rows = [{"kind": kind, "count": kinds[kind], "why": WHY[kind]} for kind in KIND_COLORS if kinds[kind]]
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("count:Q", title="items", axis=charts.axis(charts.COUNT, tickCount=4)),
-            y=charts.names("kind", list(KIND_COLORS)),
-            color=charts.color("kind", list(KIND_COLORS), list(KIND_COLORS.values()), legend=False),
-            tooltip=charts.tips(("kind:N", "items"), ("count:Q", "how many", charts.COUNT), ("why:N", "because")),
-        )
-    )
+    x = charts.quantity("count", "items", charts.COUNT, ticks=4)
+    y = charts.names("kind", list(KIND_COLORS))
+    color = charts.color("kind", list(KIND_COLORS), list(KIND_COLORS.values()), legend=False)
+    tips = [("kind:N", "items"), ("count:Q", "how many", charts.COUNT), ("why:N", "because")]
+    chart = charts.plot(rows, "bar", tips, x=x, y=y, color=color)
     return Chart(
-        charts.spec(chart, charts.rows_high(len(rows)) + 10),
+        charts.spec(chart, charts.height_of(len(rows)) + 10),
         "Why labels disagree",
         "Likely errors are settled by the method. Ambiguous items have more disagreement than the annotators' usual "
         "mistakes explain; more labels will not settle them. Of undecided ones it is not clear which they are.",
@@ -348,25 +298,16 @@ def _reasons(facts: Facts) -> Chart:
     )
 
 
-def _map(facts: Facts) -> Chart:
-    alt = charts.altair()
+def _map_chart(facts: Facts) -> Chart:
     there = [kind for kind in KIND_COLORS if any(dot["kind"] == kind for dot in facts["map"])]
-    chart = (
-        alt.Chart(charts.data(facts["map"]))
-        .mark_point(filled=True, size=28, opacity=0.6)
-        .encode(
-            x=alt.X("disagreement:Q", title="disagreement", axis=charts.axis("%")),
-            y=alt.Y("confidence:Q", title="confidence", scale=alt.Scale(zero=False), axis=charts.axis("%")),
-            color=charts.color("kind", there, [KIND_COLORS[kind] for kind in there]),
-            tooltip=charts.tips(
-                ("item:N", "item"),
-                ("kind:N", "reason"),
-                ("disagreement:Q", "disagreement", charts.SHARE),
-                ("confidence:Q", "confidence", charts.SHARE),
-            ),
-        )
+    x = charts.quantity("disagreement", "disagreement", "%")
+    y = charts.quantity("confidence", "confidence", "%", scale={"zero": False})
+    color = charts.color("kind", there, [KIND_COLORS[kind] for kind in there])
+    shares = [(f"{field}:Q", field, charts.SHARE) for field in ("disagreement", "confidence")]
+    chart = charts.dots(
+        facts["map"], 28, 0.6, [("item:N", "item"), ("kind:N", "reason"), *shares], x=x, y=y, color=color
     )
-    some = f" A random {DOTS:,} of {facts['items']:,} items." if facts["items"] > DOTS else ""
+    some = f" A random {MAX_DOTS:,} of {facts['items']:,} items." if facts["items"] > MAX_DOTS else ""
     return Chart(
         charts.spec(chart, 280, opens=("items", "item")),
         "A map of the items",
@@ -376,32 +317,21 @@ def _map(facts: Facts) -> Chart:
     )
 
 
-def _groups(facts: Facts) -> Chart:
-    alt = charts.altair()
+def _group_chart(facts: Facts) -> Chart:
     words = ("more than chance", "could be chance")
     rows = [
-        {
-            "column": g["column"],
-            "effect": max(g["effect"] or 0.0, 0.0),
-            "p": g["p_value"],
-            "word": words[not g["significant"]],
-        }
-        for g in facts["groups"]
+        {"column": one["column"], "effect": max(one["effect"] or 0.0, 0.0), "p": one["p_value"]}
+        | {"word": words[not one["significant"]]}
+        for one in facts["groups"]
     ]
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("effect:Q", title="of the disagreement", axis=charts.axis(".1%", tickCount=4)),
-            y=charts.names("column", None),
-            color=charts.color("word", words, columns=1),
-            tooltip=charts.tips(("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")),
-        )
-    )
-    sure = ", ".join(g["column"] for g in facts["groups"] if g["significant"])
+    x = charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4)
+    y = charts.names("column", None)
+    tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
+    chart = charts.plot(rows, "bar", tips, x=x, y=y, color=charts.color("word", words, columns=1))
+    sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
     said = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return Chart(
-        charts.spec(chart, charts.rows_high(len(rows)) + 20),
+        charts.spec(chart, charts.height_of(len(rows)) + 20),
         "Do groups see things differently?",
         f"By {sure}, groups of annotators disagree more than people dealt out at random would."
         if sure

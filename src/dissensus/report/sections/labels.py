@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -13,20 +14,22 @@ from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, plain, spread
+from dissensus.report.study import Study, interval_text, plain
 
 SETTLED = 0.9  # confidence from which a label is settled
-UNSURE = 0.7  # below which it is unsure
-LITTLE = 0.4  # α below which confidence is owed to the model more than to the labels
-FAR = 0.1  # above accuracy, at which confidence misleads
-HONEST = 0.03  # between confidence and accuracy, below which it can be believed
-BINS = 20
-MOST = 15  # classes with a bar of their own
-WORDS = {
+UNSURE = 0.7  # confidence below which it is unsure
+LOW_ALPHA = 0.4  # α below which confidence is owed to the model more than to the labels
+MISLEADING_GAP = 0.1  # by which confidence above accuracy misleads
+HONEST_GAP = 0.03  # between confidence and accuracy, up to which confidence can be believed
+N_BINS = 20
+MAX_CLASSES = 15  # with a bar of their own
+STATES = {
     "settled": f"settled ({percent(SETTLED)} or more)",
     "likely": "likely",
     "unsure": f"unsure (below {percent(UNSURE)})",
 }
+STATE_COLOR = charts.color("state", list(STATES.values()))
+N_ITEMS = charts.quantity("count", "items", charts.COUNT, ticks=4)
 
 
 @sections.enter("labels", title="Labels", summary="What are the labels, and how sure are they?", place=20)
@@ -37,141 +40,101 @@ class Labels(Section):
         """See the class."""
         study.on_step("weighing the labels")
         confidence = study.confidence
-        edges = np.linspace(0, 1, BINS + 1)
-        state = np.digitize(confidence, [UNSURE, SETTLED])  # 0 unsure, 1 likely, 2 settled
-        by_class = np.zeros((study.table.n_classes, 3), np.int64)
+        edges = np.linspace(0, 1, N_BINS + 1)
+        state = 2 - np.digitize(confidence, [UNSURE, SETTLED])  # (I,) place in STATES
+        by_class = np.zeros((study.table.n_classes, len(STATES)), np.int64)
         np.add.at(by_class, (study.label, state), 1)
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
-        facts: Facts = {
+        return {
             "method": study.method,
             "items": study.table.n_items,
-            "settled": int((state == 2).sum()),
-            "likely": int((state == 1).sum()),
-            "unsure": int((state == 0).sum()),
+            **dict(zip(STATES, by_class.sum(axis=0).tolist(), strict=True)),
             "tied": int(tied.sum()),
             "expected_right": plain(confidence.mean()) if confidence.size else None,
             "histogram": {"counts": plain(np.histogram(confidence, edges)[0]), "edges": plain(edges)},
             "by_class": [
-                {"class": name, "settled": int(row[2]), "likely": int(row[1]), "unsure": int(row[0])}
-                for name, row in zip(study.classes, by_class, strict=True)
+                {"class": name, **dict(zip(STATES, counts, strict=True))}
+                for name, counts in zip(study.classes, by_class.tolist(), strict=True)
             ],
             "alpha": None if study.agreement is None else plain(study.agreement["krippendorff_alpha"].value),
-            "gold": None,
+            "gold": None if study.gold is None else _against_gold(study),
         }
-        if study.gold is not None:
-            facts["gold"] = _against_gold(study)
-        return facts
 
-    def findings(self, facts: Facts) -> list[Finding]:
+    def findings(self, facts: Facts) -> Iterator[Finding]:
         """How many are settled; whether confidence can be believed."""
-        n = max(facts["items"], 1)
-        share = facts["settled"] / n
-        alpha = facts["alpha"]
-        doubtful = facts["gold"] is None and alpha is not None and alpha < LITTLE and share >= 0.5
-        honest = facts["gold"] is None or abs(facts["gold"]["accuracy"]["value"] - facts["gold"]["expected"]) <= HONEST
-        result = [
-            Finding(
-                f"{facts['settled']:,} of {facts['items']:,} labels ({percent(share)}) are settled at "
-                f"{percent(SETTLED)} "
-                f"confidence or more; {facts['unsure']:,} are unsure.",
-                "Look at the unsure ones first, or ask for more labels on them." if facts["unsure"] else "",
-                "good" if share >= 0.9 and honest and not doubtful else "note",
-            )
-        ]
+        share = facts["settled"] / max(facts["items"], 1)
+        alpha, gold = facts["alpha"], facts["gold"]
+        doubtful = gold is None and alpha is not None and alpha < LOW_ALPHA and share >= 0.5
+        honest = gold is None or abs(gold["accuracy"]["value"] - gold["expected"]) <= HONEST_GAP
+        yield Finding(
+            f"{facts['settled']:,} of {facts['items']:,} labels ({percent(share)}) are settled at {percent(SETTLED)} "
+            f"confidence or more; {facts['unsure']:,} are unsure.",
+            "Look at the unsure ones first, or ask for more labels on them." if facts["unsure"] else "",
+            "good" if share >= 0.9 and honest and not doubtful else "note",
+        )
         if doubtful:
-            result.append(
-                Finding(
-                    "So much confidence from so little agreement rests on the assumption that every item has one "
-                    "true class.",
-                    "Where people may rightly differ, as in matters of taste or offence, use the votes' shares and "
-                    "not one label.",
-                )
+            yield Finding(
+                "So much confidence from so little agreement rests on the assumption that every item has one true "
+                "class.",
+                "Where people may rightly differ, as in matters of taste or offence, use the votes' shares and not "
+                "one label.",
             )
-        if (gold := facts["gold"]) is not None:
-            accuracy, expected = gold["accuracy"], gold["expected"]
-            direction = "too high" if expected > accuracy["value"] else "too low"
-            believed = (
-                "as often as the confidence says"
-                if honest
-                else f"while the confidence says {percent(expected)}: it is {direction}"
+        if gold is not None:
+            gap = gold["expected"] - gold["accuracy"]["value"]
+            believed = "as often as the confidence says"
+            if not honest:
+                believed = f"while the confidence says {percent(gold['expected'])}: it is "
+                believed += "too high" if gap > 0 else "too low"
+            yield Finding(
+                f"Against gold, {percent(gold['accuracy']['value'], 1)} of the labels are right "
+                f"({interval_text(gold['accuracy'])}), {believed}.",
+                "" if honest else "Do not take its 90 % for 90 %.",
+                "good" if honest else "bad" if gap > MISLEADING_GAP else "note",
             )
-            result.append(
-                Finding(
-                    f"Against gold, {percent(accuracy['value'], 1)} of the labels are right "
-                    f"({percent(accuracy['low'], 1)} to {percent(accuracy['high'], 1)}), {believed}.",
-                    "" if honest else "Do not take its 90 % for 90 %.",
-                    "good" if honest else "bad" if expected - accuracy["value"] > FAR else "note",
-                )
-            )
-        return result
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Figures, confidence, classes, calibration."""
-        n = max(facts["items"], 1)
+        notes = {"settled": f" at {percent(SETTLED)} or more", "likely": "", "unsure": f" below {percent(UNSURE)}"}
         numbers = [
-            Number(
-                percent(facts["settled"] / n), "settled", f"{facts['settled']:,} items at {percent(SETTLED)} or more"
-            ),
-            Number(percent(facts["likely"] / n), "likely", f"{facts['likely']:,} items"),
-            Number(percent(facts["unsure"] / n), "unsure", f"{facts['unsure']:,} items below {percent(UNSURE)}"),
+            Number(percent(facts[state] / max(facts["items"], 1)), state, f"{facts[state]:,} items{note}")
+            for state, note in notes.items()
         ]
         if facts["tied"]:
             numbers.append(Number(f"{facts['tied']:,}", "ties", "the label is a draw"))
         if (gold := facts["gold"]) is not None:
-            accuracy = gold["accuracy"]
-            numbers += [
-                Number(
-                    percent(accuracy["value"], 1),
-                    "right, by gold",
-                    f"{percent(accuracy['low'], 1)} to {percent(accuracy['high'], 1)}; {gold['items']:,} items",
-                ),
-                Number(f"{gold['calibration_error']:.3f}", "calibration error", "0 is perfect"),
-            ]
-        blocks: list[Block] = [Numbers(numbers), _confidence(facts), _by_class(facts)]
+            note = f"{interval_text(gold['accuracy'])}; {gold['items']:,} items"
+            numbers.append(Number(percent(gold["accuracy"]["value"], 1), "right, by gold", note))
+            numbers.append(Number(f"{gold['calibration_error']:.3f}", "calibration error", "0 is perfect"))
+        yield Numbers(numbers)
+        yield _confidence_chart(facts)
+        yield _state_chart(facts)
         if gold is not None:
-            blocks.append(calibration_chart(gold["bins"], who="the method", right="right, by gold"))
-        return blocks
+            yield calibration_chart(gold["bins"], who="the method", right="right, by gold")
 
 
-def _against_gold(study: Study) -> dict[str, Any]:
-    gold, posterior = study.gold, study.fitted.posterior_
-    assert gold is not None
-    known = gold >= 0
-    right = hits(gold[known], posterior[known])
+def _against_gold(study: Study) -> Facts:
+    assert study.gold is not None
+    known = study.gold >= 0
+    gold, posterior = study.gold[known], study.fitted.posterior_[known]
     return {
         "items": int(known.sum()),
-        "accuracy": spread(bootstrap(right, seed=study.seed)),
+        "accuracy": plain(bootstrap(hits(gold, posterior), seed=study.seed)),
         "expected": plain(study.confidence[known].mean()),
-        "log_loss": plain(log_loss(gold[known], np.maximum(posterior[known], 1e-15))),
-        **calibration(gold[known], posterior[known]),
+        "log_loss": plain(log_loss(gold, np.maximum(posterior, 1e-15))),
+        **calibration(gold, posterior),
     }
 
 
-def _confidence(facts: Facts) -> Chart:
-    alt = charts.altair()
+def _confidence_chart(facts: Facts) -> Chart:
     edges, counts = facts["histogram"]["edges"], facts["histogram"]["counts"]
     rows = [
         {"from": low, "to": high, "count": count, "state": _state(low)}
-        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        for (low, high), count in zip(pairwise(edges), counts, strict=True)
     ]
     first = next((i for i, row in enumerate(rows) if row["count"]), 0)
-    chart = (
-        alt.Chart(charts.data(rows[first:]))
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                "from:Q", title="confidence", bin=alt.BinParams(binned=True), axis=alt.Axis(format="%", tickCount=6)
-            ),
-            x2="to:Q",
-            y=alt.Y("count:Q", title="items", axis=alt.Axis(format=charts.COUNT, tickCount=4)),
-            color=_states(alt),
-            tooltip=[
-                alt.Tooltip("from:Q", title="from", format=".0%"),
-                alt.Tooltip("to:Q", title="to", format=".0%"),
-                alt.Tooltip("count:Q", title="items", format=charts.COUNT),
-            ],
-        )
-    )
+    x = charts.quantity("from", "confidence", "%", ticks=6) | {"bin": {"binned": True}}
+    tips = [("from:Q", "from", charts.SHARE), ("to:Q", "to", charts.SHARE), ("count:Q", "items", charts.COUNT)]
+    chart = charts.plot(rows[first:], "bar", tips, x=x, x2="to:Q", y=N_ITEMS, color=STATE_COLOR)
     return Chart(
         charts.spec(chart),
         "How sure the labels are",
@@ -181,57 +144,35 @@ def _confidence(facts: Facts) -> Chart:
     )
 
 
-def _by_class(facts: Facts) -> Chart:
-    alt = charts.altair()
-    classes = sorted(facts["by_class"], key=lambda one: -(one["settled"] + one["likely"] + one["unsure"]))[:MOST]
+def _state_chart(facts: Facts) -> Chart:
+    def size(one: Facts) -> int:
+        return sum(one[state] for state in STATES)
+
+    classes = sorted(facts["by_class"], key=lambda one: -size(one))[:MAX_CLASSES]
     rows = [
-        {"class": one["class"], "state": WORDS[state], "count": one[state], "order": order}
+        {"class": one["class"], "state": words, "count": one[state], "order": order}
         for one in classes
-        for order, state in enumerate(WORDS)
+        for order, (state, words) in enumerate(STATES.items())
     ]
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("count:Q", title="items", axis=alt.Axis(format=charts.COUNT, tickCount=4)),
-            y=alt.Y("class:N", title=None, sort=[one["class"] for one in classes]),
-            color=_states(alt),
-            order="order:Q",
-            tooltip=[
-                alt.Tooltip("class:N", title="label"),
-                alt.Tooltip("state:N", title="state"),
-                alt.Tooltip("count:Q", title="items", format=charts.COUNT),
-            ],
-        )
+    y = charts.names("class", [one["class"] for one in classes], limit=180)
+    tips = [("class:N", "label"), ("state:N", "state"), ("count:Q", "items", charts.COUNT)]
+    chart = charts.plot(rows, "bar", tips, x=N_ITEMS, y=y, color=STATE_COLOR, order="order:Q")
+    caption = "Items by their label."
+    share, worst = max(
+        ((one["unsure"] / size(one), one["class"]) for one in classes if size(one) >= 5), default=(0, "")
     )
-    shares = [
-        (one["unsure"] / total, one["class"])
-        for one in classes
-        if (total := one["settled"] + one["likely"] + one["unsure"]) >= 5
-    ]
-    worst = max(shares, default=(0.0, ""))
-    caption = "Items by their label." + (
-        f" {worst[1]} is the least settled: {percent(worst[0])} of its items are unsure." if worst[0] >= 0.05 else ""
-    )
-    if len(facts["by_class"]) > MOST:
-        caption += f" The {MOST} most frequent of {len(facts['by_class'])} classes."
+    if share >= 0.05:
+        caption += f" {worst} is the least settled: {percent(share)} of its items are unsure."
+    if len(facts["by_class"]) > MAX_CLASSES:
+        caption += f" The {MAX_CLASSES} most frequent of {len(facts['by_class'])} classes."
+    said = "; ".join(f"{one['class']} {one['settled']:,} settled, {one['unsure']:,} unsure" for one in classes[:8])
     return Chart(
-        charts.spec(chart, charts.rows_high(len(classes)) + 20),
+        charts.spec(chart, charts.height_of(len(classes)) + 20),
         "Settled, class by class",
         caption,
-        "Bars of items by label and state: "
-        + "; ".join(f"{one['class']} {one['settled']:,} settled, {one['unsure']:,} unsure" for one in classes[:8])
-        + ".",
-    )
-
-
-def _states(alt: Any) -> Any:
-    return alt.Color(
-        "state:N",
-        scale=alt.Scale(domain=list(WORDS.values())),
-        legend=alt.Legend(orient="top", title=None, columns=3),
+        f"Bars of items by label and state: {said}.",
     )
 
 
 def _state(low: float) -> str:
-    return WORDS["settled" if low >= SETTLED - 1e-9 else "likely" if low >= UNSURE - 1e-9 else "unsure"]
+    return STATES["settled" if low >= SETTLED - 1e-9 else "likely" if low >= UNSURE - 1e-9 else "unsure"]

@@ -7,6 +7,7 @@ counted apart from those that it has not seen.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,16 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.common.types import BoolArray
 from dissensus.exceptions import DataError
-from dissensus.report import charts, latent_charts
+from dissensus.report import charts, maps
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Facts, Finding, Section, sections
 from dissensus.report.study import Study, plain
 from dissensus.table import names as naming
 
-WORDS = 100  # characters of a text beside a dot
-ENOUGH = 20  # items from which a share is said
-LITTLE = 0.05  # above chance: the class is not told from the others
-WITHOUT = (
+MAX_TEXT_LENGTH = 100  # characters of a text beside a dot
+MIN_ITEMS = 20  # from which a share is said
+MIN_ABOVE_CHANCE = 0.05  # below which a class is not told from the others
+WITHOUT_INPUTS = (
     "There is no map of the items as the model sees them: what it takes of an item (texts, features, images) was not "
     "given. It is --inputs FILE of `dissensus report`, X of Report."
 )
@@ -33,9 +34,7 @@ WITHOUT = (
 class LatentSection(Section):
     """A map of items by what the network makes of them, and how far classes are apart there."""
 
-    def applies(self, study: Study) -> bool:
-        """Where there is a model; without inputs it says that they are missing."""
-        return study.model is not None
+    needs = ("model",)
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
@@ -46,7 +45,7 @@ class LatentSection(Section):
         study.on_step("mapping the items")
         found = item_map(study.model, study.X, table=study.table, seed=study.seed)
         apart = found.separation
-        text = (lambda i: " ".join(study.texts(i, WORDS))[:WORDS]) if study.text_columns else None
+        text = (lambda i: " ".join(study.texts(i, MAX_TEXT_LENGTH))[:MAX_TEXT_LENGTH]) if study.text_columns else None
         order = np.argsort(-apart.count, kind="stable")
         new = ~_taught(study)[found.item]
         return {
@@ -54,7 +53,7 @@ class LatentSection(Section):
             "how": found.how,
             "size": found.size,
             "of": found.of,
-            "points": latent_charts.latent_rows(found, study.items, study.classes, text),
+            "points": maps.item_rows(found, study.item_names, study.classes, text),
             "neighbours": apart.neighbours,
             "same": plain(apart.mean, 4),
             "chance": plain(apart.mean_chance, 4),
@@ -73,32 +72,34 @@ class LatentSection(Section):
             ],
         }
 
-    def findings(self, facts: Facts) -> list[Finding]:
+    def findings(self, facts: Facts) -> Iterator[Finding]:
         """Which classes the network does not tell apart."""
-        if len(facts["points"]) < ENOUGH or len(facts["by_class"]) < 2:
-            return []
-        lost = [one["class"] for one in facts["by_class"] if one["items"] >= ENOUGH and _lost(one)]
-        if not lost:
-            return []
-        first = ", ".join(lost[:3]) + (" …" if len(lost) > 3 else "")
-        return [
-            Finding(
+        if len(facts["points"]) < MIN_ITEMS or len(facts["by_class"]) < 2:
+            return
+        lost = [
+            one["class"]
+            for one in facts["by_class"]
+            if one["items"] >= MIN_ITEMS and one["same"] is not None and one["same"] < one["chance"] + MIN_ABOVE_CHANCE
+        ]
+        if lost:
+            first = ", ".join(lost[:3]) + (" …" if len(lost) > 3 else "")
+            yield Finding(
                 f"To the model, items of {first} look like any others: their neighbours share the label about as often "
                 "as chance would have it.",
                 "Other features or more labels of these might help; or annotators see no such class either.",
                 table="latent-classes",
             )
-        ]
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Figures, the map, what it says, classes."""
         if not facts["points"]:
-            return [Text(WITHOUT)]
-        blocks: list[Block] = [_map(facts)]
+            yield Text(WITHOUT_INPUTS)
+            return
         if facts["same"] is not None:
-            blocks.insert(0, Numbers(_numbers(facts)))
-            blocks.append(_classes(facts))
-        return blocks
+            yield Numbers(_numbers(facts))
+        yield _map_chart(facts)
+        if facts["same"] is not None:
+            yield _class_table(facts)
 
 
 def _taught(study: Study) -> BoolArray:
@@ -111,13 +112,9 @@ def _taught(study: Study) -> BoolArray:
     return np.asarray((at >= 0) & (model.teaches_ & ~model.held_out_)[at])
 
 
-def _mean(same: Any, which: BoolArray) -> dict[str, Any]:
+def _mean(same: Any, which: BoolArray) -> Facts:
     known = same[which & ~np.isnan(same)]
-    return {"items": int(known.size), "same": plain(known.mean(), 4) if known.size >= ENOUGH else None}
-
-
-def _lost(one: dict[str, Any]) -> bool:
-    return one["same"] is not None and one["same"] < one["chance"] + LITTLE
+    return {"items": int(known.size), "same": plain(known.mean(), 4) if known.size >= MIN_ITEMS else None}
 
 
 def _numbers(facts: Facts) -> list[Number]:
@@ -133,7 +130,7 @@ def _numbers(facts: Facts) -> list[Number]:
     return made
 
 
-def _map(facts: Facts) -> Chart:
+def _map_chart(facts: Facts) -> Chart:
     rows, how = facts["points"], facts["how"]
     some = f" {len(rows):,} of {facts['of']:,} items are here, drawn at random." if len(rows) < facts["of"] else ""
     warning = (
@@ -143,7 +140,7 @@ def _map(facts: Facts) -> Chart:
     )
     said = "" if facts["same"] is None else f" {percent(facts['same'], 1)} of neighbours share the label."
     return Chart(
-        charts.spec(latent_charts.latent_chart(rows, facts["classes"]), 420),
+        charts.spec(maps.item_chart(rows, facts["classes"]), 420),
         "Items as the model sees them",
         f"Every mark is an item, its colour and shape what most annotators say; near each other are items of which the "
         f"network makes the same ({how}). {warning}{some}",
@@ -152,21 +149,18 @@ def _map(facts: Facts) -> Chart:
     )
 
 
-def _classes(facts: Facts) -> Table:
-    return Table(
+def _class_table(facts: Facts) -> Table:
+    return Table.of(
         "latent-classes",
         "Classes in the latent space",
         f"How many of the {facts['neighbours']} nearest neighbours of an item have its majority label, among all that "
         "the network makes of items and not on the map; by chance, it would be the share of that label.",
-        [
-            Column("class"),
-            Column("items", "number"),
-            Column("neighbours alike", "percent"),
-            Column("by chance", "percent"),
-            Column("above chance", "percent"),
-        ],
-        [
-            [one["class"], one["items"], one["same"], one["chance"], plain(one["same"] - one["chance"], 4)]
-            for one in facts["by_class"]
-        ],
+        {
+            "class": Column("class"),
+            "items": Column("items", "number"),
+            "same": Column("neighbours alike", "percent"),
+            "chance": Column("by chance", "percent"),
+            "above": Column("above chance", "percent"),
+        },
+        [one | {"above": plain(one["same"] - one["chance"], 4)} for one in facts["by_class"]],
     )

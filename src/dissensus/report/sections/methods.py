@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.questions.compare import MAJORITY
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.choice import Contest
+from dissensus.report.blocks import ITEM_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.method_contest import Contest
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import BRIEF, Study, plain, spread
+from dissensus.report.study import Study, facts_of, plain
 
-MOST = 200  # items on which methods disagree, in the table
+MAX_ITEMS = 200  # on which methods disagree, in the table
+LEVEL, WORSE = "best, or level with it", "worse"
 
 
 @sections.enter("methods", title="Methods", summary="Which method suits these labels, and does it matter?", place=30)
@@ -25,239 +27,168 @@ class Methods(Section):
     """The comparison without gold, and the labels that depend on the method."""
 
     def applies(self, study: Study) -> bool:
-        """Somewhere two labels of one item are needed."""
+        """Where an item has two labels."""
         return bool((study.labels_per_item > 1).any())
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
-        held = study.contest
+        held = study.method_contest
         if isinstance(held, DataError):
             return {"failed": str(held)}
-        found, chosen = held.comparison, held.items
-        matrix = np.stack(list(held.labels.values()))
-        differ = np.array([[(one != other).mean() for other in matrix] for one in matrix])
+        found, n_items = held.comparison, int(held.items.size)
+        matrix = np.stack(list(held.labels.values()))  # (methods, items)
         return {
             "method": study.method,
-            "best": found.best,
-            "tied": found.tied,
+            **facts_of(found, "best", "tied", "majority_will_do", "hidden"),
             "verdict": found.verdict(),
-            "majority_will_do": found.majority_will_do,
             "by_gold": _by_gold(study, held),
-            "hidden": found.hidden,
-            "sampled_items": int(chosen.size) if held.sampled else None,
-            "items": int(chosen.size),
+            "sampled_items": n_items if held.sampled else None,
+            "items": n_items,
             "methods": [
-                {
-                    "method": one.method,
-                    "log_likelihood": spread(one.log_likelihood),
-                    "behind": spread(one.behind),
-                    "tied": one.tied,
-                    "accuracy": None if one.accuracy is None else spread(one.accuracy),
-                    "seconds": plain(one.seconds, 2),
-                }
+                facts_of(one, "method", "log_likelihood", "behind", "tied", "accuracy")
+                | {"seconds": plain(one.seconds, 2)}
                 for one in found
             ],
             "failed_methods": found.failed,
-            "differ": plain(differ, 3),
+            "differ": plain([[(one != other).mean() for other in matrix] for one in matrix], 3),
             "contested": int((matrix != matrix[0]).any(axis=0).sum()),
-            "contested_items": _contested(study, matrix, chosen),
+            "contested_items": _contested(study, matrix, held.items),
         }
 
-    def findings(self, facts: Facts) -> list[Finding]:
+    def findings(self, facts: Facts) -> Iterator[Finding]:
         """Whether the method matters, and whether gold says otherwise."""
         if "failed" in facts:
-            return []
-        vote = next((one for one in facts["methods"] if one["method"] == MAJORITY), None)
+            return
         said = f"{facts['best']} predicts hidden labels best"
         if facts["majority_will_do"]:
-            said = f"{said}, but majority vote is as good" if facts["best"] != MAJORITY else f"{said}: a vote is enough"
-        elif vote is not None:
+            said += ", but majority vote is as good" if facts["best"] != MAJORITY else ": a vote is enough"
+        elif any(one["method"] == MAJORITY for one in facts["methods"]):
             said += ", majority vote clearly worse"
-        share = percent(facts["contested"] / max(facts["items"], 1))
         advice = ""
         if facts["method"] not in facts["tied"] and not facts["majority_will_do"]:
             advice = f"This report uses {facts['method']}; --method {facts['best']} may serve better."
-        result = [Finding(f"{said}. The labels of {share} of the items depend on the method.", advice)]
+        yield Finding(f"{said}. The labels of {_contested_share(facts)} of the items depend on the method.", advice)
         if (gold := facts["by_gold"]) is not None:
-            result.append(
-                Finding(
-                    f"By gold, {gold['method']} is right more often than {facts['method']}: by "
-                    f"{100 * gold['ahead']['value']:.1f} points ({100 * gold['ahead']['low']:.1f} to "
-                    f"{100 * gold['ahead']['high']:.1f}).",
-                    f"Try --method {gold['method']}.",
-                )
+            points, low, high = (f"{100 * gold['ahead'][key]:.1f}" for key in ("value", "low", "high"))
+            yield Finding(
+                f"By gold, {gold['method']} is right more often than {facts['method']}: by {points} points ({low} to "
+                f"{high}).",
+                f"Try --method {gold['method']}.",
             )
-        return result
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Ranking, matrix, the items that depend on it."""
         if "failed" in facts:
-            return [Text(f"The methods could not be compared: {facts['failed']}")]
-        used = next((one for one in facts["methods"] if one["method"] == facts["method"]), None)
+            yield Text(f"The methods could not be compared: {facts['failed']}")
+            return
         place = ""
-        if used is not None:
-            place = "as good as the best" if used["tied"] else f"{used['behind']['value']:.3f} nats behind the best"
+        for one in facts["methods"]:
+            if one["method"] == facts["method"]:
+                place = "as good as the best" if one["tied"] else f"{one['behind']['value']:.3f} nats behind the best"
         numbers = [Number(facts["method"], "is used in this report", place)]
         if facts["best"] != facts["method"]:
             numbers.append(Number(facts["best"], "predicts hidden labels best"))
-        share = percent(facts["contested"] / max(facts["items"], 1))
         many = f"{facts['contested']:,} of {facts['items']:,} items"
-        blocks: list[Block] = [Numbers([*numbers, Number(share, "of the labels depend on the method", many)])]
+        yield Numbers([*numbers, Number(_contested_share(facts), "of the labels depend on the method", many)])
         if facts["sampled_items"]:
-            blocks.append(Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels."))
-        blocks.append(_ranking(facts))
+            yield Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels.")
+        yield _ranking_chart(facts)
         if any(one["accuracy"] for one in facts["methods"]):
-            blocks.append(_accuracy(facts))
-        blocks.append(_differences(facts))
-        if facts["contested_items"]:
+            yield _accuracy_chart(facts)
+        yield _difference_chart(facts)
+        if contested := facts["contested_items"]:
             names = [one["method"] for one in facts["methods"]]
-            rows = [
-                [one["item"], *([one["texts"]] if "texts" in one else []), *one["labels"]]
-                for one in facts["contested_items"]
-            ]
-            text = [Column("text", "long")] if "texts" in facts["contested_items"][0] else []
-            blocks.append(
-                Table(
-                    "contested",
-                    "Items on which they disagree",
-                    "Items whose label depends on the method, the most contested first"
-                    + (f"; {len(rows)} of {facts['contested']:,}." if len(rows) < facts["contested"] else "."),
-                    [Column("item"), *text, *(Column(name) for name in names)],
-                    rows,
-                    page=10,
-                )
+            some = f"; {len(contested)} of {facts['contested']:,}" if len(contested) < facts["contested"] else ""
+            yield Table.of(
+                "contested",
+                "Items on which they disagree",
+                f"Items whose label depends on the method, the most contested first{some}.",
+                ITEM_COLUMNS | {name: Column(name) for name in names},
+                [one | dict(zip(names, one["labels"], strict=True)) for one in contested],
+                page=10,
             )
         for name, why in facts["failed_methods"].items():
-            blocks.append(Text(f"{name} is left out: {why}"))
-        return blocks
+            yield Text(f"{name} is left out: {why}")
 
 
-def _by_gold(study: Study, held: Contest) -> dict[str, Any] | None:
-    """The method that is right most often, where beyond doubt it is so more often than the one that is used."""
+def _by_gold(study: Study, held: Contest) -> Facts | None:
+    """Return the method that is right most often, if it is significantly better than the one that is used."""
     if study.gold is None or study.method not in held.labels:
         return None
     gold = study.gold[held.items]
     known = gold >= 0
-    right = {name: (labels[known] == gold[known]).astype(float) for name, labels in held.labels.items()}
     if not known.any():
         return None
+    right = {name: (labels[known] == gold[known]).astype(float) for name, labels in held.labels.items()}
     best = max(right, key=lambda name: float(right[name].mean()))
     ahead = paired_bootstrap(right[best], right[study.method], seed=study.seed).mean
-    return {"method": best, "ahead": spread(ahead)} if ahead.low > 0 else None
+    return {"method": best, "ahead": plain(ahead)} if ahead.low > 0 else None
 
 
-def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[dict[str, Any]]:
-    """The items to which methods give most different labels."""
+def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
+    """Return the items to which methods give the most different labels."""
     where = np.flatnonzero((matrix != matrix[0]).any(axis=0))
     kinds = np.count_nonzero(np.diff(np.sort(matrix[:, where], axis=0), axis=0), axis=0)
     minority = np.count_nonzero(matrix[:, where] != matrix[0, where], axis=0)
-    order = where[np.lexsort((-minority, -kinds))][:MOST]
-    rows = []
-    for i in order.tolist():
-        item = int(chosen[i])
-        row: dict[str, Any] = {"item": study.items[item], "labels": [study.classes[k] for k in matrix[:, i].tolist()]}
-        if study.text_columns:
-            row["texts"] = study.texts(item, BRIEF)
-        rows.append(row)
-    return rows
-
-
-def _ranking(facts: Facts) -> Chart:
-    alt = charts.altair()
-    rows = [
-        {
-            "method": one["method"],
-            "behind": one["behind"]["value"],
-            "low": one["behind"]["low"],
-            "high": one["behind"]["high"],
-            "word": "best, or level with it" if one["tied"] else "worse",
-        }
-        for one in facts["methods"]
+    order = where[np.lexsort((-minority, -kinds))][:MAX_ITEMS]
+    return [
+        study.about(int(chosen[i])) | {"labels": [study.classes[k] for k in matrix[:, i].tolist()]}
+        for i in order.tolist()
     ]
-    words = ["best, or level with it", "worse"]
-    base = alt.Chart(charts.data(rows))
-    y = alt.Y("method:N", title=None, sort=[row["method"] for row in rows], axis=alt.Axis(labelLimit=200))
-    color = alt.Color("word:N", scale=alt.Scale(domain=words), legend=alt.Legend(orient="top", title=None, columns=1))
-    bars = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", title="behind the best (nats per hidden label)", axis=alt.Axis(tickCount=5)),
-        x2="high:Q",
-        y=y,
-        color=color,
-    )
-    dots = base.mark_point(filled=True, size=80, opacity=1).encode(
-        x="behind:Q",
-        y=y,
-        color=color,
-        tooltip=[
-            alt.Tooltip("method:N", title="method"),
-            alt.Tooltip("behind:Q", title="nats behind", format=".4f"),
-            alt.Tooltip("low:Q", title="from", format=".4f"),
-            alt.Tooltip("high:Q", title="to", format=".4f"),
-        ],
-    )
+
+
+def _contested_share(facts: Facts) -> str:
+    """The share of the items on which methods disagree."""
+    return percent(facts["contested"] / max(facts["items"], 1))
+
+
+def _with_intervals(rows: list[Facts], x: charts.Channel, tips: Sequence[charts.Tip], **channels: Any) -> Any:
+    """Draw each method's value as a dot, on a line from low to high."""
+    y = charts.names("method", [row["method"] for row in rows], limit=200)
+    bars = charts.plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
+    return bars + charts.dots(rows, 80, 1, [("method:N", "method"), *tips], x="value:Q", y=y, **channels)
+
+
+def _ranking_chart(facts: Facts) -> Chart:
+    rows = [
+        {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
+    ]
+    x = charts.quantity("low", "behind the best (nats per hidden label)")
+    tips = [("value:Q", "nats behind", ".4f"), ("low:Q", "from", ".4f"), ("high:Q", "to", ".4f")]
+    chart = _with_intervals(rows, x, tips, color=charts.color("word", [LEVEL, WORSE], columns=1))
     return Chart(
-        charts.spec(bars + dots, charts.rows_high(len(rows)) + 20),
+        charts.spec(chart, charts.height_of(len(rows)) + 20),
         "Which method predicts hidden labels best",
         f"{facts['verdict']} {facts['hidden']:,} labels were hidden and predicted from the rest; further left is "
         "better.",
-        "Methods from the best: " + ", ".join(f"{row['method']} {row['behind']:.3f} behind" for row in rows) + ".",
+        "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 
 
-def _accuracy(facts: Facts) -> Chart:
-    alt = charts.altair()
+def _accuracy_chart(facts: Facts) -> Chart:
     rows = [{"method": one["method"], **one["accuracy"]} for one in facts["methods"] if one["accuracy"]]
-    base = alt.Chart(charts.data(rows))
-    y = alt.Y("method:N", title=None, sort=[row["method"] for row in rows], axis=alt.Axis(labelLimit=200))
-    bars = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", title="right, by gold", scale=alt.Scale(zero=False), axis=alt.Axis(format=".0%", tickCount=5)),
-        x2="high:Q",
-        y=y,
-    )
-    dots = base.mark_point(filled=True, size=80, opacity=1).encode(
-        x="value:Q",
-        y=y,
-        tooltip=[alt.Tooltip("method:N", title="method"), alt.Tooltip("value:Q", title="right", format=".1%")],
-    )
+    x = charts.quantity("low", "right, by gold", charts.SHARE, scale={"zero": False})
     return Chart(
-        charts.spec(bars + dots, charts.rows_high(len(rows))),
+        charts.spec(_with_intervals(rows, x, [("value:Q", "right", ".1%")]), charts.height_of(len(rows))),
         "And which is right most often",
         "Accuracy on the items with gold, with 95 % intervals over items. Gold did not decide the ranking beside "
-        "it. All "
-        "are judged on the same items, so that their differences are surer than these intervals look.",
+        "it. All are judged on the same items, so that their differences are surer than these intervals look.",
         "Accuracy: " + ", ".join(f"{row['method']} {percent(row['value'], 1)}" for row in rows) + ".",
     )
 
 
-def _differences(facts: Facts) -> Chart:
-    alt = charts.altair()
+def _difference_chart(facts: Facts) -> Chart:
     names = [one["method"] for one in facts["methods"]]
-    rows = [
-        {"a": names[i], "b": names[j], "share": share}
-        for i, line in enumerate(facts["differ"])
-        for j, share in enumerate(line)
-    ]
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("b:N", title=None, sort=names, axis=alt.Axis(labelAngle=-40, labelLimit=140)),
-            y=alt.Y("a:N", title=None, sort=names, axis=alt.Axis(labelLimit=140)),
-            color=alt.Color(
-                "share:Q", title="differ", legend=alt.Legend(format=".0%", orient="top", gradientLength=140)
-            ),
-            tooltip=[
-                alt.Tooltip("a:N", title="method"),
-                alt.Tooltip("b:N", title="and"),
-                alt.Tooltip("share:Q", title="labels differ", format=".1%"),
-            ],
-        )
-    )
+    rows = charts.cells(names, names, share=facts["differ"])
+    x = charts.names("across", names, limit=140, labelAngle=-40)
+    y = charts.names("down", names, limit=140)
+    tips = [("down:N", "method"), ("across:N", "and"), ("share:Q", "labels differ", charts.EXACT_SHARE)]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "differ"))
     most = max(rows, key=lambda row: row["share"])
     return Chart(
         charts.spec(chart, 24 * len(names) + 60),
         "Where the methods disagree",
-        f"Share of the items to which two methods give different labels; {most['a']} and {most['b']} differ most, on "
-        f"{percent(most['share'], 1)}.",
+        f"Share of the items to which two methods give different labels; {most['down']} and {most['across']} differ "
+        f"most, on {percent(most['share'], 1)}.",
         f"Matrix of differences between {len(names)} methods, at most {percent(most['share'], 1)}.",
     )

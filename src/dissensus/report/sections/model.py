@@ -1,34 +1,34 @@
 """Model: what a trained model learnt, how far it can be believed, and where it and the crowd disagree.
 
-What a model says of items that it was trained on is no second opinion. So it is judged on items it has not seen where
-there are enough (out of fold, held out, or without labels), and the page always says which these are.
+What a model says of an item that it was trained on is no second opinion. So it is judged on items that it has not seen,
+where there are enough (out of fold, held out, or without labels), and the page always says which items these are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dissensus.common.formatting import percent
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import BRIEF, Study, plain, shares, spread, within
+from dissensus.report.study import Study, first_within, interval_text, plain, shares
 from dissensus.table import names as naming
 
-ENOUGH = 20  # items that the model has not seen, from which it is judged by them alone
-MOST = 300  # items in the table
-SIZE = 700_000  # characters of them
-CLASSES = 15  # in the picture of confusions, the most frequent
+MIN_UNSEEN_ITEMS = 20  # that the model has not seen, from which it is judged by them alone
+MAX_ITEMS = 300  # in the table
+MAX_CHARACTERS = 700_000  # of the table
+MAX_CLASSES = 15  # in the picture of confusions, the most frequent
 OUT_OF_FOLD, HELD_OUT, WITHOUT, TRAINED = range(4)
 SEEN = ("out of fold", "held out", "without labels", "trained on")
-"""How a prediction came about; only of the last did the model see the item's labels."""
+"""How a prediction was made. The model saw the labels of an item only where it was trained on it."""
 BASIS = {
     "out of fold": "by networks that were trained without the item",
     "not seen": "on items that it was not trained on",
@@ -47,9 +47,7 @@ CURVES = {  # picture → lines
 class ModelSection(Section):
     """Learning curves, confusion, calibration, the items on which model and crowd are furthest apart."""
 
-    def applies(self, study: Study) -> bool:
-        """Where a trained model was given."""
-        return study.model is not None
+    needs = ("model",)
 
     def collect(self, study: Study) -> Facts:
         """See the class."""
@@ -57,7 +55,7 @@ class ModelSection(Section):
         from dissensus.learning.objectives import objectives
 
         study.on_step("looking at the model")
-        model, learnt = study.model, _aligned(study)
+        model, found = study.model, _predictions(study)
         taught = model.teaches_ & ~model.held_out_
         return {
             "encoder": encoders.name_of(type(model.encoder_)),
@@ -65,54 +63,43 @@ class ModelSection(Section):
             "method": study.method,
             "taught": int(taught.sum()),
             "held_out": int(model.held_out_.sum()),
-            "items": int((learnt.seen >= 0).sum()),
+            "items": int((found.seen >= 0).sum()),
             "of": study.table.n_items,
             "best_epoch": model.best_epoch_,
             "monitor": model.monitor_,
             "history": plain(model.history_),
-            **_judged(study, learnt),
-            **_apart(study, learnt),
-            "columns": {
-                "picture": study.picture_column is not None,
-                "text": bool(study.text_columns),
-                "gold": study.gold is not None,
-            },
+            **_judgement(study, found),
+            **_crowd_differences(study, found),
+            "columns": study.item_columns,
         }
 
-    def findings(self, facts: Facts) -> list[Finding]:
-        """How good it is, by what, and where it contradicts."""
-        result = []
+    def findings(self, facts: Facts) -> Iterator[Finding]:
+        """How good the model is, on which items, and for how many it contradicts the crowd."""
         if facts["judged"]:
             right = percent(facts["accuracy"]["value"], 1)
             what = "right on" if facts["reference"] == "gold" else "of the crowd's opinion on"
             text = f"The model ({facts['encoder']}, {facts['objective']}) is {what} {right} of the items"
             if (ahead := facts["ahead"]) is not None:
-                points = 100 * ahead["value"]
-                sure = ahead["low"] > 0 or ahead["high"] < 0
-                how = (
-                    f"{abs(points):.1f} points {'more' if points > 0 else 'less'} often than" if sure else "level with"
-                )
+                points, how = 100 * ahead["value"], "level with"
+                if ahead["low"] > 0 or ahead["high"] < 0:
+                    how = f"{abs(points):.1f} points {'more' if points > 0 else 'less'} often than"
                 text += f", {how} {facts['method']} on its labels"
-            flattered = facts["basis"] == "trained on"
-            advice = (
-                "It saw their labels, which flatters it: train with --folds 5, or hold items out." if flattered else ""
-            )
-            result.append(Finding(f"{text} ({BASIS[facts['basis']]}).", advice))
+            advice = ""
+            if facts["basis"] == "trained on":
+                advice = "It saw their labels, which flatters it: train with --folds 5, or hold items out."
+            yield Finding(f"{text} ({BASIS[facts['basis']]}).", advice)
         if facts["items_apart"]:
             first = ", ".join(one["item"] for one in facts["items_apart"][:3])
-            result.append(
-                Finding(
-                    f"Model and crowd name different classes for {facts['apart']:,} of {facts['compared']:,} items.",
-                    f"Look at {first} …" if facts["apart"] > 3 else "",
-                    "note" if facts["apart"] else "good",
-                    "model-crowd",
-                )
+            yield Finding(
+                f"Model and crowd name different classes for {facts['apart']:,} of {facts['compared']:,} items.",
+                f"Look at {first} …" if facts["apart"] > 3 else "",
+                "note" if facts["apart"] else "good",
+                "model-crowd",
             )
-        return result
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Figures, what they rest on, curves, confusion, calibration, items."""
-        epochs, best = len(facts["history"]), facts["best_epoch"]
+        epochs, best, by_gold = len(facts["history"]), facts["best_epoch"], facts.get("reference") == "gold"
         kept = f"the weights of epoch {best} were kept" if best else "the last epoch's weights were kept"
         numbers = [
             Number(facts["encoder"], "encoder", "how an item becomes a vector"),
@@ -121,38 +108,40 @@ class ModelSection(Section):
             Number(f"{epochs:,}", "epochs", kept),
         ]
         if facts["judged"]:
-            accuracy = facts["accuracy"]
-            interval = f"{percent(accuracy['low'], 1)} to {percent(accuracy['high'], 1)}"
-            named = "right, by gold" if facts["reference"] == "gold" else f"as {facts['method']} says"
-            numbers.append(Number(percent(accuracy["value"], 1), named, interval))
+            named = "right, by gold" if by_gold else f"as {facts['method']} says"
+            accuracy, error = facts["accuracy"], f"{facts['calibration_error']:.3f}"
+            numbers.append(Number(percent(accuracy["value"], 1), named, interval_text(accuracy)))
             if facts["crowd_accuracy"] is not None:
                 crowd = percent(facts["crowd_accuracy"]["value"], 1)
                 numbers.append(Number(crowd, f"right by {facts['method']}", "the same items, from their labels"))
-            numbers.append(
-                Number(f"{facts['calibration_error']:.3f}", "calibration error", "gap of confidence and share right")
-            )
-        blocks: list[Block] = [Numbers(numbers), Text(_basis(facts))]
-        blocks += [_curve(facts, title, lines) for title, lines in CURVES.items() if _has(facts, lines)]
+            numbers.append(Number(error, "calibration error", "gap of confidence and share right"))
+        yield Numbers(numbers)
+        yield Text(_basis(facts))
+        for title, lines in CURVES.items():
+            if there := {key: name for key, name in lines.items() if facts["history"] and key in facts["history"][0]}:
+                yield _learning_curve(facts, title, there)
         if facts["judged"]:
-            right = "right, by gold" if facts["reference"] == "gold" else "as the crowd says"
-            blocks += [_confusion(facts), calibration_chart(facts["bins"], who="the model", right=right)]
+            yield _confusion_chart(facts)
+            right = "right, by gold" if by_gold else "as the crowd says"
+            yield calibration_chart(facts["bins"], who="the model", right=right)
         if facts["items_apart"]:
-            blocks.append(_items(facts))
-        return blocks
+            yield _item_table(facts)
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """A model's predictions for the items of a study."""
+class Predictions:
+    """What a model predicts for the items of a study."""
 
     proba: FloatArray  # (I, K) in the order of the study's classes; zero where there is none
     seen: IntArray  # (I,) place in SEEN; −1 where the model does not know the item
 
 
-def _aligned(study: Study) -> Learnt:
+def _predictions(study: Study) -> Predictions:
     model, outside, table = study.model, study.out_of_fold, study.table
-    source = model if outside is None else outside
-    items, classes = (model.items_, model.classes_) if outside is None else (outside.items, outside.classes)
+    if outside is None:
+        items, classes, said = model.items_, model.classes_, model.proba_
+    else:
+        items, classes, said = outside.items, outside.classes, outside.proba
     at = naming.match(table.items, items, "items")
     if (at < 0).all():
         raise DataError(
@@ -165,87 +154,75 @@ def _aligned(study: Study) -> Learnt:
         raise DataError(f"the model was trained on other classes: {odd} is none of the {table.n_classes} here.")
     proba = np.zeros((table.n_items, table.n_classes))
     there = np.flatnonzero(at >= 0)
-    proba[there[:, None], columns[None, :]] = (source.proba_ if outside is None else source.proba)[at[there]]
+    proba[there[:, None], columns[None, :]] = said[at[there]]
     if outside is not None:
-        return Learnt(proba, np.where(at >= 0, OUT_OF_FOLD, -1))
+        return Predictions(proba, np.where(at >= 0, OUT_OF_FOLD, -1))
     seen = np.where(model.held_out_, HELD_OUT, np.where(model.teaches_, TRAINED, WITHOUT))
-    return Learnt(proba, np.where(at >= 0, seen[at], -1))
+    return Predictions(proba, np.where(at >= 0, seen[at], -1))
 
 
-def _judged(study: Study, learnt: Learnt) -> dict[str, Any]:
+def _judgement(study: Study, found: Predictions) -> Facts:
     """Accuracy, confusion and calibration, on items that the model has not seen where there are enough."""
-    by_gold = study.gold is not None and bool(((study.gold >= 0) & (learnt.seen >= 0)).any())
+    by_gold = study.gold is not None and bool(((study.gold >= 0) & (found.seen >= 0)).any())
     if by_gold:
         assert study.gold is not None
         truth, known = study.gold, study.gold >= 0
     else:
         truth, known = study.label, study.labels_per_item > 0
-    rows, basis = _rows(learnt, known)
+    rows, basis = known & (found.seen >= 0) & (found.seen != TRAINED), "not seen"
+    if (found.seen == OUT_OF_FOLD).any():
+        basis = "out of fold"
+    elif rows.sum() < MIN_UNSEEN_ITEMS:
+        rows, basis = known & (found.seen == TRAINED), "trained on"
     if not rows.any():
         return {"judged": 0}
-    said, truth = learnt.proba.argmax(axis=1)[rows], truth[rows]
+    said, truth = found.proba.argmax(axis=1)[rows], truth[rows]
     right = (said == truth).astype(float)
     crowd = (study.label[rows] == truth).astype(float) if by_gold and (study.labels_per_item[rows] > 0).all() else None
     counts = confusion_matrix(truth, said, study.table.n_classes)
-    most = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[:CLASSES])
+    most = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[:MAX_CLASSES])
     return {
         "judged": int(rows.sum()),
         "basis": basis,
         "reference": "gold" if by_gold else "crowd",
-        "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (learnt.seen[rows] == HELD_OUT).any()),
-        "accuracy": spread(bootstrap(right, seed=study.seed)),
-        "crowd_accuracy": None if crowd is None else spread(bootstrap(crowd, seed=study.seed)),
-        "ahead": None if crowd is None else spread(paired_bootstrap(right, crowd, seed=study.seed).mean),
+        "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (found.seen[rows] == HELD_OUT).any()),
+        "accuracy": plain(bootstrap(right, seed=study.seed)),
+        "crowd_accuracy": plain(None if crowd is None else bootstrap(crowd, seed=study.seed)),
+        "ahead": plain(None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean),
         "confusion": {
             "classes": [study.classes[k] for k in most],
             "counts": counts[np.ix_(most, most)].tolist(),
             "items": counts.sum(axis=1)[most].tolist(),
             "of": study.table.n_classes,
         },
-        **calibration(truth if by_gold else study.fitted.posterior_[rows], learnt.proba[rows]),
+        **calibration(truth if by_gold else study.fitted.posterior_[rows], found.proba[rows]),
     }
 
 
-def _rows(learnt: Learnt, known: BoolArray) -> tuple[BoolArray, str]:
-    """The items to judge by, and what they are."""
-    unseen = known & (learnt.seen >= 0) & (learnt.seen != TRAINED)
-    if (learnt.seen == OUT_OF_FOLD).any():
-        return unseen, "out of fold"
-    if unseen.sum() >= ENOUGH:
-        return unseen, "not seen"
-    return known & (learnt.seen == TRAINED), "trained on"
+def _crowd_differences(study: Study, found: Predictions) -> Facts:
+    """Return the items on which model and crowd differ most, by Jensen-Shannon divergence."""
+    both = np.flatnonzero((found.seen >= 0) & (study.labels_per_item > 0))
+    distance = jensen_shannon(study.fitted.posterior_[both], found.proba[both]) / np.log(2)
+    order = np.argsort(-distance, kind="stable")[:MAX_ITEMS]
 
-
-def _apart(study: Study, learnt: Learnt) -> dict[str, Any]:
-    """The items with labels on which model and crowd are furthest apart, by Jensen-Shannon divergence."""
-    both = np.flatnonzero((learnt.seen >= 0) & (study.labels_per_item > 0))
-    distance = jensen_shannon(study.fitted.posterior_[both], learnt.proba[both]) / np.log(2)
-    order = np.argsort(-distance, kind="stable")[:MOST]
-
-    def about(number: int) -> dict[str, Any]:
+    def about(number: int) -> Facts:
         i = int(both[number])
-        return {
-            "item": study.items[i],
-            **({"picture": study.picture(i)} if study.picture_column else {}),
-            **({"texts": study.texts(i, BRIEF)} if study.text_columns else {}),
-            "model": shares(learnt.proba[i], study.classes),
+        return study.about_with_votes(i) | {
+            "model": shares(found.proba[i], study.classes),
             "crowd": shares(study.fitted.posterior_[i], study.classes),
-            "votes": shares(study.votes[i], study.classes),
-            "labels": int(study.labels_per_item[i]),
-            **({"gold": study.classes[g] if (g := study.gold[i]) >= 0 else None} if study.gold is not None else {}),
             "distance": plain(distance[number], 3),
-            "seen": SEEN[learnt.seen[i]],
+            "seen": SEEN[found.seen[i]],
         }
 
     return {
         "compared": int(both.size),
-        "apart": int((learnt.proba[both].argmax(axis=1) != study.label[both]).sum()),
-        "items_apart": within((about(number) for number in order.tolist()), SIZE),
+        "apart": int((found.proba[both].argmax(axis=1) != study.label[both]).sum()),
+        "items_apart": first_within(map(about, order.tolist()), MAX_CHARACTERS),
     }
 
 
 def _basis(facts: Facts) -> str:
-    """What the figures rest on, in words."""
+    """Say which items the figures rest on."""
     if not facts["judged"]:
         return "The model cannot be judged here: none of its items has gold or labels."
     against = "gold" if facts["reference"] == "gold" else f"the labels by {facts['method']}, as there is no gold"
@@ -262,81 +239,47 @@ def _basis(facts: Facts) -> str:
     return text
 
 
-def _has(facts: Facts, lines: dict[str, str]) -> bool:
-    return bool(facts["history"]) and any(key in facts["history"][0] for key in lines)
-
-
-def _curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
-    alt = charts.altair()
-    there = {key: name for key, name in lines.items() if key in facts["history"][0]}
+def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
+    history, best = facts["history"], facts["best_epoch"]
     rows = [
         {"epoch": int(entry["epoch"]), "what": name, "value": entry[key]}
-        for entry in facts["history"]
-        for key, name in there.items()
+        for entry in history
+        for key, name in lines.items()
         if entry[key] is not None
     ]
-    share = "accuracy" in there
-    x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, tickCount=5, format="d"))
-    y = alt.Y(
-        "value:Q",
-        title=None if len(there) > 1 else next(iter(there.values())),
-        scale=alt.Scale(zero=False),
-        axis=charts.axis(charts.SHARE if share else ""),
-    )
-    color = charts.color("what", list(there.values()), legend=len(there) > 1)
-    tips = charts.tips(("epoch:Q", "epoch"), ("what:N", "of"), ("value:Q", "is", ".1%" if share else ".4f"))
-    drawn = alt.Chart(charts.data(rows)).mark_line(point=len(facts["history"]) < 30).encode(
-        x=x, y=y, color=color, tooltip=tips
-    )  # fmt: skip
-    best = facts["best_epoch"]
-    if best:
-        mark = alt.Chart(charts.data([{"epoch": best}])).mark_rule(strokeDash=[4, 4]).encode(x="epoch:Q")
-        drawn = drawn + mark
-    last = {name: next(row["value"] for row in reversed(rows) if row["what"] == name) for name in there.values()}
-    ends = ", ".join(f"{name} {percent(value, 1) if share else f'{value:.3f}'}" for name, value in last.items())
-    if "loss" in there:
+    words, share = list(lines.values()), "accuracy" in lines
+    one = len(words) == 1
+    x = charts.quantity("epoch", "epoch", "d", tickMinStep=1)
+    y = charts.quantity("value", words[0] if one else None, charts.SHARE if share else "", scale={"zero": False})
+    color = charts.color("what", words, legend=not one)
+    tips = [("epoch:Q", "epoch"), ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE if share else ".4f")]
+    drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
+    caption = "On the items that were held out, after every epoch."
+    if "loss" in lines:
         caption = "Mean loss over the items that teach, while learning."
-    else:
-        caption = "On the items that were held out, after every epoch."
     if best:
+        drawn += charts.plot([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
         caption += f" Dashed: epoch {best}, which was best by {facts['monitor']}."
-    return Chart(
-        charts.spec(drawn),
-        title,
-        caption,
-        f"{title}: after {len(facts['history'])} epochs {ends}" + (f"; best epoch {best}." if best else "."),
-    )
+    last = {row["what"]: row["value"] for row in rows}
+    ends = ", ".join(f"{name} {percent(last[name], 1) if share else f'{last[name]:.3f}'}" for name in words)
+    kept = f"; best epoch {best}" if best else ""
+    return Chart(charts.spec(drawn), title, caption, f"{title}: after {len(history)} epochs {ends}{kept}.")
 
 
-def _confusion(facts: Facts) -> Chart:
-    alt = charts.altair()
-    classes, counts, items = (facts["confusion"][key] for key in ("classes", "counts", "items"))
-    rows = [
-        {"is": is_, "said": said, "items": n, "share": n / max(total, 1)}
-        for is_, line, total in zip(classes, counts, items, strict=True)
-        for said, n in zip(classes, line, strict=True)
-    ]
+def _confusion_chart(facts: Facts) -> Chart:
+    classes, counts, items, of = (facts["confusion"][key] for key in ("classes", "counts", "items", "of"))
+    shares_ = [[n / max(total, 1) for n in line] for line, total in zip(counts, items, strict=True)]
+    rows = charts.cells(classes, classes, items=counts, share=shares_)
     truth = "gold" if facts["reference"] == "gold" else "the crowd"
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_rect()
-        .encode(
-            x=alt.X("said:N", title="the model says", sort=classes, axis=alt.Axis(labelAngle=-40, labelLimit=90)),
-            y=alt.Y("is:N", title=f"{truth} says", sort=classes, axis=alt.Axis(labelLimit=120)),
-            color=charts.heat("share", "of the row"),
-            tooltip=charts.tips(
-                ("is:N", truth),
-                ("said:N", "model"),
-                ("items:Q", "items", charts.COUNT),
-                ("share:Q", "of the row", ".1%"),
-            ),
-        )
-    )
-    wrong = max((row for row in rows if row["is"] != row["said"]), key=lambda row: row["items"], default=None)
+    x = charts.names("across", classes, title="the model says", limit=90, labelAngle=-40)
+    y = charts.names("down", classes, title=f"{truth} says", limit=120)
+    count, part = ("items:Q", "items", charts.COUNT), ("share:Q", "of the row", charts.EXACT_SHARE)
+    tips = [("down:N", truth), ("across:N", "model"), count, part]
+    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "of the row"))
+    wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
     said = "The model never errs here."
     if wrong is not None and wrong["items"]:
-        said = f"Most often {wrong['is']} is taken for {wrong['said']}: {wrong['items']:,} times."
-    of = facts["confusion"]["of"]
+        said = f"Most often {wrong['down']} is taken for {wrong['across']}: {wrong['items']:,} times."
     more = f"; the {len(classes)} most frequent of {of} classes" if len(classes) < of else ""
     return Chart(
         charts.spec(chart, max(180, 22 * len(classes) + 60)),
@@ -346,40 +289,22 @@ def _confusion(facts: Facts) -> Chart:
     )
 
 
-def _items(facts: Facts) -> Table:
-    has, rows = facts["columns"], facts["items_apart"]
+def _item_table(facts: Facts) -> Table:
+    rows = facts["items_apart"]
     cut = f" {len(rows):,} of {facts['compared']:,} are here." if len(rows) < facts["compared"] else ""
-    return Table(
+    return Table.of(
         "model-crowd",
         "Where model and crowd disagree most",
         "What the model makes of the item itself, beside what annotators made of it; the furthest apart first. Where "
         f"the model is right, the labels are wrong; where it is not, it has something to learn.{cut}",
-        [
-            Column("item"),
-            *([Column("picture", "picture")] if has["picture"] else []),
-            *([Column("text", "long")] if has["text"] else []),
-            Column("model", "shares", note="by the item alone"),
-            Column("crowd", "shares", note=f"{facts['method']}, by labels"),
-            Column("votes", "shares", note="what annotators said"),
-            Column("labels", "number"),
-            *([Column("gold")] if has["gold"] else []),
-            Column("apart", "percent", note="0: the same, 100: nothing in common"),
-            Column("prediction", "chips", note="whether the model saw the item's labels"),
-        ],
-        [
-            [
-                one["item"],
-                *([one["picture"]] if has["picture"] else []),
-                *([one["texts"]] if has["text"] else []),
-                one["model"],
-                one["crowd"],
-                one["votes"],
-                one["labels"],
-                *([one["gold"] or ""] if has["gold"] else []),
-                one["distance"],
-                [one["seen"]],
-            ]
-            for one in rows
-        ],
+        {
+            **ITEM_COLUMNS,
+            "model": Column("model", "shares", note="by the item alone"),
+            "crowd": Column("crowd", "shares", note=f"{facts['method']}, by labels"),
+            **VOTE_COLUMNS,
+            "distance": Column("apart", "percent", note="0: the same, 100: nothing in common"),
+            "seen": Column("prediction", "chips", note="whether the model saw the item's labels"),
+        },
+        rows,
         page=10,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ from dissensus.common.types import IntArray
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Number, Numbers
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, plain, spread
+from dissensus.report.study import Study, interval_text, plain
 
-MOST = 15  # classes with a bar of their own
-BINS = 20
+MAX_CLASSES = 15  # with a bar of their own
+MAX_BINS = 20
 AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
 GOOD, FAIR = 0.8, 0.667  # α: Krippendorff's (2004) bars for firm and for tentative conclusions
+SHOWN_AS_THEY_ARE = ("annotations", "items", "annotators", "repeated_pairs", "weighted", "probabilistic")
+SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
 
 @sections.enter("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
@@ -28,178 +31,117 @@ class Overview(Section):
         study.on_step("counting")
         table = study.table
         about = table.describe()
-        found = None if study.agreement is None else {name: spread(one) for name, one in study.agreement.items()}
         given = (
             np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
         )
         return {
-            "annotations": about["annotations"],
-            "items": about["items"],
-            "annotators": about["annotators"],
+            **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
                 {"class": name, "votes": plain(votes / max(given.sum(), 1e-300)), "labels": plain(labels)}
                 for name, votes, labels in zip(study.classes, given, study.fitted.posterior_.mean(axis=0), strict=True)
             ],
-            "agreement": found,
+            "agreement": plain(study.agreement),
             "unanimous": plain(about["unanimous_items"]),
             "labels_per_item": about["annotations_per_item"] | _histogram(study.labels_per_item),
             "labels_per_annotator": about["annotations_per_annotator"]
             | _histogram(np.diff(table.annotator_ptr), log=True),
             "unlabelled_items": about["items_without_annotation"],
-            "repeated_pairs": about["repeated_pairs"],
-            "weighted": about["weighted"],
-            "probabilistic": about["probabilistic"],
         }
 
-    def findings(self, facts: Facts) -> list[Finding]:
+    def findings(self, facts: Facts) -> Iterator[Finding]:
         """How far labels agree, and what is odd about the table."""
-        result = []
-        found = facts["agreement"]
-        if found is None:
-            return [
-                Finding(
-                    "No item was labelled by two annotators, so nobody's labels can be checked against another's.",
-                    "Have some items labelled twice.",
-                    "bad",
-                )
-            ]
-        alpha = found["krippendorff_alpha"]["value"]
-        share = found["percent"]["value"]
-        said = f"Two annotators of one item agree {percent(share)} of the time"
+        if facts["agreement"] is None:
+            yield Finding(
+                "No item was labelled by two annotators, so nobody's labels can be checked against another's.",
+                "Have some items labelled twice.",
+                "bad",
+            )
+            return
+        alpha = facts["agreement"]["krippendorff_alpha"]["value"]
+        said = f"Two annotators of one item agree {percent(facts['agreement']['percent']['value'])} of the time"
         if alpha is None:
-            result.append(Finding(f"{said}; only one class was ever given, so there is nothing to decide.", "", "note"))
+            yield Finding(f"{said}; only one class was ever given, so there is nothing to decide.")
         elif alpha < AT_CHANCE:
-            result.append(
-                Finding(
-                    f"{said}, hardly more than by chance (Krippendorff's α {alpha:.2f}).",
-                    "No method can mend that: look at the instructions and at the annotators first.",
-                    "bad",
-                )
+            yield Finding(
+                f"{said}, hardly more than by chance (Krippendorff's α {alpha:.2f}).",
+                "No method can mend that: look at the instructions and at the annotators first.",
+                "bad",
             )
         else:
             word = "high" if alpha >= GOOD else "fair" if alpha >= FAIR else "low"
-            result.append(
-                Finding(
-                    f"{said}; beyond chance that is {word} (Krippendorff's α {alpha:.2f}).",
-                    "Expect hard or ambiguous items: see Items." if word == "low" else "",
-                    "good" if word == "high" else "note",
-                )
+            yield Finding(
+                f"{said}; beyond chance that is {word} (Krippendorff's α {alpha:.2f}).",
+                "Expect hard or ambiguous items: see Items." if word == "low" else "",
+                "good" if word == "high" else "note",
             )
         if facts["unlabelled_items"]:
-            result.append(
-                Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
-            )
+            yield Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
         if facts["repeated_pairs"]:
-            result.append(
-                Finding(
-                    f"{facts['repeated_pairs']:,} labels are second ones by the same annotator of the same item; every "
-                    "one counts.",
-                    "If several answers were allowed, make one table per answer.",
-                )
+            yield Finding(
+                f"{facts['repeated_pairs']:,} labels are second ones by the same annotator of the same item; every "
+                "one counts.",
+                "If several answers were allowed, make one table per answer.",
             )
-        return result
 
-    def draw(self, facts: Facts) -> list[Block]:
+    def draw(self, facts: Facts) -> Iterator[Block]:
         """Figures, then three charts."""
         per_item, per_annotator = facts["labels_per_item"], facts["labels_per_annotator"]
+        weighted = "weighted; for agreement they count alike" if facts["weighted"] else ""
         numbers = [
-            Number(
-                f"{facts['annotations']:,}",
-                "annotations",
-                "weighted; for agreement they count alike" if facts["weighted"] else "",
-            ),
+            Number(f"{facts['annotations']:,}", "annotations", weighted),
             Number(f"{facts['items']:,}", "items", f"{_range(per_item)} labels each"),
             Number(f"{facts['annotators']:,}", "annotators", f"{_range(per_annotator)} labels each"),
             Number(f"{len(facts['classes']):,}", "classes"),
         ]
         if (found := facts["agreement"]) is not None:
             share, alpha = found["percent"], found["krippendorff_alpha"]
-            numbers.append(
-                Number(
-                    percent(share["value"], 1),
-                    "agreement of two labels",
-                    f"{percent(share['low'], 1)} to {percent(share['high'], 1)}",
-                )
-            )
+            numbers.append(Number(percent(share["value"], 1), "agreement of two labels", interval_text(share)))
             if alpha["value"] is not None:
-                numbers.append(
-                    Number(
-                        f"{alpha['value']:.2f}",
-                        "Krippendorff's α",
-                        f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect",
-                    )
-                )
-        return [
-            Numbers(numbers),
-            _balance(facts["classes"]),
-            Chart(
-                charts.histogram(per_item["counts"], per_item["edges"], x_title="labels per item", y_title="items"),
-                "Labels per item",
-                _how_many(per_item),
-                f"Histogram of labels per item: from {per_item['min']} to {per_item['max']}, median "
-                f"{per_item['median']:g}.",
-            ),
-            Chart(
-                charts.histogram(
-                    per_annotator["counts"],
-                    per_annotator["edges"],
-                    x_title="labels per annotator",
-                    y_title="annotators",
-                    log=True,
-                ),
-                "Labels per annotator",
-                f"Half of the annotators gave {per_annotator['median']:,.0f} labels or fewer; the busiest gave "
-                f"{per_annotator['max']:,}.",
-                f"Histogram of labels per annotator on a logarithmic scale: from {per_annotator['min']:,} to "
-                f"{per_annotator['max']:,}, median {per_annotator['median']:,.0f}.",
-            ),
-        ]
-
-
-def _balance(classes: list[dict[str, Any]]) -> Chart:
-    alt = charts.altair()
-    ordered = sorted(classes, key=lambda one: -one["votes"])
-    shown = ordered[:MOST]
-    if len(ordered) > MOST:
-        rest = ordered[MOST:]
-        shown = [
-            *shown,
-            {"class": f"{len(rest)} more", **{k: sum(one[k] for one in rest) for k in ("votes", "labels")}},
-        ]
-    names = {"votes": "of the labels given", "labels": "of the items, by the method"}
-    rows = [{"class": one["class"], "what": names[k], "share": one[k]} for one in shown for k in names]
-    chart = (
-        alt.Chart(charts.data(rows))
-        .mark_bar()
-        .encode(
-            x=alt.X("share:Q", title="share", axis=alt.Axis(format="%", tickCount=4)),
-            y=alt.Y("class:N", title=None, sort=[one["class"] for one in shown]),
-            yOffset=alt.YOffset("what:N", sort=list(names.values())),
-            color=alt.Color("what:N", sort=list(names.values()), legend=alt.Legend(orient="top", title=None)),
-            tooltip=[
-                alt.Tooltip("class:N", title="class"),
-                alt.Tooltip("what:N", title="share"),
-                alt.Tooltip("share:Q", title="is", format=".1%"),
-            ],
+                between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect"
+                numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
+        yield Numbers(numbers)
+        yield _class_chart(facts["classes"])
+        yield Chart(
+            charts.histogram(per_item["counts"], per_item["edges"], x_title="labels per item", y_title="items"),
+            "Labels per item",
+            _how_many(per_item),
+            f"Histogram of labels per item: from {per_item['min']} to {per_item['max']}, median "
+            f"{per_item['median']:g}.",
         )
-    )
+        least, median, most = (f"{per_annotator[key]:,.0f}" for key in ("min", "median", "max"))
+        titles = {"x_title": "labels per annotator", "y_title": "annotators"}
+        yield Chart(
+            charts.histogram(per_annotator["counts"], per_annotator["edges"], **titles, log=True),
+            "Labels per annotator",
+            f"Half of the annotators gave {median} labels or fewer; the busiest gave {most}.",
+            f"Histogram of labels per annotator on a logarithmic scale: from {least} to {most}, median {median}.",
+        )
+
+
+def _class_chart(classes: list[Facts]) -> Chart:
+    ordered = sorted(classes, key=lambda one: -one["votes"])
+    shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
+    if rest:
+        shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARES})
+    rows = [{"class": one["class"], "what": SHARES[key], "share": one[key]} for one in shown for key in SHARES]
+    words = list(SHARES.values())
+    x = charts.quantity("share", "share", "%", ticks=4)
+    y = charts.names("class", [one["class"] for one in shown], limit=180)
+    offset = {"field": "what", "type": "nominal", "sort": words}
+    tips = [("class:N", "class"), ("what:N", "share"), ("share:Q", "is", charts.EXACT_SHARE)]
+    chart = charts.plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=charts.color("what", words))
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
     caption = f"{top['class']} is the most frequent class, {percent(top['votes'])} of the labels given."
     if abs(apart["votes"] - apart["labels"]) >= 0.02:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" The method finds {word} items of class {apart['class']} than votes would suggest."
-    return Chart(
-        charts.spec(chart, max(charts.FEWEST, 30 * len(shown) + 10)),
-        "Classes",
-        caption,
-        "Bars of the share of each class: "
-        + ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
-        + ".",
-    )
+    said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
+    height = max(charts.MIN_HEIGHT, 30 * len(shown) + 10)
+    return Chart(charts.spec(chart, height), "Classes", caption, f"Bars of the share of each class: {said}.")
 
 
-def _histogram(values: IntArray, log: bool = False) -> dict[str, Any]:
+def _histogram(values: IntArray, log: bool = False) -> Facts:
     """Counts between edges; whole numbers each have a bin of their own where they are few."""
     if values.size == 0:
         return {"counts": [], "edges": []}
@@ -209,21 +151,20 @@ def _histogram(values: IntArray, log: bool = False) -> dict[str, Any]:
         edges = np.unique(np.round(np.geomspace(max(low, 1), max(high, 1) + 1, 13)))
         edges = np.array([1.0, 2.0]) if edges.size < 2 else edges
         values = np.maximum(values, 1)
-    elif high - low < BINS:
+    elif high - low < MAX_BINS:
         edges = np.arange(low, high + 2) - 0.5
     else:
-        edges = np.linspace(low, high + 1, BINS + 1)
+        edges = np.linspace(low, high + 1, MAX_BINS + 1)
     return {"counts": plain(np.histogram(values, edges)[0]), "edges": plain(edges)}
 
 
-def _how_many(per_item: dict[str, Any]) -> str:
-    if per_item["min"] == per_item["max"]:
-        return f"Every item has {per_item['min']} label{'s' * (per_item['min'] != 1)}."
-    return (
-        f"A typical item has {per_item['median']:g} labels; the fewest {per_item['min']}, the most {per_item['max']}."
-    )
+def _how_many(per_item: Facts) -> str:
+    low, median, high = (per_item[key] for key in ("min", "median", "max"))
+    if low == high:
+        return f"Every item has {low} label{'s' * (low != 1)}."
+    return f"A typical item has {median:g} labels; the fewest {low}, the most {high}."
 
 
-def _range(about: dict[str, Any]) -> str:
+def _range(about: Facts) -> str:
     low, high = about["min"], about["max"]
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -11,26 +11,26 @@ import numpy as np
 
 from dissensus.exceptions import BadParameter, UnknownName
 from dissensus.table.datasets import digits
-from dissensus.table.datasets.dataset import Dataset, Images
+from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.datasets.folder import VARIABLE, data_folder, describe, is_labelled, read_folder, set_folders
 from dissensus.table.questions import Questions
 
-__all__ = ["Dataset", "DatasetInfo", "Images", "list_datasets", "load_dataset"]
+__all__ = ["Dataset", "DatasetInfo", "list_datasets", "load_dataset"]
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What there is to load."""
+    """One set that is there to load."""
 
     name: str
     title: str
     source: str  # "bundled", or the folder
     files: tuple[str, ...]
-    labelled: bool  # whether `load_dataset` can load it
+    labelled: bool  # True where `load_dataset` can load it
 
 
 def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
-    """The bundled set, then those of the data folder (`folder`, or that of the environment) by name."""
+    """List the bundled set, then those of the data folder (`folder`, or that of the environment) by name."""
     bundled = DatasetInfo(digits.NAME, digits.DESCRIPTION.splitlines()[0], "bundled", (), True)
     where = data_folder(folder)
     return [bundled] + [
@@ -53,7 +53,7 @@ def load_dataset(
     folder: str | Path | None = None,
     seed: int | None = None,
 ) -> Dataset:
-    """A labelled set by name: its annotated items, with everything known about them aligned.
+    """Load a labelled set: its annotated items, and everything known about them in the same order.
 
     Names are text, as in the files. The classes are the labels of the annotations and of the gold, sorted; where all
     look like whole numbers, by value ("2" before "10").

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.formatting import word_list
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import MissingColumn
 from dissensus.table import names as naming
@@ -19,15 +20,15 @@ from dissensus.table.annotations import ANONYMOUS, Annotations
 from dissensus.table.questions import Questions
 
 
-class Images:
-    """Pixels by item name, read when first asked for: (n, height, width[, channel]), `x` in the order of `item`."""
+class StoredRows:
+    """Rows of an array by item name, read when first asked for."""
 
     def __init__(self, item: Names, load: Callable[[], Any]):
         self.item, self._load = item, load
 
     @cached_property
     def x(self) -> Any:
-        """(n, …) the pixels."""
+        """(n, …) the rows, in the order of `item`."""
         return self._load()
 
 
@@ -43,17 +44,26 @@ class Dataset:
     annotations: Annotations | Questions
     gold: IntArray | None = None  # (I,) class codes, −1 unknown
     items: Any = None  # Arrow table of I rows: item, text, split, …
-    features: FloatArray | None = None  # (I, D) float32; NaN in the rows of items without
     annotators: Any = None  # Arrow table of A rows: annotator, …
     responses: Any = None  # Arrow table: raw responses behind the labels, as they were given
     golds: tuple[str, ...] = ()  # what `load_dataset(…, gold=…)` accepts
-    stored_images: Images | None = None
+    stored: Mapping[str, StoredRows] = dataclasses.field(default_factory=dict)  # "features", "images"
     unlabelled_too: Dataset | None = None  # see `whole`
+
+    @property
+    def _table(self) -> Annotations:
+        """Any of the tables: all questions share items and annotators."""
+        return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
 
     @property
     def item_names(self) -> Names:
         """(I,) the names of the items, in the order of every aligned array."""
         return self._table.items
+
+    @property
+    def annotator_names(self) -> Names:
+        """(A,) the names of the annotators."""
+        return self._table.annotators
 
     @property
     def whole(self) -> Dataset:
@@ -70,7 +80,7 @@ class Dataset:
         return self.split_by("split") if there else MappingProxyType({})
 
     def split_by(self, column: str) -> Mapping[str, Dataset]:
-        """The parts by the values of another column of the items, such as `fold10`; blank values are in no part."""
+        """Split by the values of another column of the items, such as `fold10`; blank values are in no part."""
         frame = self.whole.items
         columns = [] if frame is None else frame.column_names
         if column not in columns:
@@ -92,26 +102,40 @@ class Dataset:
             annotations=annotations,
             gold=None if self.gold is None else self.gold[mask],
             items=None if self.items is None else self.items.filter(mask),
-            features=None if self.features is None else self.features[mask],
             unlabelled_too=None,
         )
 
+    def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
+        """(I, …) the stored rows of these items, `empty` where an item has none; None where nothing is stored."""
+        if stem not in self.stored:
+            return None
+        at = naming.match(self.item_names, self.stored[stem].item, stem)
+        rows = np.asarray(self.stored[stem].x, dtype)[at]
+        rows[at < 0] = empty
+        return rows
+
     @cached_property
-    def has_image(self) -> BoolArray:
-        """(I,) whether the pixels of an item are stored."""
-        if self.stored_images is None:
-            return np.zeros(self.item_names.size, np.bool_)
-        return np.asarray(naming.match(self.item_names, self.stored_images.item, "images") >= 0)
+    def features(self) -> FloatArray | None:
+        """(I, D) float32, NaN in the rows of items without; None where the set has none."""
+        features: FloatArray | None = self._aligned("features", np.float32, np.nan)
+        return features
 
     @cached_property
     def images(self) -> Any:
         """(I, height, width[, channel]) pixels, zero where not `has_image`; None where no item has an image."""
-        if self.stored_images is None or not self.has_image.any():
-            return None
-        at = naming.match(self.item_names, self.stored_images.item, "images")
-        pixels = self.stored_images.x[at]
-        pixels[at < 0] = 0
-        return pixels
+        return self._aligned("images", None, 0) if self.has_image.any() else None
+
+    @property
+    def has_features(self) -> BoolArray:
+        """(I,) True where an item has features."""
+        x = np.full((self.item_names.size, 1), np.nan) if self.features is None else self.features
+        return np.asarray(~np.isnan(x).any(axis=1))
+
+    @property
+    def has_image(self) -> BoolArray:
+        """(I,) True where the pixels of an item are stored."""
+        stored = self.stored["images"].item if "images" in self.stored else self.item_names[:0]
+        return np.asarray(naming.match(self.item_names, stored, "images") >= 0)
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
         """Write the set, all its items, in the layout of a data folder; returns the paths of the files.
@@ -119,15 +143,15 @@ class Dataset:
         `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
         go along only where asked for.
         """
-        from dissensus.table.datasets.write import write_folder  # it needs this class
+        from dissensus.table.datasets.folder import write_folder  # it needs this class
 
         return write_folder(self, folder, features=features)
 
     @property
     def missing(self) -> str:
-        """One sentence: what this set does not have."""
+        """Say in one sentence what this set does not have."""
         absent = {
-            "annotator ids (votes only)": self._table.annotators.tolist() == [ANONYMOUS],
+            "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS],
             "gold": self.gold is None,
             "item columns": self.items is None,
             "features": self.features is None,
@@ -135,15 +159,15 @@ class Dataset:
             "splits": not self.whole.splits,
         }
         lacks = [f"no {what}" for what, gone in absent.items() if gone]
-        text = f"{self.name} has {_listed(lacks) if lacks else 'every part'}"
-        n = self.item_names.size
-        for what, known in (
-            ("gold", None if self.gold is None else self.gold >= 0),
-            ("features", None if self.features is None else ~np.isnan(self.features).any(axis=1)),
-            ("images", None if self.stored_images is None else self.has_image),
-        ):
+        text = f"{self.name} has {word_list(lacks) if lacks else 'every part'}"
+        partly = {
+            "gold": None if self.gold is None else self.gold >= 0,
+            "features": None if self.features is None else self.has_features,
+            "images": self.has_image if "images" in self.stored else None,
+        }
+        for what, known in partly.items():
             if known is not None and not known.all():
-                text += f"; {what} for {known.sum():,} of its {n:,} items"
+                text += f"; {what} for {known.sum():,} of its {known.size:,} items"
         return text + "."
 
     def __repr__(self) -> str:
@@ -159,19 +183,10 @@ class Dataset:
             lines.append(f"  splits: {', '.join(sizes)}")
         return "\n".join([*lines, f"  {self.missing}"])
 
-    @property
-    def _table(self) -> Annotations:
-        """Any of the tables: all questions share items and annotators."""
-        return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
-
 
 def class_order(names: Iterable[str]) -> list[str]:
-    """Sorted names; by value where all are whole numbers, so that "10" comes after "9"."""
+    """Sort names; by value where all are whole numbers, so that "10" comes after "9"."""
     names = list(names)
     if all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names):
         return sorted(names, key=int)
     return sorted(names)
-
-
-def _listed(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

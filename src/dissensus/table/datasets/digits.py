@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.table.datasets.dataset import Dataset, Images
+from dissensus.table.datasets.dataset import Dataset, StoredRows
 from dissensus.table.datasets.png import data_uri
 from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
 
@@ -32,8 +32,8 @@ KINDS = {
     "adversary": 1,
     "clique": 5,
 }
-N_CASUAL = 6  # of the ordinary ones: too few labels to tell how good they are
-N_LABELS_CASUAL = 6.5  # on average
+N_CASUAL = 6  # ordinary annotators with too few labels to tell how good they are
+N_LABELS_CASUAL = 6.5  # the mean number of labels of each of them
 N_TEST = 360  # the last images
 
 
@@ -62,31 +62,18 @@ def digits_crowd(seed: int = 0) -> Dataset:
 
     right = np.einsum("akk,k->a", sim.confusion, np.bincount(truth, minlength=10) / n)
     split = np.where(np.arange(n) < n - N_TEST, "train", "test")
-    features = pixels.reshape(n, 64).astype(np.float32)
+    about_items = {"item": items, "image": _pictures(), "split": split, "difficulty": difficulty}
+    about_items["looks_like"] = classes[decoy]
+    copies = pa.array([names[leader] if leader >= 0 else None for leader in crowd.leader], pa.string())
+    features = pixels.reshape(n, 64)
     return Dataset(
         NAME,
         DESCRIPTION,
         sim.annotations,
         gold=truth,
-        items=pa.table(
-            {
-                "item": items,
-                "image": _pictures(),
-                "split": split,
-                "difficulty": difficulty,
-                "looks_like": classes[decoy],
-            }
-        ),
-        features=features,
-        annotators=pa.table(
-            {
-                "annotator": names,
-                "kind": crowd.kind,
-                "accuracy": right,
-                "copies": pa.array([names[leader] if leader >= 0 else None for leader in crowd.leader], pa.string()),
-            }
-        ),
-        stored_images=Images(items, lambda: pixels),
+        items=pa.table(about_items),
+        annotators=pa.table({"annotator": names, "kind": crowd.kind, "accuracy": right, "copies": copies}),
+        stored={"features": StoredRows(items, lambda: features), "images": StoredRows(items, lambda: pixels)},
     )
 
 
@@ -123,6 +110,6 @@ def _difficulty() -> tuple[FloatArray, IntArray]:
 
 
 def _frozen(array: Any) -> Any:
-    """Read-only, because it is kept for the next call."""
+    """Make an array read-only, because it is kept for the next call."""
     array.flags.writeable = False
     return array

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import os
 import zipfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dissensus.common.types import FloatArray, Names
+from dissensus.common.types import Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
 from dissensus.table import names as naming
-from dissensus.table.annotations import Annotations
-from dissensus.table.datasets.dataset import Dataset, Images, class_order
-from dissensus.table.io import read_frame
+from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.datasets.dataset import Dataset, StoredRows, class_order
+from dissensus.table.io import atomic, read_frame, write_frame
 from dissensus.table.io.files import about
 from dissensus.table.questions import Questions
 
@@ -38,11 +38,11 @@ COLUMNS = {
     "annotators": ("annotator",),
     "responses": (),
 }
-"""What each table must have."""
+"""File → the columns that it must have."""
 
 
 def data_folder(folder: str | Path | None = None) -> Path | None:
-    """The data folder: the one given, or that of the environment; None where neither names one."""
+    """Find the data folder: the one given, or that of the environment; None where neither names one."""
     given = folder if folder is not None else os.environ.get(VARIABLE) or None
     if given is None:
         return None
@@ -53,18 +53,18 @@ def data_folder(folder: str | Path | None = None) -> Path | None:
 
 
 def set_folders(folder: Path) -> dict[str, Path]:
-    """The sub-folders with a set or a README, by name."""
+    """Find the sub-folders with a set or a README, by name."""
     found = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
     return {path.name: path for path in found}
 
 
 def is_labelled(path: Path) -> bool:
-    """Whether a folder holds annotations or counts."""
+    """True where a folder holds annotations or counts."""
     return _find(path, "annotations") is not None or _find(path, "counts") is not None
 
 
 def describe(path: Path) -> str:
-    """The title and the first lines of a folder's README, up to its first list."""
+    """Read the title and the first lines of a folder's README, up to its first list."""
     readme = path / "README.md"
     lines = readme.read_text(encoding="utf-8").splitlines() if readme.is_file() else []
     end = next((at for at, line in enumerate(lines) if line.startswith("- ")), len(lines))
@@ -72,7 +72,7 @@ def describe(path: Path) -> str:
 
 
 def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
-    """The set in one folder, all its items; see `load_dataset`."""
+    """Read the set in one folder, with all its items; see `load_dataset`."""
     if not is_labelled(path):
         raise DataError(
             f"'{path.name}' is no labelled set: it has neither annotations.csv nor counts.csv (nor .csv.gz)."
@@ -85,63 +85,44 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         default = "without gold= it reads gold.csv" if _find(path, "gold") else "there is no gold.csv either"
         raise UnknownName(f"'{path.name}' has no gold '{gold}': it {others}, and {default}.")
     frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
-    features = (
-        None if (file := _archive(path, "features")) is None else (read_array(file, "item"), read_array(file, "x"))
-    )
-    images = (
-        None
-        if (file := _archive(path, "images")) is None
-        else Images(read_array(file, "item"), partial(read_array, file, "x"))
-    )
-
+    stored = {
+        stem: StoredRows(_once(read_array(file, "item"), file.name), partial(read_array, file, "x"))
+        for stem in ("features", "images")
+        if (file := path / f"{stem}.npz").is_file()
+    }
     named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
-    named += [] if features is None else [set(features[0].tolist())]
-    named += [] if images is None else [set(images.item.tolist())]
-    items = _names(sorted(set().union(*named)))
+    items = np.array(sorted(set().union(*named, *(part.item.tolist() for part in stored.values()))), object)
     with about(path):
         annotations = _annotations(rows, known, items)
-        one = annotations if isinstance(annotations, Annotations) else next(iter(annotations.values()))
-        asks_one = isinstance(annotations, Annotations)
-        return Dataset(
+        data = Dataset(
             path.name,
             describe(path),
             annotations,
-            gold=one.gold_codes(known["item"], known["label"]) if asks_one and known is not None else None,
             items=_align_frame(frame["items"], "item", items),
-            features=_align_features(features, items),
-            annotators=_align_frame(frame["annotators"], "annotator", one.annotators),
             responses=frame["responses"],
             golds=golds,
-            stored_images=images,
+            stored=stored,
         )
+        if isinstance(annotations, Annotations) and known is not None:
+            data = replace(data, gold=annotations.gold_codes(known["item"], known["label"]))
+        return replace(data, annotators=_align_frame(frame["annotators"], "annotator", data.annotator_names))
 
 
 def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions:
     if "relation" in rows.column_names:
-        return _over(Questions.from_ticks(rows["relation"], rows["item"], rows["annotator"]), items)
-    if "question" in rows.column_names:
-        return _over(Questions.from_arrays(rows["question"], rows["item"], rows["annotator"], rows["label"]), items)
+        return Questions.from_ticks(rows["relation"], rows["item"], rows["annotator"], items)
+    columns = {name: rows[name] for name in ("question", "item", "annotator", "label") if name in rows.column_names}
+    if "question" in columns:
+        return Questions.from_arrays(**columns, items=items)
     # the gold's labels are classes too: nobody may have given one of them
     classes = class_order(_distinct(rows, "label") | (set() if known is None else _distinct(known, "label")))
-    if "annotator" not in rows.column_names:
-        try:
-            count = rows["count"].cast(pa.int64()).to_numpy()
-        except pa.ArrowInvalid as error:
-            raise DataError(f"column 'count' must hold whole numbers: {error}.") from error
-        return Annotations.from_counts(rows["item"], rows["label"], count, classes, items=items)
-    return Annotations.from_arrays(rows["item"], rows["annotator"], rows["label"], classes, items=items)
-
-
-def _over(questions: Questions, items: Names) -> Questions:
-    """The same tables with more items."""
-    return Questions(
-        {
-            question: Annotations.from_codes(
-                naming.recode(t.item, t.items, items, "items"), t.annotator, t.label, items, t.annotators, t.classes
-            )
-            for question, t in questions.items()
-        }
-    )
+    if "annotator" in columns:
+        return Annotations.from_arrays(**columns, classes=classes, items=items)
+    try:
+        count = rows["count"].cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise DataError(f"column 'count' must hold whole numbers: {error}.") from error
+    return Annotations.from_counts(**columns, count=count, classes=classes, items=items)
 
 
 def _votes_file(path: Path, votes: str | None) -> str:
@@ -158,7 +139,7 @@ def _find(path: Path, stem: str) -> Path | None:
 
 
 def _read(path: Path, stem: str) -> Any:
-    """A table with all columns as text, or None where there is no such file."""
+    """Read a table with all columns as text; None where there is no such file."""
     file = _find(path, stem)
     if file is None:
         return None
@@ -169,28 +150,18 @@ def _read(path: Path, stem: str) -> Any:
     return frame
 
 
-def _archive(path: Path, stem: str) -> Path | None:
-    return file if (file := path / f"{stem}.npz").is_file() else None
-
-
 def read_array(file: Path, name: str) -> Any:
-    """One array of an archive; names as text objects."""
+    """Read one array of an archive; names as text objects."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise UnreadableFile(f"{file} cannot be read as arrays `item` and `x` ({str(error)[:100]}).") from error
-    return _names(array.tolist()) if array.dtype.kind == "U" else array
+    return array.astype(object) if array.dtype.kind == "U" else array
 
 
 def _distinct(frame: Any, column: str) -> set[str]:
-    return set(pc.unique(frame[column].drop_null()).to_pylist())  # the table tells where one is missing
-
-
-def _names(values: list[str]) -> Names:
-    names = np.empty(len(values), object)
-    names[:] = values
-    return names
+    return set(frame[column].drop_null().unique().to_pylist())  # the table tells where one is missing
 
 
 def _once(names: Names, where: str) -> Names:
@@ -201,19 +172,43 @@ def _once(names: Names, where: str) -> Names:
 
 
 def _align_frame(frame: Any, key: str, names: Names) -> Any:
-    """One row per name, in their order; empty cells where the frame has no such row."""
+    """Put the rows in the order of `names`, one each; cells are empty where the frame has no such row."""
     if frame is None:
         return None
-    at = naming.match(names, _once(_names(frame[key].to_pylist()), f"{key}s.csv"), key)
+    at = naming.match(names, _once(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
     frame = frame.take(pa.array(at, mask=at < 0))
     return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))
 
 
-def _align_features(features: tuple[Names, FloatArray] | None, items: Names) -> FloatArray | None:
-    """(I, D) float32, NaN in the rows of items that have none."""
-    if features is None:
-        return None
-    at = naming.match(items, _once(features[0], "features.npz"), "items")
-    x = np.asarray(features[1], np.float32)[at]
-    x[at < 0] = np.nan
-    return x
+def write_folder(data: Dataset, folder: str | Path, *, features: bool = False) -> list[Path]:
+    """Write the files of a set, each whole or not at all; return their paths."""
+    folder, data = Path(folder), data.whole
+    folder.mkdir(parents=True, exist_ok=True)
+    frames = {folder / f"{stem}.csv": frame for stem, frame in _frames(data).items() if frame is not None}
+    has = {"features": data.has_features, "images": data.has_image} if features else {}
+    arrays = {folder / f"{stem}.npz": (known, getattr(data, stem)) for stem, known in has.items() if known.any()}
+    for path, frame in frames.items():
+        write_frame(frame, path)
+    for path, (known, x) in arrays.items():
+        with atomic(path) as stream:
+            np.savez_compressed(stream, item=data.item_names[known].astype(str), x=x[known])
+    with atomic(folder / "README.md") as stream:
+        stream.write(f"# {data.description}\n".encode())
+    return sorted([*frames, *arrays, folder / "README.md"])
+
+
+def _frames(data: Dataset) -> dict[str, Any]:
+    frames = {"items": data.items, "annotators": data.annotators, "responses": data.responses}
+    table = data.annotations
+    if isinstance(table, Questions):
+        asked = [t.to_arrow().append_column("question", pa.array([question] * len(t))) for question, t in table.items()]
+        return frames | {"annotations": pa.concat_tables(asked)}
+    if data.gold is not None:
+        known = data.gold >= 0
+        frames["gold"] = pa.table({"item": table.items[known], "label": table.classes[data.gold[known]]})
+    if data.annotator_names.tolist() != [ANONYMOUS]:
+        return frames | {"annotations": table.to_arrow()}
+    votes = table.votes().astype(np.int64)
+    item, label = np.nonzero(votes)
+    counts = {"item": table.items[item], "label": table.classes[label], "count": votes[item, label]}
+    return frames | {"counts": pa.table(counts)}

@@ -15,7 +15,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def data_uri(pixels: Any) -> str:
-    """A grey (height, width) or coloured (height, width, 3) picture of bytes as `data:image/png;base64,…`.
+    """Turn a grey (height, width) or coloured (height, width, 3) picture of bytes into `data:image/png;base64,…`.
 
     >>> data_uri(np.zeros((2, 2), np.uint8))[:30]
     'data:image/png;base64,iVBORw0K'

@@ -1,4 +1,4 @@
-"""Tables in and out: one file per format, which `formats.FORMATS` lists."""
+"""Tables in and out: one file per format; `formats.FORMATS` knows them all."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import pyarrow as pa
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table.annotations import Annotations
-from dissensus.table.columns import as_list
-from dissensus.table.frames import guess_column, no_column, to_arrow
-from dissensus.table.io import formats, hub
-from dissensus.table.io.columns import Columns
+from dissensus.table.encoding import as_list
+from dissensus.table.find_columns import Columns, column_names, guess_column, no_column, to_arrow
+from dissensus.table.io import hub
 from dissensus.table.io.files import about
+from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.questions import Questions
 
@@ -40,7 +39,7 @@ def read(
     classes: Iterable[Any] | int | None = None,
     abstain: Any = (),
 ) -> Annotations | Questions:
-    """A table from a file, a frame or a Hugging Face dataset: one row per annotation.
+    """Read a table from a file, a frame or a Hugging Face dataset: one row per annotation.
 
     Parameters
     ----------
@@ -72,7 +71,7 @@ def read(
         frame, names = hub.read(source, columns)
         return _build(frame, columns, names if classes is None else classes, abstain)
     path = Path(source)
-    found = formats.by_name(format) if format else formats.detect(path)
+    found = _format(path, format)
     if found.export:
         given = [role for role in ("label", "question", "weight", "proba") if getattr(columns, role) is not None]
         if given:
@@ -85,10 +84,10 @@ def read(
 
 
 def read_frame(path: str | Path, *, format: str | None = None) -> pa.Table:  # noqa: A002
-    """All columns of a file, of any format that `read` knows; CSV as text, the others with their types."""
+    """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types."""
     path = Path(path)
     with about(path):
-        return (formats.by_name(format) if format else formats.detect(path)).read(path, None)
+        return _format(path, format).read(path, None)
 
 
 def read_gold(
@@ -116,7 +115,7 @@ def gold_columns(
     *,
     format: str | None = None,  # noqa: A002
 ) -> tuple[Any, Any]:
-    """The columns of items and labels of a file of known labels, as Arrow has them."""
+    """Read the columns of items and labels of a file of known labels, as Arrow arrays."""
     frame = read_frame(path, format=format)
     with about(Path(path)):
         item = item or guess_column("item", frame.column_names)
@@ -128,7 +127,7 @@ def gold_columns(
 
 
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
-    """(I,) class codes of the columns that `gold_columns` gave, as `read_gold` has them."""
+    """(I,) class codes of known labels, from the columns that `gold_columns` returns; −1 where none is known."""
     return table.gold_codes(_in_kind_of(item, table.items), _in_kind_of(label, table.classes))
 
 
@@ -138,8 +137,9 @@ def write_frame(columns: Any, path: str | Path, *, format: str | None = None) ->
     The format is taken from the suffix (.csv, .parquet, .jsonl; text also with .gz) where left out. The file appears
     whole or not at all, and floats read back as the same bits.
     """
-    path, suffix = Path(path), formats.suffix_of(Path(path))
-    writers = [one for one in formats.FORMATS.values() if one.write]
+    path = Path(path)
+    suffix = suffix_of(path)
+    writers = [one for one in FORMATS.values() if one.write]
     writer = next((one for one in writers if (one.name == format if format else suffix in one.suffixes)), None)
     if writer is None or writer.write is None:
         there = ", ".join(one.name for one in writers)
@@ -159,44 +159,28 @@ def write_json(value: Any, path: str | Path) -> None:
         file.write((dumps(value, indent=2) + "\n").encode())
 
 
+def _format(path: Path, name: str | None) -> Format:
+    return FORMATS[name] if name else detect(path)
+
+
 def _build(frame: Any, columns: Columns, classes: Any, abstain: Any) -> Annotations | Questions:
-    try:
-        found = columns.find(frame)
-    except TypeError:
-        raise DataError(
-            f"cannot read an object of type {type(frame).__name__}; give a path, a frame, an Arrow table or a dataset."
-        ) from None
-    if "question" not in found:
-        given = {role: name for role, name in vars(columns).items() if role != "question"}
-        table = Annotations.from_frame(frame, **given, classes=classes, abstain=abstain)
-        if table.n_items == 0:
-            raise DataError("there is no row; a table needs at least one annotation.")
-        return table
-    if "proba" in found:
+    found = columns.take(frame)
+    if "question" in found and "proba" in found:
         raise BadParameter("proba= is for a single question; drop the column of questions, or read each by itself.")
-    data = to_arrow(frame, list(found.values()))
-    tables = Questions.from_arrays(
-        data[found["question"]],
-        data[found["item"]],
-        data[found["annotator"]],
-        data[found["label"]],
-        classes,
-        weight=data[found["weight"]] if "weight" in found else None,
-        abstain=abstain,
-    )
-    if not tables:
+    if len(found["item"]) == 0:
         raise DataError("there is no row; a table needs at least one annotation.")
-    return tables
+    kind = Questions if "question" in found else Annotations
+    return kind.from_arrays(**found, classes=classes, abstain=abstain)
 
 
 def _to_table(columns: Any) -> pa.Table:
     if isinstance(columns, Mapping):
         return pa.table(columns)
-    return columns if isinstance(columns, pa.Table) else nw.from_native(columns, eager_only=True).to_arrow()
+    return columns if isinstance(columns, pa.Table) else pa.table(to_arrow(columns, column_names(columns)))
 
 
 def _in_kind_of(column: Any, like: Names) -> Any:
-    """Text as integers where `like` holds integers and all of the text spells some."""
+    """Turn text into integers where `like` holds integers and all of the text spells integers."""
     if like.dtype.kind in "iu" and pa.types.is_string(column.type):
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())

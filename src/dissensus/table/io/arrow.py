@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.table.io.columns import Columns, needed
+from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import reading
+from dissensus.table.io.formats import Format, add
 
 MAGIC = b"ARROW1"  # a file begins so; a stream, as Hugging Face writes it, does not
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
-    """The columns needed, with their types, mapped into memory rather than copied."""
+    """Read the columns needed, with their types; the file is mapped into memory, not copied."""
     with reading(path):
         source = pa.memory_map(str(path))
         is_file = source.read(len(MAGIC)) == MAGIC
@@ -21,3 +22,7 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
         wanted = needed(columns, reader.schema.names)
         return reader.read_all().select(wanted)
+
+
+suffixes = (".arrow", ".feather", ".ipc")
+add(Format("arrow", suffixes, read, first_bytes=MAGIC, summary="Arrow files and streams, Feather", place=40))

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from dissensus.exceptions import UnreadableFile
-from dissensus.table.io.columns import Columns, needed
+from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import BinaryFile, is_gzip, not_utf8, open_bytes, reading
+from dissensus.table.io.formats import Format, add
+from dissensus.table.names import is_text
 
 _SPECIAL = r'[",\r\n]'  # a cell with one of these is quoted
 _FIRST_BLOCK, _LAST_BLOCK = 2**22, 2**31 - 1  # bytes; a row must fit a block, which Arrow counts in 32 bits
 
 
 def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Table:
-    """The columns needed of a file with a header, as text. Of several delimiters, the most frequent in the header."""
+    """Read the columns needed, as text. The delimiter is the most frequent one in the header."""
     with reading(path):
         delimiter, there = _header(path, delimiters)
         wanted = needed(columns, there)
@@ -40,21 +40,21 @@ def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Ta
 
 
 def read_tsv(path: Path, columns: Columns | None) -> pa.Table:
-    """The same with tabs, whatever the header looks like."""
+    """Read a file whose delimiter is a tab, whatever its header looks like."""
     return read(path, columns, delimiters="\t")
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """Commas and a header; text is quoted only where some cell needs it; floats in full."""
+    """Write commas and a header; quote text only where some cell needs it; write floats in full."""
+    import pyarrow.compute as pc
+    import pyarrow.csv as pacsv
+
     header = ['"' + name.replace('"', '""') + '"' if re.search(_SPECIAL, name) else name for name in table.column_names]
     file.write((",".join(header) + "\n").encode())
     plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
     table = pa.table(plain, names=table.column_names)
-    # Arrow quotes all text or none
-    text = [
-        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    ]
-    quote = any(pc.any(pc.match_substring_regex(column, _SPECIAL)).as_py() for column in text)
+    text = [column for column in table.columns if is_text(column.type)]
+    quote = any(pc.any(pc.match_substring_regex(column, _SPECIAL)).as_py() for column in text)  # all text or none
     options = pacsv.WriteOptions(include_header=False, quoting_style="needed" if quote else "none")
     pacsv.write_csv(table, file, options)
 
@@ -73,6 +73,8 @@ def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
 
 
 def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = True) -> Any:
+    import pyarrow.csv as pacsv
+
     block = _FIRST_BLOCK
     while True:
         with pa.input_stream(str(path), compression="gzip" if is_gzip(path) else None) as file:
@@ -95,7 +97,7 @@ def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = Tr
 
 
 def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
-    """Our sentence for Arrow's. Arrow tells the row only when it reads on one thread, so it reads once more."""
+    """Make our error from Arrow's. Arrow names the row only when it reads on one thread, so it reads once more."""
     try:
         _parse(path, delimiter, wanted, use_threads=False)
     except pa.ArrowInvalid as again:
@@ -119,9 +121,13 @@ def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInv
 
 
 def _check_last_quote(path: Path, column: Any) -> None:
-    """Arrow takes a quote that is never closed in the last column for one long cell; rows are lost in it: an error."""
+    """Raise where a quote in the last column is never closed: Arrow reads the rest of the file as one cell."""
     if len(column) and "\n" in (column[-1].as_py() or ""):
         with open_bytes(path) as file:
             last = deque((line for line in file if line.strip()), maxlen=1).pop()
         if not last.rstrip().endswith(b'"'):
             raise UnreadableFile(f"{path}: a quote is never closed, and the rest of the file is one cell; mend it.")
+
+
+add(Format("csv", (".csv", ".txt"), read, write, summary="text with commas, semicolons or tabs", place=10))
+add(Format("tsv", (".tsv", ".tab"), read_tsv, summary="text with tabs", place=20))

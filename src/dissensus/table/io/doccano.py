@@ -11,54 +11,49 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-import pyarrow as pa
-
 from dissensus.exceptions import DataError
-from dissensus.table.io.columns import Columns
-from dissensus.table.io.exports import Answer, first_of, to_table, warn_left_out
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import Answer, add_export, field, warn_left_out
 from dissensus.table.io.files import reading
+from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, parse, records
 
 _LABELS = ("label", "labels", "cats")
 _ANNOTATORS = ("annotator", "username", "user")
-_ITEMS = ("id", "doc_id", "item")
 _NOBODY = ("all", "unknown")  # files that are named after no annotator
 
 
 def claims(record: Record) -> bool:
-    """Whether a record looks like an example of doccano: a list of labels, or the older fields."""
+    """True for a record that looks like an example of doccano: a list of labels, or the older fields."""
     return (
         any(isinstance(record.get(key), list) for key in (*_LABELS, "annotations"))
         or {"text", "username"} <= record.keys()
     )
 
 
-def read(path: Path, columns: Columns | None) -> pa.Table:
-    """One row per label: item, annotator, label."""
-    columns = columns or Columns()
-    answers: list[Answer] = []
-    total = unlabelled = unnamed = 0
+def answers(path: Path, columns: Columns) -> Iterator[Answer]:
+    """Yield one row per label: item, annotator, label."""
+    total = found = unlabelled = unnamed = 0
     for source, record in _sources(path):
         total += 1
         where = f"{path}: record {total:,} of {source}"
-        item = first_of(record, [columns.item] if columns.item else _ITEMS, "item", where)
+        item = field(record, columns.item, ("id", "doc_id", "item"), "item", where)
         keys = [columns.annotator] if columns.annotator else _ANNOTATORS
-        named = next((record[key] for key in keys if record.get(key) is not None), None)
+        named = next((record[key] for key in keys if record.get(key) is not None), source)
         labels = _labels(record, where)
+        found += len(labels)
         unlabelled += not labels
         for user, label in labels:
-            annotator = user if user is not None else named if named is not None else source
+            annotator = named if user is None else user
             unnamed += annotator is source and source in _NOBODY
-            answers.append(Answer(item, str(annotator), label, ""))
+            yield Answer(item, str(annotator), label)
     warn_left_out(unlabelled, total, "records have no label; they are left out", path)
-    warn_left_out(
-        unnamed, len(answers), "labels name no annotator and count as one annotator's, called after the file", path
-    )
-    return to_table(answers, path)
+    what = "labels name no annotator and count as one annotator's, called after the file"
+    warn_left_out(unnamed, found, what, path)
 
 
 def _sources(path: Path) -> Iterator[tuple[str, Record]]:
-    """The records, each with the name of the file that it comes from, which is the annotator's."""
+    """Yield each record with the name of its file, which is the annotator's."""
     with reading(path):
         packed = zipfile.is_zipfile(path)
     if not packed:
@@ -82,3 +77,9 @@ def _labels(record: Record, where: str) -> list[tuple[Any, Any]]:
             f"{where} labels spans of its text ({str(labels[0])[:40]}); only labels of whole texts are read."
         )
     return [(None, label) for label in labels]
+
+
+add_export(
+    "doccano", answers, claims=claims, summary="doccano's classification projects", place=70,
+    suffixes=(*JSON_SUFFIXES, ".zip"),
+)  # fmt: skip

@@ -1,15 +1,20 @@
-"""What the exports of annotation tools have in common: answers to one or several questions, some of them skipped."""
+"""What the exports of annotation tools have in common: answers to one or several questions, some of them skipped.
+
+A tool is one file with two functions: `answers` yields an `Answer` for every label, `claims` tells the tool's records.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from dissensus.exceptions import DataError, DataWarning
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import to_column
 
 
@@ -19,24 +24,40 @@ class Answer(NamedTuple):
     item: Any
     annotator: str
     label: Any
-    question: str
+    question: str = ""
+
+
+def add_export(
+    name: str,
+    answers: Callable[[Path, Columns], Iterator[Answer]],
+    *,
+    claims: Callable[[dict[str, Any]], bool],
+    summary: str,
+    place: int,
+    suffixes: tuple[str, ...] = JSON_SUFFIXES,
+) -> None:
+    """Enter the format of an annotation tool."""
+
+    def read(path: Path, columns: Columns | None) -> pa.Table:
+        return to_table(list(answers(path, columns or Columns())), path)
+
+    add(Format(name, suffixes, read, claims=claims, export=True, summary=summary, place=place))
 
 
 def to_table(answers: list[Answer], path: Path) -> pa.Table:
-    """The answers as columns item, annotator, label, and question where there is more than one."""
+    """Make columns item, annotator, label, and question where there is more than one, from the answers."""
     if all(answer.label is None for answer in answers):
         raise DataError(f"{path} holds no answer; a table needs at least one.")
-    columns = {
-        name: to_column([getattr(answer, name) for answer in answers], name) for name in ("item", "annotator", "label")
-    }
-    questions = [answer.question for answer in answers]
-    if len(set(questions)) > 1:
-        columns["question"] = to_column(questions, "question")
-    return pa.table(columns)
+    item, annotator, label, question = zip(*answers, strict=True)
+    columns = {"item": item, "annotator": annotator, "label": label}
+    if len(set(question)) > 1:
+        columns["question"] = question
+    return pa.table({name: to_column(values, name) for name, values in columns.items()})
 
 
-def first_of(record: dict[str, Any], keys: Iterable[str], role: str, where: str) -> Any:
-    """The first of these fields that a record holds; none of them is an error."""
+def field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], role: str, where: str) -> Any:
+    """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
+    keys = usual if named is None else (named,)
     for key in keys:
         if record.get(key) is not None:
             return record[key]
@@ -44,6 +65,6 @@ def first_of(record: dict[str, Any], keys: Iterable[str], role: str, where: str)
 
 
 def warn_left_out(count: int, total: int, what: str, path: Path) -> None:
-    """One warning with a count, where something was left out."""
+    """Warn once, with a count, where something was left out."""
     if count:
         warnings.warn(f"{path}: {count:,} of {total:,} {what}.", DataWarning, stacklevel=2)

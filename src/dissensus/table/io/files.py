@@ -1,4 +1,4 @@
-"""Opening a file, and turning whatever goes wrong in it into one sentence."""
+"""Open files; turn whatever goes wrong in one into one sentence that names it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BinaryFile: TypeAlias = IO[bytes] | gzip.GzipFile
 
 @contextmanager
 def about(path: Path) -> Iterator[None]:
-    """What is wrong with the data inside says in which file."""
+    """Add the name of the file to a DataError that is raised inside."""
     try:
         yield
     except DataError as error:
@@ -30,7 +30,7 @@ def about(path: Path) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever fails inside, other than our own errors, becomes an `UnreadableFile` that names the file."""
+    """Turn any failure inside, other than our own errors, into an `UnreadableFile` that names the file."""
     if not path.exists():
         raise UnreadableFile(f"no file {path}; check its name and the folder.")
     if path.is_dir():
@@ -50,18 +50,18 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether a file is gzip by its first bytes, whatever its name."""
+    """True where a file is gzip by its first bytes, whatever its name."""
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
 
 def open_bytes(path: Path) -> BinaryFile:
-    """The bytes of a file, unpacked where it is gzip."""
+    """Open a file for reading bytes, unpacked where it is gzip."""
     return gzip.open(path) if is_gzip(path) else path.open("rb")
 
 
 def not_utf8(path: Path, where: str = "") -> UnreadableFile:
-    """The error for text in another encoding."""
+    """Make the error for text in another encoding."""
     return UnreadableFile(
         f"{path} is not UTF-8 text{where}; save it as UTF-8, or convert it (iconv -f LATIN1 -t UTF-8 OLD > NEW)."
     )

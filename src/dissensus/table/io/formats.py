@@ -1,18 +1,24 @@
-"""The table of formats: how each is known, read and written. A new format is one file and one line here."""
+"""The formats of files: how each is known, read and written.
+
+A format is one file in this folder, and on no list: `FORMATS` imports all files when it is first asked. See
+docs/contributing/reader.md.
+"""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from dissensus.exceptions import UnknownName, UnreadableFile
-from dissensus.table.io import arrow, delimited, doccano, jsonl, label_studio, parquet, prodigy
-from dissensus.table.io.columns import Columns
+from dissensus.common.registry import Registry
+from dissensus.exceptions import UnreadableFile
+from dissensus.table.find_columns import Columns
 from dissensus.table.io.files import BinaryFile, open_bytes, reading
+
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)
@@ -23,40 +29,25 @@ class Format:
     suffixes: tuple[str, ...]
     read: Callable[[Path, Columns | None], pa.Table]
     write: Callable[[pa.Table, BinaryFile], None] | None = None
-    claims: Callable[[jsonl.Record], bool] | None = None  # JSON only: whether a file's first record is of this format
+    first_bytes: bytes = b""  # how such a file begins, where the suffix says nothing
+    claims: Callable[[dict[str, Any]], bool] | None = None  # JSON only: True where a file's first record is of it
     export: bool = False
+    summary: str = ""
+    place: int = 50  # in lists; of several formats that claim a record, the first reads it
 
 
-_JSON = (".jsonl", ".ndjson", ".json")
-FORMATS: dict[str, Format] = {
-    one.name: one
-    for one in (
-        Format("csv", (".csv", ".txt"), delimited.read, delimited.write),
-        Format("tsv", (".tsv", ".tab"), delimited.read_tsv),
-        Format("parquet", (".parquet", ".pq"), parquet.read, parquet.write),
-        Format("arrow", (".arrow", ".feather", ".ipc"), arrow.read),
-        Format("label-studio", _JSON, label_studio.read, claims=label_studio.claims, export=True),
-        Format("prodigy", _JSON, prodigy.read, claims=prodigy.claims, export=True),
-        Format("doccano", (*_JSON, ".zip"), doccano.read, claims=doccano.claims, export=True),
-        Format("jsonl", _JSON, jsonl.read, jsonl.write, claims=lambda record: True),  # after those it is not
-    )
-}
+FORMATS: Registry[Format] = Registry("format", "", "dissensus.table.io")
 
 
-def by_name(name: str) -> Format:
-    """The format of that name; a wrong one is answered with the nearest right one."""
-    if name not in FORMATS:
-        near = difflib.get_close_matches(name, FORMATS, n=1)
-        raise UnknownName(
-            f"no format '{name}'; {f'did you mean {near[0]!r}? ' if near else ''}There are {', '.join(FORMATS)}."
-        )
-    return FORMATS[name]
+def add(one: Format) -> None:
+    """Enter a format."""
+    FORMATS.register(one.name, summary=one.summary, place=one.place)(one)
 
 
 def detect(path: Path) -> Format:
-    """The format of a file, by its suffix, else by how it begins; JSON always by its first record."""
+    """Find the format of a file by its suffix, else by how it begins; JSON always by its first record."""
     suffix = suffix_of(path)
-    if suffix in _JSON:
+    if suffix in JSON_SUFFIXES:
         return _json_format(path)
     known = next((one for one in FORMATS.values() if suffix in one.suffixes), None)
     return known or _by_content(path)
@@ -70,19 +61,20 @@ def suffix_of(path: Path) -> str:
 def _by_content(path: Path) -> Format:
     with reading(path), open_bytes(path) as file:
         start = file.read(4096)
-    if start.startswith(b"PAR1"):
-        return FORMATS["parquet"]
-    if start.startswith(arrow.MAGIC):
-        return FORMATS["arrow"]
     if start.lstrip()[:1] in (b"{", b"["):
         return _json_format(path)
+    for one in FORMATS.values():
+        if one.first_bytes and start.startswith(one.first_bytes):
+            return one
     if b"\0" in start:
         raise UnreadableFile(f"{path} is of no known format; say which: format=, one of {', '.join(FORMATS)}.")
     return FORMATS["csv"]
 
 
 def _json_format(path: Path) -> Format:
-    first = next(jsonl.records(path), None)
+    from dissensus.table.io.jsonl import records  # which enters its format here
+
+    first = next(records(path), None)
     if first is None:
         raise UnreadableFile(f"{path} is empty; a table needs at least one record.")
     return next(one for one in FORMATS.values() if one.claims and one.claims(first))

@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dissensus.exceptions import DataError
-from dissensus.table.io.columns import Columns, needed
+from dissensus.table.find_columns import Columns, needed
 
 
 def is_dataset(source: Any) -> bool:
-    """Whether an object comes from the package `datasets`."""
+    """True for an object of the package `datasets`."""
     return type(source).__module__.partition(".")[0] == "datasets"
 
 
 def read(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
-    """The columns needed, and the class names of the label where the dataset declares them (`ClassLabel`).
+    """Read the columns needed, and the class names of the label where the dataset declares them (`ClassLabel`).
 
     Integers of a ClassLabel become their names; −1, by which the hub marks a label that is held back, becomes missing.
     """
@@ -30,8 +29,8 @@ def read(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
     table = dataset.select_columns(wanted).with_format("arrow")[:]
     declared = {name: dataset.features[name].names for name in wanted if hasattr(dataset.features[name], "names")}
     for name, names in declared.items():
-        codes = pc.fill_null(table[name], -1).to_numpy()
+        codes = table[name].fill_null(-1).to_numpy()
         known = np.array([*names, None], object)
         text = pa.array(known[np.where(codes >= 0, codes, -1)], pa.string())
         table = table.set_column(table.column_names.index(name), name, text)
-    return table, declared.get(columns.find(table).get("label", ""))
+    return table, declared.get(columns.find(wanted).get("label", ""))

@@ -12,18 +12,19 @@ from typing import Any
 import pyarrow as pa
 
 from dissensus.exceptions import UnreadableFile
-from dissensus.table.io.columns import Columns, needed
+from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import to_column
 
 Record = dict[str, Any]
-_LOOK_AHEAD = 1000  # records that say which columns there are
+N_RECORDS_FOR_COLUMNS = 1000  # the first ones, which say which columns there are
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
-    """The fields needed of every record; one that a record lacks is missing there."""
+    """Read the fields needed of every record; a field that a record lacks is missing there."""
     rows = records(path)
-    first = list(islice(rows, _LOOK_AHEAD))
+    first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
     wanted = needed(columns, list(dict.fromkeys(key for record in first for key in record)))
     values: dict[str, list[Any]] = {name: [] for name in wanted}
     for record in chain(first, rows):
@@ -33,13 +34,13 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
 
 
 def records(path: Path) -> Iterator[Record]:
-    """The records of a file one by one; anything else in it is an error with its line."""
+    """Yield the records of a file; anything else in it raises, with its line."""
     with reading(path), open_bytes(path) as file:
         yield from parse(file, str(path))
 
 
 def parse(file: BinaryFile, where: str) -> Iterator[Record]:
-    """The records of an open file, called `where` in errors."""
+    """Yield the records of an open file, which errors call `where`."""
     for number, line in enumerate(file, start=1):
         line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line  # a byte order mark
         if not line.strip():
@@ -72,14 +73,14 @@ def _column(values: list[Any], name: str) -> Any:
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """One object per row; what JSON has no word for (NaN, infinity) is null."""
+    """Write one object per row; NaN and infinity, for which JSON has no word, are null."""
     for batch in table.to_batches():
         for record in batch.to_pylist():
             file.write((dumps(record) + "\n").encode())
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """`value` as JSON in plain UTF-8; NaN and infinity are null, floats are written in full."""
+    """Write `value` as JSON in plain UTF-8; NaN and infinity are null, floats are written in full."""
     return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
@@ -93,3 +94,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+# after the exports, whose records it would take too
+add(Format("jsonl", JSON_SUFFIXES, read, write, claims=lambda record: True, summary="one record a line", place=80))

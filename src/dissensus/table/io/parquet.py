@@ -5,18 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dissensus.table.io.columns import Columns, needed
+from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import BinaryFile, reading
+from dissensus.table.io.formats import Format, add
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
-    """The columns needed, with their types."""
+    """Read the columns needed, with their types."""
+    import pyarrow.parquet as pq
+
     with reading(path), pq.ParquetFile(path) as file:
         return file.read(columns=needed(columns, file.schema_arrow.names))
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """One file with its types."""
+    """Write one file, with the types of the columns."""
+    import pyarrow.parquet as pq
+
     pq.write_table(table, file)
+
+
+add(Format("parquet", (".parquet", ".pq"), read, write, b"PAR1", summary="tables with types, by column", place=30))

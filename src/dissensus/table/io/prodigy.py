@@ -8,34 +8,32 @@ one input.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-
 from dissensus.exceptions import DataError
-from dissensus.table.io.columns import Columns
-from dissensus.table.io.exports import Answer, first_of, to_table, warn_left_out
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import Answer, add_export, field, warn_left_out
 from dissensus.table.io.jsonl import Record, records
 
 _UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # called after the time at which it began
 
 
 def claims(record: Record) -> bool:
-    """Whether a record looks like a task of Prodigy."""
+    """True for a record that looks like a task of Prodigy."""
     return "answer" in record and any(key in record for key in ("_input_hash", "_task_hash", "_view_id", "_session_id"))
 
 
-def read(path: Path, columns: Columns | None) -> pa.Table:
-    """One row per answer: item, annotator, label (and question, where several labels were shown)."""
-    columns = columns or Columns()
-    answers: list[Answer] = []
+def answers(path: Path, columns: Columns) -> Iterator[Answer]:
+    """Yield one row per answer: item, annotator, label, and the label shown as the question."""
     total = unchosen = 0
+    sessions = set()
     for record in records(path):
         total += 1
         where = f"{path}: record {total:,}"
-        item = first_of(record, [columns.item] if columns.item else ["_input_hash", "_task_hash"], "item", where)
-        keys = [columns.annotator] if columns.annotator else ["_annotator_id", "_session_id"]
-        annotator = str(first_of(record, keys, "annotator", where))
+        item = field(record, columns.item, ("_input_hash", "_task_hash"), "item", where)
+        annotator = str(field(record, columns.annotator, ("_annotator_id", "_session_id"), "annotator", where))
+        sessions.add(annotator)
         answer = record.get("answer")
         if answer not in ("accept", "reject", "ignore"):
             raise DataError(f"{where} has the answer {answer!r}; expected 'accept', 'reject' or 'ignore'.")
@@ -43,16 +41,17 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
             chosen = record.get("accept") if answer == "accept" else None
             chosen = chosen if isinstance(chosen, list) else [] if chosen is None else [chosen]
             unchosen += answer != "ignore" and not chosen
-            answers += [Answer(item, annotator, choice, "choice") for choice in chosen or [None]]
+            yield from (Answer(item, annotator, choice, "choice") for choice in chosen or [None])
         elif "spans" in record and "label" not in record:
             raise DataError(f"{where} labels spans of its text; only labels of whole inputs are read.")
         else:
             label = None if answer == "ignore" else answer
-            answers.append(Answer(item, annotator, label, str(record.get("label", "answer"))))
+            yield Answer(item, annotator, label, str(record.get("label", "answer")))
     warn_left_out(unchosen, total, "choice tasks were rejected or accepted without a choice; they are left out", path)
-    sessions = {answer.annotator for answer in answers}
-    unnamed = sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)
     if len(sessions) > 1:
+        unnamed = sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)
         what = "annotators are unnamed sessions, called after their time; one person may count as several"
         warn_left_out(unnamed, len(sessions), what, path)
-    return to_table(answers, path)
+
+
+add_export("prodigy", answers, claims=claims, summary="Prodigy's choice and binary tasks", place=60)

@@ -1,4 +1,4 @@
-"""Which method to use: all that are worth a try, compared without gold on as many items as that takes."""
+"""Compare the methods that are worth a try, on a sample of the items where there are many."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dissensus.models.base import Aggregator, arg_max, check_gold, methods
 from dissensus.questions.compare import MAJORITY, Comparison, compare
 from dissensus.table.annotations import Annotations
 
-CHOICE = (MAJORITY, "wawa", "one-coin", "glad", "mace", "dawid-skene", "hierarchical-dawid-skene")
-ENOUGH = 40_000  # annotations to compare by; of larger tables a part is taken, whole items at a time
-PASSES = 50  # at most: what a method has not learnt by then changes no rank
+DEFAULT_METHODS = (MAJORITY, "wawa", "one-coin", "glad", "mace", "dawid-skene", "hierarchical-dawid-skene")
+MAX_ANNOTATIONS = 40_000  # of larger tables a part is compared, whole items at a time
+MAX_PASSES = 50  # what a method has not learnt by then changes no rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,39 +37,34 @@ def contest(
     seed: int = 0,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> Contest:
-    """Compare methods; left out, a few of different kinds."""
-    import dissensus.models.methods  # noqa: F401 - registers the methods
-
-    wanted = list(dict.fromkeys(names or CHOICE))
+    """Compare methods without gold; left out, a few of different kinds."""
+    wanted = list(dict.fromkeys(names or DEFAULT_METHODS))
     fitting = [n for n in wanted if not (methods.entry(n).facts.get("binary") and table.n_classes > 2)]
     gold = check_gold(gold, table)
     chosen = np.arange(table.n_items)
-    sampled = table.n_annotations > ENOUGH
+    sampled = table.n_annotations > MAX_ANNOTATIONS
     if sampled:
-        n = max(2, round(ENOUGH / table.n_annotations * table.n_items))
+        n = max(2, round(MAX_ANNOTATIONS / table.n_annotations * table.n_items))
         chosen = np.sort(np.random.default_rng(seed).permutation(table.n_items)[:n])
-        mask = np.zeros(table.n_items, np.bool_)
-        mask[chosen] = True
-        table, gold = table.select(items=mask), None if gold is None else gold[mask]
+        table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
     found = compare(
         table,
-        [brief(methods[name]()) for name in fitting],
+        [limit_passes(methods[name]()) for name in fitting],
         gold=gold,
         seed=seed,
         on_fit=lambda method, done, of: on_step(f"comparing methods: {method}, {done} of {of} fits done"),
     )
     labels = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         for one in found:
             on_step(f"comparing methods: labels of {one.method}")
-            model = one.model or brief(methods[one.method]()).fit(table)
+            model = one.model or limit_passes(methods[one.method]()).fit(table)
             labels[one.method] = arg_max(model.posterior_, model.items_, model.classes_, model.tie_seed_)
     return Contest(found, chosen, sampled, labels)
 
 
-def brief(model: Aggregator) -> Aggregator:
-    """The same model, told to give up early."""
-    if model.get_params().get("max_iter", 0) > PASSES:
-        model.set_params(max_iter=PASSES)
+def limit_passes(model: Aggregator) -> Aggregator:
+    """Lower the model's `max_iter` where it is higher."""
+    if model.get_params().get("max_iter", 0) > MAX_PASSES:
+        model.set_params(max_iter=MAX_PASSES)
     return model

@@ -1,0 +1,251 @@
+"""Options that several commands share, each declared once.
+
+A parameter whose type is a group of options, such as `Source` or `Gold`, stands for all fields of the group:
+
+    @with_groups
+    def compare(*, gold: Gold, share: float = option(0.2, "…"), json: bool = JSON, source: Source) -> None: ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+
+import typer
+
+from dissensus.cli import show
+from dissensus.cli.errors import about
+from dissensus.exceptions import BadParameter, DissensusError
+
+if TYPE_CHECKING:
+    from dissensus.common.types import IntArray
+    from dissensus.models.base import Aggregator
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.questions import Questions
+
+T = TypeVar("T")
+own_process = False  # True where `dissensus` is the process, not a function called in somebody's
+DEFAULT_METHOD = "dawid-skene"
+READING = "Reading FILE"  # panel of the help
+
+
+class TableFormat(StrEnum):
+    """Formats of the result tables."""
+
+    csv = "csv"
+    parquet = "parquet"
+    jsonl = "jsonl"
+
+
+def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
+    """An option of a command; its name is that of the parameter where no other is given, `...` is no default."""
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+JSON = option(False, "Print one JSON object instead.", "--json")
+SEED = option(None, "Of everything random; 0 where left out.", min=0)
+DEVICE = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto")
+OUTPUT_FOLDER = option(
+    None, "Write the results here; left out, they are only shown.", "--output", "-o", metavar="FOLDER"
+)
+OUTPUT_FILE = option(
+    None, "Write a .csv, .parquet or .jsonl file; left out, the first rows are shown.", "--output", "-o", metavar="OUT"
+)
+METHOD = option(None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD)
+SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
+KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")
+ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A file of known labels, and how to read it."""
+
+    gold: Path | None = option(None, "Known labels, to measure accuracy; the method never sees them.", metavar="GOLD")
+    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN")
+    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
+
+    def read(self, table: Annotations) -> IntArray | None:
+        """(I,) class codes, −1 where unknown; None where no file is named."""
+        return None if self.gold is None else self.read_file(self.gold, table)
+
+    def read_file(self, path: Path, table: Annotations) -> IntArray:
+        """(I,) class codes from another file with the same columns."""
+        from dissensus.table.io import read_gold
+
+        with self._explained(path):
+            return read_gold(path, table, self.gold_item, self.gold_label)
+
+    def columns(self) -> tuple[Any, Any] | None:
+        """The columns of items and labels, for a table whose items are not all in memory."""
+        from dissensus.table.io import gold_columns
+
+        if self.gold is None:
+            return None
+        with self._explained(self.gold):
+            return gold_columns(self.gold, self.gold_item, self.gold_label)
+
+    @contextmanager
+    def _explained(self, path: Path) -> Iterator[None]:
+        try:
+            with show.waiting(f"reading {path}"):
+                yield
+        except DissensusError as error:  # its columns have options of their own
+            advice = str(error).replace("item=<column>", "--gold-item COLUMN")
+            raise type(error)(advice.replace("label=<column>", "--gold-label COLUMN")) from error.__cause__
+
+
+def _column(text: str) -> Any:
+    return option(None, f"Column of the {text}.", metavar="COLUMN", panel=READING)
+
+
+@dataclass(frozen=True)
+class Source:
+    """FILE and how to read it."""
+
+    named: str = typer.Argument(
+        ...,
+        metavar="FILE",
+        show_default=False,
+        help="One row per annotation: CSV, TSV (also .gz), Parquet, Arrow, JSON lines, an export of Label Studio, "
+        "doccano or Prodigy.",
+    )
+    item: str | None = _column("items (found where called item, task, id, …)")
+    annotator: str | None = _column("annotators (annotator, worker, rater, …)")
+    label: str | None = _column("labels (label, answer, annotation)")
+    question: str | None = _column("questions, each a table of its own")
+    weight: str | None = _column("weights of the rows")
+    classes: str | None = option(
+        None, "All classes, in this order; a label outside is an error.", metavar="A,B,…", panel=READING
+    )
+    abstain: list[str] | None = option(
+        None, 'An answer that is no class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
+    )
+    input_format: str | None = option(
+        None, "FILE's format, where it is not seen.", "--input-format", metavar="FORMAT", panel=READING
+    )
+
+    def read(self) -> Annotations | Questions:
+        """The table, or one per question."""
+        from dissensus.table.io import read
+
+        if own_process:
+            hide_pandas()
+        columns = {role: getattr(self, role) for role in ("item", "annotator", "label", "question", "weight")}
+        with show.waiting(f"reading {self.file}"):
+            return read(
+                self.file,
+                format=self.input_format,
+                classes=self.class_names(),
+                abstain=[answer or None for answer in self.abstain or ()],
+                **columns,
+            )
+
+    def read_one(self, refusal: str) -> Annotations:
+        """The table; BadParameter with a sentence where there are several questions."""
+        tables = self.read()
+        if isinstance(tables, Mapping):
+            raise BadParameter(refusal.format(n=len(tables)))
+        return tables
+
+    @property
+    def file(self) -> Path:
+        """What is named, as a path; an address such as s3://bucket is none, and keeps its slashes in `named`."""
+        return Path(self.named)
+
+    def class_names(self) -> list[str] | None:
+        """What --classes declares."""
+        return None if self.classes is None else [part.strip() for part in self.classes.split(",")]
+
+    def title(self, question: str | None) -> str:
+        """What a result is about."""
+        return str(self.file) if question is None else f"{self.file}, question {show.name(question)}"
+
+
+def hide_pandas() -> None:
+    """Let pyarrow find no pandas: else it imports it at the first array, for 0.3 s, and no command has such a frame."""
+
+    class Hidden:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+            if name == "pandas":
+                raise ModuleNotFoundError(name=name)
+
+    sys.meta_path.insert(0, Hidden)
+    try:
+        import pyarrow
+
+        pyarrow.array([0]).to_numpy()  # both look for it once
+    finally:
+        sys.meta_path.remove(Hidden)
+
+
+def answer_each(tables: Annotations | Questions, answer: Callable[[Annotations, str | None], T]) -> dict[str | None, T]:
+    """Question → answer, or None → answer where there is one table; errors and warnings name the question."""
+    if not isinstance(tables, Mapping):
+        return {None: answer(tables, None)}
+    found: dict[str | None, T] = {}
+    for question, table in tables.items():
+        with about(f"question {show.name(question)!r}"):
+            found[question] = answer(table, question)
+    return found
+
+
+def one_or_each(answers: dict[str | None, dict[str, Any]]) -> dict[str, Any]:
+    """The facts of `answer_each` as JSON has them."""
+    return answers.get(None, {"questions": answers})
+
+
+def new_model(method: str, settings: list[str] | None, question: str | None = None) -> Aggregator:
+    """A method by name, with KEY=VALUE settings; a wrong name or keyword is an error."""
+    from dissensus.cli.keywords import parse
+    from dissensus.models.base import methods
+
+    return methods[method](**parse(settings or [], methods[method], method))
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Put the fields of a group of options in place of a parameter whose type is that group."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {one.name: one.annotation for one in own if dataclasses.is_dataclass(one.annotation)}
+    expanded: list[inspect.Parameter] = []
+    for one in own:
+        expanded += _options_of(groups[one.name]) if one.name in groups else [one]
+    if not any(one.name == "format_" for one in own):  # no tables are written: --format can only mean the input's
+        expanded = [
+            one.replace(
+                default=option(
+                    None, one.default.help, "--format", *one.default.param_decls, metavar="FORMAT", panel=READING
+                )
+            )
+            if one.name == "input_format"
+            else one
+            for one in expanded
+        ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        command(**given)
+
+    # typer reads one of these two, by its version
+    run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in expanded}
+    del run.__dict__["__wrapped__"]  # else it would look through to the command
+    return run
+
+
+def _options_of(group: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group)
+    for field in dataclasses.fields(group):
+        kind = inspect.Parameter.KEYWORD_ONLY
+        yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])

@@ -1,0 +1,35 @@
+"""Small helpers over arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+
+
+def ranges(start: IntArray, length: IntArray) -> IntArray:
+    """start[0] … start[0] + length[0] − 1, then start[1] …, in one array.
+
+    >>> ranges(np.array([3, 7]), np.array([2, 3]))
+    array([3, 4, 7, 8, 9])
+    """
+    return np.asarray(np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length))
+
+
+def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
+    """(n, …) the sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
+
+    >>> sums_of_ranges(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2, 3]))
+    array([3., 0., 4.])
+    """
+    from scipy.sparse import csr_array
+
+    n = len(values)
+    return np.asarray(csr_array((np.ones(n), np.arange(n), ptr), shape=(ptr.size - 1, n)) @ values)
+
+
+def pair_starts(item: IntArray, annotator: IntArray) -> BoolArray:
+    """(N,) True for the first row of each (item, annotator) pair, in rows sorted by item, then annotator."""
+    first = np.ones(item.size, np.bool_)
+    first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
+    return first

@@ -1,0 +1,139 @@
+"""Check the columns of a table, and turn them into names and codes, or into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.exceptions import DataError, MissingColumn
+from dissensus.table import names as naming
+
+
+def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
+    """Return the sorted names, or `all_names` where given, and the code of every row."""
+    found, codes = naming.encode(column, what)
+    if all_names is None:
+        return found, codes
+    everything, _ = naming.encode(naming.to_column(all_names, f"{what}s"), f"{what}s")
+    place = naming.match(found, everything, f"{what}s")
+    if (place < 0).any():
+        raise DataError(
+            f"{what} {naming.shown(found[place < 0][0])} has annotations and is not in the list of {what}s given."
+        )
+    return everything, place[codes] if codes.size else codes
+
+
+def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntArray, BoolArray | None]:
+    """Return the classes, the label codes of the rows that stay, and which rows stay (None: all)."""
+    keep: BoolArray | None = None
+    if answers := as_list(abstain):
+        column = joined(column)
+        keep = ~_abstained(column, answers)
+        column = column.take(np.flatnonzero(keep))
+        if not isinstance(column, np.ndarray):
+            column = naming.to_column(column, "label")  # integers again, once the missing ones are gone
+    found, codes = naming.encode(column, "label")
+    if classes is None:
+        return found, codes, keep
+    names = naming.declared(classes, column, "classes")
+    if found.dtype.kind in "iu" and names.dtype == object:  # integer labels are codes into declared text classes
+        place = np.where((found >= 0) & (found < names.size), found, -1)
+    else:
+        place = naming.match(found, names, "classes")
+    if (place < 0).any():
+        unknown = place[codes] < 0
+        row = int(np.flatnonzero(unknown)[0])
+        at = row if keep is None else int(np.flatnonzero(keep)[row])
+        raise naming.unknown_label("label", int(unknown.sum()), codes.size, at, found[codes[row]], names.size)
+    return names, place[codes] if codes.size else codes, keep
+
+
+def as_list(answers: Any) -> list[Any]:
+    """Put one answer, or several, into a list."""
+    return [answers] if answers is None or isinstance(answers, str | bytes | int | float) else list(answers)
+
+
+def _abstained(column: Any, answers: list[Any]) -> BoolArray:
+    """(N,) True where a label is one of `answers`, which are no class; None and NaN there mean a missing label."""
+    import pyarrow.compute as pc
+
+    named = [answer for answer in answers if answer is not None and answer == answer]  # NaN differs from itself
+    gone = naming.missing_rows(column) if len(named) < len(answers) else np.zeros(len(column), np.bool_)
+    if named:
+        values = naming.declared(named, column, "abstain")
+        labels = pa.array(column) if isinstance(column, np.ndarray) else column
+        with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs
+            gone = gone | np.asarray(pc.is_in(labels, value_set=pa.array(values, labels.type)))
+    return gone
+
+
+def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names, FloatArray]:
+    """Return the classes and (N, K) distributions, from a matrix or from class → column; each row divided by its sum.
+
+    A sum more than 1e-4 from one is an error.
+    """
+    if isinstance(proba, Mapping):
+        classes = list(proba) if classes is None else range(classes) if isinstance(classes, int) else list(classes)
+        try:
+            proba = np.column_stack([floats(proba[name], f"p_{name}") for name in classes])
+        except KeyError as error:
+            known = sorted(map(str, proba))
+            raise MissingColumn(f"no column of probabilities for class {error}; there are {known}.") from None
+    proba = np.array(proba, np.float64)
+    if proba.ndim != 2:
+        raise DataError(f"proba must have one row per annotation and one column per class, got shape {proba.shape}.")
+    names = naming.declared(proba.shape[1] if classes is None else classes, np.empty(0), "classes")
+    if names.size != proba.shape[1]:
+        raise DataError(f"proba has {proba.shape[1]} columns for {names.size} classes.")
+    negative = ~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1)
+    _refuse("proba", negative, "hold a negative or missing probability", lambda row: f"{proba[row].tolist()}")
+    total = proba.sum(axis=1)
+    advice = "Divide each row by its sum"
+    _refuse(
+        "proba", np.abs(total - 1) > 1e-4, "do not sum to one",
+        lambda row: f"{proba[row].tolist()} sums to {total[row]:.6g}. {advice}",
+    )  # fmt: skip
+    return names, np.asarray(proba / total[:, None])
+
+
+def check_weight(values: Any) -> FloatArray:
+    """(N,) weights, none negative or missing."""
+    weight = floats(values, "weight")
+    _refuse("weight", ~np.isfinite(weight) | (weight < 0), "are negative or missing", lambda row: f"{weight[row]}")
+    return weight
+
+
+def _refuse(what: str, bad: BoolArray, problem: str, show: Callable[[int], str]) -> None:
+    """Raise DataError where any row is bad; say how many are, and what the first holds."""
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"{what}: {bad.sum():,} of {bad.size:,} rows {problem}; first at row {row} (from 0): {show(row)}."
+        )
+
+
+def floats(values: Any, column: str) -> FloatArray:
+    """Turn a column of numbers, or of text that spells numbers, into floats; missing is NaN."""
+    if hasattr(values, "to_numpy"):  # Arrow, pandas, polars
+        values = values.to_numpy()
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        for row, value in enumerate(values):
+            try:
+                np.float64(value)
+            except (TypeError, ValueError):
+                raise DataError(
+                    f"column '{column}': row {row} (from 0) holds {naming.shown(value)}, which is no number."
+                ) from None
+        raise
+
+
+def joined(column: Any) -> Any:
+    """Join the chunks of a column, so that rows can be taken by their numbers."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
