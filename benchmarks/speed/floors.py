@@ -36,14 +36,14 @@ def _walk(n_classes: int) -> Any:
 
     @numba.njit(nogil=True)
     def walk(item_ptr, annotator, label, cells, start, stop, gather, scatter, ahead):
-        ones, q = np.ones(n_classes), np.ones(n_classes)
+        ones, q = np.ones((1, n_classes)), np.ones(n_classes)
         end = item_ptr[stop]
         for i in range(start, stop):
             first, last = item_ptr[i], item_ptr[i + 1]
             if ahead:
                 ask(n_classes, cells, annotator, label, min(first + ahead, end), min(last + ahead, end))
             if gather:
-                times(n_classes, cells, annotator, label, first, last, ones, q)
+                times(n_classes, cells, annotator, label, first, last, ones, 0, q)
             if scatter:
                 plus(n_classes, cells, annotator, label, first, last, q)
         return q.sum()
