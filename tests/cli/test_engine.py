@@ -40,7 +40,7 @@ def engine_of(name: str) -> list[str]:
 @pytest.mark.parametrize("engine", ["disk", "torch"])
 @pytest.mark.parametrize("method", ["dawid-skene", "glad"])
 def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkeypatch):
-    monkeypatch.setattr(base, "PART_ROWS", 60)  # several files of items, read in several parts
+    monkeypatch.setattr("dissensus.compute.engines.disk.PART_ROWS", 60)  # several files of items, read in several parts
     monkeypatch.setattr(base, "FRAME_ROWS", 4)
     monkeypatch.setattr(results, "MIN_SURE_CONFIDENCE", 0.9999)  # so that there are some
     common = ["--method", method, "--gold", "gold.csv", "--format", "parquet", "--no-flags"]
@@ -67,7 +67,7 @@ def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkey
 
 def test_nothing_with_a_row_per_item_is_made_whole(cli, parquet, monkeypatch):
     engine = engine_of("disk")
-    monkeypatch.setattr(base, "PART_ROWS", 60)
+    monkeypatch.setattr("dissensus.compute.engines.disk.PART_ROWS", 60)
     for name in ("predict", "predict_proba", "to_frame"):
         whole = getattr(base.Aggregator, name)
 
@@ -138,7 +138,7 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
     [
         (
             ["--engine", "disk", "--method", "kos"],
-            "'kos' runs in memory only; --engine disk is for dawid-skene, glad, ",
+            "'kos' runs in memory only; --engine disk is for community-bcc, dawid-skene, glad, ",
         ),
         (["--set", "engine=disk"], "--set engine: there is an option for it; say --engine NAME."),
         (["--set", "engine.folder=x"], "only disk, torch and spark have options"),

@@ -134,7 +134,7 @@ class _Signature:
     """The signature of a class, its types evaluated when it is asked for; without declarations, that of `__init__`."""
 
     def __get__(self, instance: object, owner: type[Parameters]) -> inspect.Signature:
-        if owner.__init__ is not Parameters.__init__:
+        if not owner._takes_declared():
             raise AttributeError("__signature__")  # `inspect.signature` then looks at `__init__`
         kind = inspect.Parameter.KEYWORD_ONLY
         hints = {name: owner.parameter_hint(name) for name in owner._declared}
@@ -194,9 +194,15 @@ class Parameters:
         return eval(hint, vars(sys.modules[home.__module__]), dict(vars(home))) if isinstance(hint, str) else hint
 
     @classmethod
+    def _takes_declared(cls) -> bool:
+        """True unless the class has an `__init__` with keywords of its own alone."""
+        written = inspect.signature(cls.__init__).parameters.values()
+        return any(one.kind is one.VAR_KEYWORD for one in written)
+
+    @classmethod
     def _defaults(cls) -> dict[str, Any]:
         """Keyword → default; those of `__init__` where nothing is declared."""
-        if cls.__init__ is Parameters.__init__:
+        if cls._takes_declared():
             return {name: declared.default for name, declared in cls._declared.items()}
         written = list(inspect.signature(cls.__init__).parameters.values())[1:]
         return {p.name: p.default for p in written if p.kind is not p.VAR_KEYWORD}

@@ -101,6 +101,11 @@ class DawidSkene(ConfusionModel[Confusions]):
         """Labels and pseudo-counts of each row of Θ."""
         return np.asarray((self.labels_ + self.pseudo_).sum(axis=2, keepdims=True))
 
+    @property
+    def counts_(self) -> FloatArray:
+        """(A, K, K) [annotator, true, given] how often, by the posterior, each annotator gave each label."""
+        return self.labels_
+
     def describe(self) -> None:
         """The matrix of an annotator who was not there."""
         self.population_confusion_ = self.population(self._params()).confusion[0]
