@@ -131,7 +131,8 @@ def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
         below = interval[code, 1] < fitted.hits_.sum() / fitted.total_.sum()
         assert ("weak" in one["flags"]) == (below and not set(found.flags[code]) - set(UNKNOWN))
         assert np.array(one["confusion"]["shares"]) == pytest.approx(fitted.confusion_[code], abs=0.006)
-        assert one["confusion"]["items"] == pytest.approx(fitted.counts_[code].sum(axis=1), abs=0.06)
+        items = fitted.posterior_[table.item[table.annotator == code]].sum(axis=0)
+        assert one["confusion"]["items"] == pytest.approx(items, abs=0.06)
     assert facts["flags"]["spammer"] == len(found.flagged("spammer"))
 
 
