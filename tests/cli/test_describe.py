@@ -46,11 +46,12 @@ def test_questions_are_described_one_by_one(cli, questions):
     }
 
 
-def test_columns_classes_and_abstentions_are_options(cli, here):
+@pytest.mark.parametrize("name_of_format", ["--format", "--input-format"])
+def test_columns_classes_and_abstentions_are_options(cli, here, name_of_format):
     rows = [("a", "x", "1", "2"), ("a", "y", "0", "1"), ("b", "y", "", "3"), ("b", "x", "-", "1")]
     path = write_csv(here / "odd.data", ["thing", "who", "said", "much"], rows)
     named = ("--item", "thing", "--annotator", "who", "--label", "said", "--weight", "much")
-    more = ("--classes", "1, 0", "--abstain", "", "--abstain", "-", "--format", "csv", "--json")
+    more = ("--classes", "1, 0", "--abstain", "", "--abstain", "-", name_of_format, "csv", "--json")
     about = json.loads(cli("describe", path, *named, *more).stdout)
     assert list(about["class_shares"]) == ["1", "0"]
     assert (about["annotations"], about["items"], about["weighted"]) == (2, 2, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -39,3 +40,10 @@ def test_only_the_chosen_command_is_imported():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     commands = {name.rpartition(".")[2] for name in done.stdout.split() if name.startswith("dissensus.cli.")}
     assert commands == {"describe", "errors", "options", "show"}
+
+
+def test_public_names_that_hide_their_module_are_what_they_were():
+    import dissensus
+
+    found = {name for name in dissensus.__all__ if isinstance(getattr(dissensus, name), ModuleType)}
+    assert found == {"clustering", "evaluation", "features", "learning", "models", "simulate"}
