@@ -201,9 +201,16 @@ def test_only_the_items_of_a_batch_have_gradients():
     assert module.vectors.weight.grad.coalesce().indices()[0].tolist() == [2, 7]
 
 
-@pytest.mark.parametrize("keywords", [{"size": 0}, {"hidden": (3, 0)}, {"dropout": 1.0}])
-def test_bad_keywords_of_the_embedding_are_named(keywords):
-    with pytest.raises(BadParameter, match="item-embedding: size and hidden"):
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"size": 0}, "size must be a whole number, at least 1, got 0"),
+        ({"hidden": (3, 0)}, r"hidden must be widths of layers, got \(3, 0\)"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+    ],
+)
+def test_bad_keywords_of_the_embedding_are_named(keywords, message):
+    with pytest.raises(BadParameter, match=message):
         ItemEmbedding(**keywords).fit(["a"])
 
 

@@ -114,14 +114,6 @@ class LIALearner(LIAKeywords):
             found[at] = pairs
         return found
 
-    def likelihoods(self) -> Likelihoods:
-        """What the model believes of its items, and how probable it thinks every label of any pair."""
-
-        def of(items: IntArray, annotators: IntArray) -> FloatArray:
-            return given_first(np.concatenate([pairs for _, pairs in self._confusions(items, (annotators, None))]))
-
-        return Likelihoods(self.posterior_, of, False)
-
     def _competence(
         self, posterior: FloatArray, items: IntArray, whom: Whom, question: str | None = None
     ) -> FloatArray:
@@ -289,6 +281,14 @@ class LIA(LIALearner):
 
             found += ask_rows(model, columns, table, ask, items)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+    def likelihoods(self) -> Likelihoods:
+        """What the model believes of its items, and how probable it thinks every label of any pair."""
+
+        def of(items: IntArray, annotators: IntArray) -> FloatArray:
+            return given_first(np.concatenate([pairs for _, pairs in self._confusions(items, (annotators, None))]))
+
+        return Likelihoods(self.posterior_, of, False)
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
