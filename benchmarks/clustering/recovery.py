@@ -55,8 +55,8 @@ def by_sampling(drawn: Any) -> tuple[Any, Any]:
     for sweep in range(BURN + SWEEPS):
         state.conditional(1.0, rng)
         if sweep >= BURN:
-            of_item += softmax(model.item_logits(edges, state.params, state.annotator), axis=1)
-            of_annotator += softmax(model.annotator_logits(edges, state.params, state.item), axis=1)
+            of_item += softmax(model.logits(edges, edges.items, state.params, state.annotator), axis=1)
+            of_annotator += softmax(model.logits(edges, edges.annotators, state.params, state.item), axis=1)
     return of_item.argmax(axis=1), of_annotator.argmax(axis=1)
 
 

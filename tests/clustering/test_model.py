@@ -59,8 +59,8 @@ def test_every_delta_is_the_difference_of_full_log_posteriors(kind):
         model.delta_shares(counts.annotators, old.omega, new.omega, PRIORS.tau),
         full(Params(old.psi, new.omega, old.theta), w, z) - before, atol=1e-9,
     )  # fmt: skip
-    of_item = model.item_logits(edges, old, z)
-    of_annotator = model.annotator_logits(edges, old, w)
+    of_item = model.logits(edges, edges.items, old, z)
+    of_annotator = model.logits(edges, edges.annotators, old, w)
     for i in range(table.n_items):
         for k in range(K):
             other = w.copy()

@@ -73,8 +73,8 @@ class State:
                 _dirichlet(rng, 1 + (self.priors.tau - 1 + self.counts.annotators) * cold),
                 _dirichlet(rng, 1 + (self.priors.alpha - 1 + self.counts.labels) * cold),
             )
-        self.item = _pick(model.item_logits(edges, self.params, self.annotator), cold, rng)
-        self.annotator = _pick(model.annotator_logits(edges, self.params, self.item), cold, rng)
+        self.item = _pick(model.logits(edges, edges.items, self.params, self.annotator), cold, rng)
+        self.annotator = _pick(model.logits(edges, edges.annotators, self.params, self.item), cold, rng)
         self.count()
 
     def prior(self, temperature: float, rng: np.random.Generator) -> None:
@@ -90,8 +90,10 @@ class State:
         if _accept(model.delta_shares(self.counts.annotators, now.omega, omega, priors.tau), temperature, rng):
             now = Params(now.psi, omega, now.theta)
         self.params = now
-        self.item = _propose(model.item_logits(edges, now, self.annotator), self.item, temperature, rng)
-        self.annotator = _propose(model.annotator_logits(edges, now, self.item), self.annotator, temperature, rng)
+        self.item = _propose(model.logits(edges, edges.items, now, self.annotator), self.item, temperature, rng)
+        self.annotator = _propose(
+            model.logits(edges, edges.annotators, now, self.item), self.annotator, temperature, rng
+        )
         self.count()
 
 
@@ -197,6 +199,6 @@ class PGMAnnealing(JointClustering):
                 if converged or len(trace) - begin >= self.max_iter:
                     break
         params, item, annotator = best
-        of_item = softmax(model.item_logits(edges, params, annotator), axis=1)
-        of_annotator = softmax(model.annotator_logits(edges, params, item), axis=1)
+        of_item = softmax(model.logits(edges, edges.items, params, annotator), axis=1)
+        of_annotator = softmax(model.logits(edges, edges.annotators, params, item), axis=1)
         return Run(params, Clusters(of_item, of_annotator, item, annotator), trace, converged)

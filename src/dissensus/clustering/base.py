@@ -193,7 +193,7 @@ class Clustering(Aggregator):
         K = self.psi_.size
         belief, outgoing, pair = np.full((table.n_items, K), 1 / K), np.empty((edges.size, K)), np.empty(edges.size)
         with Threads(thread_count(self.threads, edges.size)) as pool:
-            factors = model.item_factors(edges, self.labels_of_clusters_)
+            factors = model.Factors(edges, edges.items, self.labels_of_clusters_)
             incoming = believed[edges.annotator]
             model.sweep(edges.items, factors, self.psi_, incoming, outgoing, belief, pair, pool)
         return belief

@@ -24,7 +24,7 @@ import numpy as np
 
 from dissensus.clustering import model
 from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
-from dissensus.clustering.model import Counts, Edges, Params
+from dissensus.clustering.model import Counts, Edges, Factors, Params
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
@@ -49,8 +49,8 @@ class Messages:
     def settle(self, params: Params, rounds: int, tol: float) -> float:
         """Pass messages until beliefs change by at most `tol` per node; return the Bethe log evidence."""
         edges, pool = self.edges, self.pool
-        for_items = self.for_items = model.item_factors(edges, params.theta)
-        for_annotators = model.annotator_factors(edges, params.theta)
+        for_items = self.for_items = Factors(edges, edges.items, params.theta)
+        for_annotators = Factors(edges, edges.annotators, params.theta)
         scale = sum(for_items.of(part)[1] for part in edges.items.parts)
         enough, evidence = tol * (edges.items.size + edges.annotators.size), 0.0
         for _ in range(rounds):

@@ -84,13 +84,16 @@ class Part(NamedTuple):
 
 
 class Nodes:
-    """One end of every edge: all items, or all annotators."""
+    """One end of every edge: all items, or all annotators. `axes` are those of Θ as [label, other end, own]."""
 
-    def __init__(self, of_edge: IntArray, of_row: IntArray, bag: IntArray, n: int):
-        self.size = n
+    def __init__(
+        self, of_edge: IntArray, of_row: IntArray, other: IntArray, bag: IntArray, n: int, axes: tuple[int, int, int]
+    ):
+        self.size, self.axes = n, axes
         self.ptr, self.row_ptr = group_starts(of_edge, n), group_starts(of_row, n)
         self.edge = _grouped(of_edge)  # edges of node n: edge[ptr[n] : ptr[n + 1]]
         self.row = _grouped(of_row)
+        self.other = other[self.row]  # node at the other end of each row
         self.bag = np.empty(bag.size, np.int32)  # (E,) number among the bags of its part
         self.parts = []
         parts = max(1, min(MAX_PARTS, bag.size // EDGES_PER_PART))
@@ -117,11 +120,11 @@ class Edges:
         self.row_weight = np.ones(rows.label.size) if rows.weight is None else rows.weight
         first = np.flatnonzero(pair_starts(self.row_item, rows.annotator))
         self.item, self.annotator = self.row_item[first], rows.annotator[first]
-        self.bag, self.bags = _bags(
-            self, np.append(first, self.row_item.size)
-        )  # bags (B, P): weights of the labels, sparse
-        self.items = Nodes(self.item, self.row_item, self.bag, table.n_items)
-        self.annotators = Nodes(self.annotator, self.row_annotator, self.bag, table.n_annotators)
+        # bags (B, P), sparse: weights of the labels of each bag
+        self.bag, self.bags = _bags(self, np.append(first, self.row_item.size))
+        item, annotator = self.row_item, self.row_annotator
+        self.items = Nodes(self.item, item, annotator, self.bag, table.n_items, (2, 1, 0))
+        self.annotators = Nodes(self.annotator, annotator, item, self.bag, table.n_annotators, (2, 0, 1))
 
     @property
     def size(self) -> int:
@@ -158,11 +161,11 @@ def in_parts(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[
 
 
 class Factors:
-    """F / max F of the bags of each part of some nodes; log_theta (P, other end's clusters, own clusters)."""
+    """F / max F of the bags of each part of some nodes, as those nodes read them: (bags, other end, own)."""
 
-    def __init__(self, edges: Edges, nodes: Nodes, log_theta: FloatArray):
-        self.bags, self.log_theta = edges.bags, log_theta
-        cells = sum(part.bags.size for part in nodes.parts) * log_theta[0].size
+    def __init__(self, edges: Edges, nodes: Nodes, theta: FloatArray):
+        self.bags, self.log_theta = edges.bags, np.log(theta).transpose(nodes.axes)
+        cells = sum(part.bags.size for part in nodes.parts) * self.log_theta[0].size
         self._kept = [self._make(part) for part in nodes.parts] if cells <= MAX_CELLS else None
 
     def _make(self, part: Part) -> tuple[FloatArray, float]:
@@ -174,16 +177,6 @@ class Factors:
     def of(self, part: Part) -> tuple[FloatArray, float]:
         """(bags of the part, other, own), and Σ log max F over the part's edges."""
         return self._make(part) if self._kept is None else self._kept[part.number]
-
-
-def item_factors(edges: Edges, theta: FloatArray) -> Factors:
-    """The factors as items read them."""
-    return Factors(edges, edges.items, np.log(theta).transpose(2, 1, 0))
-
-
-def annotator_factors(edges: Edges, theta: FloatArray) -> Factors:
-    """The factors as annotators read them."""
-    return Factors(edges, edges.annotators, np.log(theta).transpose(2, 0, 1))
 
 
 def sweep(
@@ -260,7 +253,7 @@ def product_counts(edges: Edges, of_item: FloatArray, of_annotator: FloatArray) 
 def pair_counts(
     edges: Edges, factors: Factors, to_item: FloatArray, to_annotator: FloatArray, pair: FloatArray, pool: Threads
 ) -> FloatArray:
-    """(K, L, P) labels of edges with the beliefs b_e(k, l) = ν_e(k) F_e[k, l] μ_e(l) / pair_e of item_factors.
+    """(K, L, P) labels of edges with the beliefs b_e(k, l) = ν_e(k) F_e[k, l] μ_e(l) / pair_e; `factors` of items.
 
     `to_annotator` is ν (E, K), `to_item` μ (E, L). F is the same for all edges of a bag, so that Σ_e ν_e(k) μ_e(l) /
     pair_e over those is all that is needed of them.
@@ -307,24 +300,17 @@ def delta_shares(sizes: FloatArray, old: FloatArray, new: FloatArray, prior: flo
     return float((prior - 1 + sizes) @ np.log(new / old))
 
 
-def item_logits(edges: Edges, params: Params, of_annotator: IntArray) -> FloatArray:
-    """(I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}; δw_i is a difference of two of its numbers."""
-    other = of_annotator[edges.row_annotator]
-    return _logits(edges, edges.items, other, params.psi, np.log(params.theta).transpose(2, 1, 0))
+def logits(edges: Edges, nodes: Nodes, params: Params, cluster: IntArray) -> FloatArray:
+    """Log probabilities of the clusters of each node, up to a constant; `cluster` holds those of the other ends.
 
-
-def annotator_logits(edges: Edges, params: Params, of_item: IntArray) -> FloatArray:
-    """(A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}; δz_j is a difference of two of its numbers."""
-    other = of_item[edges.row_item]
-    return _logits(edges, edges.annotators, other, params.omega, np.log(params.theta).transpose(2, 0, 1))
-
-
-def _logits(edges: Edges, nodes: Nodes, other: IntArray, prior: FloatArray, log_theta: FloatArray) -> FloatArray:
-    """(nodes, own) log prior + Σ log_theta[label, other, own] over the rows of each node; `other` (N,) is a cluster."""
-    P, n_other, own = log_theta.shape
-    column = (edges.row_label * n_other + other)[nodes.row]
-    given = csr_array((edges.row_weight[nodes.row], column, nodes.row_ptr), shape=(nodes.size, P * n_other))
-    return np.asarray(given @ log_theta.reshape(-1, own) + np.log(prior))
+    Of items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, of annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}; δw_i
+    and δz_j are differences of two of these numbers.
+    """
+    shares, log_theta = params.psi if nodes is edges.items else params.omega, np.log(params.theta).transpose(nodes.axes)
+    P, other, own = log_theta.shape
+    column = edges.row_label[nodes.row] * other + cluster[nodes.other]
+    given = csr_array((edges.row_weight[nodes.row], column, nodes.row_ptr), shape=(nodes.size, P * other))
+    return np.asarray(given @ log_theta.reshape(-1, own) + np.log(shares))
 
 
 # Drawing from it ------------------------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def start(
     psi = counts.items + priors.gamma - 1
     params = Params(psi / psi.sum(), np.full(L, 1 / L), theta / theta.sum(axis=2, keepdims=True))
     for _ in range(HARD_STEPS):
-        annotator = model.annotator_logits(edges, params, item).argmax(axis=1)
+        annotator = model.logits(edges, edges.annotators, params, item).argmax(axis=1)
         params = model.maximise(model.hard_counts(edges, item, annotator, K, L), priors)
     return Start(params, item, annotator)
 

@@ -40,7 +40,6 @@ def agreement(
 
     Parameters
     ----------
-    table : Annotations
     scale : "nominal", "ordinal" or "interval"
         Of Krippendorff's α; the others take classes as names without order.
     values : (K,), optional

@@ -46,7 +46,6 @@ def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "widt
         Known codes (−1 unknown), or the distribution of the votes.
     h : (I, K)
         Predicted distribution.
-    bins : int
     equal : "width" or "mass"
         Bins of one width on [0, 1], or (about) equally many items in each.
     """

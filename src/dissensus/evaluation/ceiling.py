@@ -67,7 +67,6 @@ def split_half(
         on the test items of `jobs_q1..3` was within 0.03 nats of the best of 1, 0.5, 0.3, 1/K, 0.5/K and 0.1/K.
     epsilon : float
         Smoothing of the judging half, in KL(h‖y).
-    seed : int
 
     Names of the scores: `kl_divergence`, `inverse_kl_divergence`, `jensen_shannon`, `manhattan` and `accuracy`, the
     chance that both halves have the same most frequent class, where ties are drawn fairly.

@@ -50,7 +50,6 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
 
     Parameters
     ----------
-    table : Annotations
     least : int
         Items that a pair must share.
     weights : "none", "linear" or "quadratic"

@@ -58,15 +58,9 @@ def error_rate(table: Annotations, predicted: Any, *, by: By = "item") -> FloatA
     array([0., 1.])
     """
     predicted = _predicted(table, predicted)
-    if predicted.ndim == 1:
-        right = np.eye(table.n_classes)[predicted] if table.proba is not None else predicted == table.label
-    else:
-        best = tied(predicted)
-        chance = best / best.sum(axis=1, keepdims=True)  # (N, K) of a fair draw among the best
-        right = chance if table.proba is not None else chance[np.arange(len(table)), table.label]
-    if table.proba is not None:
-        right = (right * table.proba).sum(axis=1)
-    return _means(table, 1.0 - np.asarray(right, np.float64), by)
+    best = np.eye(table.n_classes)[predicted] if predicted.ndim == 1 else tied(predicted)
+    chance = best / best.sum(axis=1, keepdims=True)  # (N, K) of a fair draw among the best
+    return _means(table, 1 - (chance * _given(table)).sum(axis=1), by)
 
 
 def absolute_distance(
@@ -92,11 +86,13 @@ def absolute_distance(
     if not 0 < scale < np.inf:
         raise BadParameter(f"scale must be above 0, got {scale}; with one class, or one place, there is no distance.")
     at = place[predicted if predicted.ndim == 1 else _median(predicted, place)]  # (N,)
-    if table.proba is None:
-        far = np.abs(place[table.label] - at)
-    else:
-        far = (table.proba * np.abs(place - at[:, None])).sum(axis=1)
+    far = (_given(table) * np.abs(place - at[:, None])).sum(axis=1)
     return _means(table, far / scale, by)
+
+
+def _given(table: Annotations) -> FloatArray:
+    """(N, K) the label of each row as a distribution."""
+    return np.asarray(np.eye(table.n_classes)[table.label] if table.proba is None else table.proba)
 
 
 def _predicted(table: Annotations, predicted: Any) -> Any:

@@ -154,7 +154,6 @@ def compare(
 
     Parameters
     ----------
-    table : Annotations
     names : method names, or models not yet fitted; optional
         Left out: every registered method that can take the table.
     gold : (I,) int, optional

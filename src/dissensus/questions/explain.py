@@ -167,7 +167,6 @@ def explain(
 
     Parameters
     ----------
-    table : Annotations
     fitted : Aggregator
         Fitted to this table; items that it does not know are scored.
     annotators : mapping of columns, or frame, optional

@@ -245,7 +245,6 @@ def redundancy(
 
     Parameters
     ----------
-    table : Annotations
     model : method name, or a model
         Fresh copies of it are fitted.
     gold : (I,) int, optional

@@ -78,8 +78,11 @@ def tails(ptr: IntArray, label: IntArray, chance: FloatArray, shift: IntArray, s
         now[0] = 1.0
         length, own = 1, 0
         for row in range(ptr[i], ptr[i + 1]):
-            widest = shift[row].max()
-            then[: length + widest] = 0
+            widest = 0
+            for k in range(chance.shape[1]):
+                widest = max(widest, shift[row, k])
+            for x in range(length + widest):
+                then[x] = 0.0
             for k in range(chance.shape[1]):
                 p, by = chance[row, k], shift[row, k]
                 for x in range(length):
@@ -87,6 +90,8 @@ def tails(ptr: IntArray, label: IntArray, chance: FloatArray, shift: IntArray, s
             length += widest
             own += shift[row, label[row]]
             now, then = then, now
-        out[i, 0] = now[own] / 2 + now[own + 1 : length].sum()
-        out[i, 1] = now[own] / 2 + now[:own].sum()
+        out[i, 0] = out[i, 1] = now[own] / 2
+        for x in range(length):
+            if x != own:
+                out[i, 0 if x > own else 1] += now[x]
     return out

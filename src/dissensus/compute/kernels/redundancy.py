@@ -20,8 +20,9 @@ def add_next_label(
     n, K = belief.shape
     support, joint, was = np.empty(K, np.intp), np.empty(K), np.empty(K, np.bool_)
     for i in range(n):
-        top = belief[i].max()
-        size, before = 0, 0
+        top, size, before = 0.0, 0, 0
+        for c in range(K):
+            top = max(top, belief[i, c])
         for c in range(K):
             if belief[i, c] > top * least:
                 support[size] = c
