@@ -277,7 +277,7 @@ def test_stopping_early_warns_with_what_to_raise(name):
     if "max_iter" not in keywords:
         pytest.skip("has no passes")
     with pytest.warns(ConvergenceWarning, match=r"stopped after max_iter=2 .*Raise max_iter or tol"):
-        model = methods[name](**keywords).fit(simulate(300, 9, 2, seed=4).annotations)
+        model = methods[name](**keywords).fit(simulate(300, 9, 2 if is_binary(name) else 4, seed=4).annotations)
     assert not model.converged_
     assert model.n_iter_ == 2
 
@@ -531,7 +531,7 @@ def test_an_added_oracle_is_best_and_one_who_is_always_wrong_worst(name, seed):
             score = getattr(model, key)
             # MACE cannot be worse than a spammer
             assert model.annotators_[score.argmax()] == 1000, key
-            assert model.annotators_[score.argmin()] == 1001 or key == "competence_" and score[-1] < 0.1, key
+            assert model.annotators_[score.argmin()] == 1001 or (key == "competence_" and score[-1] < 0.1), key
 
 
 @pytest.mark.parametrize(
@@ -601,7 +601,8 @@ def test_an_update_is_near_a_fit_of_everything(name):
     for key, value in results(model).items():
         other = getattr(refit, key)
         assert value.shape == other.shape or key == "trace_", key
-        if value.dtype.kind == "f" and key != "trace_":
+        # an update leaves communities as they are; `test_community_bcc` says who joins them
+        if value.dtype.kind == "f" and key != "trace_" and not key.startswith("community"):
             assert np.abs(value - other).mean() < 0.06 * np.abs(other).mean(), key
     assert 0.5 * np.abs(model.posterior_ - refit.posterior_).sum(axis=1).mean() < 0.02
     assert np.abs(model.reliability_ - refit.reliability_).max() < 0.03
