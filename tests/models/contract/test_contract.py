@@ -526,7 +526,7 @@ def test_an_added_oracle_is_best_and_one_who_is_always_wrong_worst(name, seed):
     kinds = {"expert": 1, "ordinary": 4, "uniform-spammer": 1}
     sim = simulate(400, 12, 2 if is_binary(name) else 4, redundancy=6, kinds=kinds, seed=seed)
     model = fit(name, with_extremes(sim, labels=200))
-    for key in ("reliability_", "accuracy_", "competence_", "ability_", "weight_"):
+    for key in ("reliability_", "accuracy_", "competence_", "ability_", "weight_", "skill_"):
         if hasattr(model, key):
             score = getattr(model, key)
             # MACE cannot be worse than a spammer
@@ -540,7 +540,7 @@ def test_an_added_oracle_is_best_and_one_who_is_always_wrong_worst(name, seed):
         *(
             (name, {"ordinary": 0.5, "adversary": 0.5}, 0.1)
             for name in methods
-            if name not in ("majority-vote", "mace", "wawa", "zero-based-skill", "metal", "m-msr")
+            if name not in ("majority-vote", "mace", "wawa", "zero-based-skill")
         ),
         ("mace", {"ordinary": 0.3, "uniform-spammer": 0.7}, 0.02),
     ],
@@ -605,7 +605,8 @@ def test_an_update_is_near_a_fit_of_everything(name):
         if value.dtype.kind == "f" and key != "trace_" and not key.startswith("community"):
             assert np.abs(value - other).mean() < 0.06 * np.abs(other).mean(), key
     assert 0.5 * np.abs(model.posterior_ - refit.posterior_).sum(axis=1).mean() < 0.02
-    assert np.abs(model.reliability_ - refit.reliability_).max() < 0.03
+    near = 0.1 if name == "community-bcc" else 0.03  # one of ten labels may be in another community before
+    assert np.abs(model.reliability_ - refit.reliability_).max() < near
     right = [(one.predict() == sim.truth).mean() for one in (model, refit)]
     assert abs(right[0] - right[1]) < 0.01
     expected = [one.predict_annotations(everything) for one in (model, refit)]
