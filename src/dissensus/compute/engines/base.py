@@ -34,9 +34,14 @@ def join_rows(parts: list[Rows]) -> Rows:
     for name in ("annotator", "label", "weight"):
         pieces = [getattr(part, name) for part in parts]
         arrays.append(None if pieces[0] is None else np.concatenate(pieces))
+    return _read_only(*arrays)
+
+
+def _read_only(*arrays: Any) -> Rows:
+    """Rows of new arrays that are as those of a table are, so that the same code is compiled."""
     for array in arrays:
         if array is not None:
-            array.flags.writeable = False  # as the arrays of a table are, so that the same code is compiled
+            array.flags.writeable = False
     return Rows(*arrays)
 
 
@@ -47,7 +52,7 @@ def hard_rows(table: Annotations) -> Rows:
     row, label = np.nonzero(table.proba)
     weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
     ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
-    return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
+    return _read_only(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
 
 
 @dataclass(frozen=True)
