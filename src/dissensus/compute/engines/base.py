@@ -30,7 +30,7 @@ def join_rows(parts: list[Rows]) -> Rows:
     """Rows of several ranges of items, one after the other; the offsets of each begin at 0."""
     starts = np.cumsum([0, *(part.annotator.size for part in parts)])
     ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
-    arrays = [np.concatenate([*ptr, starts[-1:]])]
+    arrays: list[Any] = [np.concatenate([*ptr, starts[-1:]])]
     for name in ("annotator", "label", "weight"):
         pieces = [getattr(part, name) for part in parts]
         arrays.append(None if pieces[0] is None else np.concatenate(pieces))
