@@ -20,15 +20,15 @@ SHEET = ["ccccbc", "cc-a-b", "c-bccc", "ccbccc", "ccbc-b", "ccaaab", "bcbaab", "
 
 
 def random_table(
-    seed: int, n_items: int = 23, n_annotators: int = 7, n_classes: int = 4, n: int = 131, **extra
+    seed: int, n_items: int = 23, n_annotators: int = 7, n_classes: int = 4, n: int = 131, silent: int = 0, **extra
 ) -> Annotations:
-    """Items of very unequal length, some empty, repeated pairs: sizes all different."""
+    """Items of very unequal length, some empty, repeated pairs: sizes all different; `silent` more annotators."""
     rng = np.random.default_rng(seed)
     item = rng.integers(0, n_items, n) * rng.integers(0, 2, n)  # item 0 gets about half of all rows
     return Annotations.from_arrays(
         item, rng.integers(0, n_annotators, n), None if "proba" in extra else rng.integers(0, n_classes, n),
-        classes=n_classes,
-        items=np.arange(n_items), annotators=np.arange(n_annotators), **{k: v(rng, n) for k, v in extra.items()},
+        classes=n_classes, items=np.arange(n_items), annotators=np.arange(n_annotators + silent),
+        **{k: v(rng, n) for k, v in extra.items()},
     )  # fmt: skip
 
 

@@ -1,16 +1,15 @@
 """What the tests of all engines ask: is it the answer of `local`?"""
 
 import warnings
+from typing import Any
 
 import numpy as np
 
 from dissensus import methods
+from dissensus.evaluation.hard import TIE
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.models.base import TIE
 
-METHODS = (
-    "majority-vote", "wawa", "zero-based-skill", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad",
-)  # fmt: skip
+METHODS = [name for name in methods if "engine" in methods[name].declared()]
 
 
 def fit(method: str, table, gold=None, **keywords):
@@ -30,8 +29,9 @@ def assert_agree(one, other, atol: float = 1e-6) -> None:
     np.testing.assert_array_equal(one.predict()[clear], other.predict()[clear])
 
 
-def short(method: str, passes: int) -> dict[str, int]:
+def short(method: str, passes: int) -> dict[str, Any]:
     """Keywords that end a fit early; restarts, which draw, are among what must agree."""
     if method in ("majority-vote", "wawa"):
         return {}
-    return {"max_iter": passes} | ({} if method == "zero-based-skill" else {"restarts": 2})
+    communities = {"communities": 2} if method == "community-bcc" else {}
+    return {"max_iter": passes} | communities | ({} if method == "zero-based-skill" else {"restarts": 2})

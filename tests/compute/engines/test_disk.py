@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dissensus import load, methods, read, save
-from dissensus.compute.engines import Disk, code
-from dissensus.compute.engines.coding import Coded, code_table
+from dissensus.compute.engines import Disk
+from dissensus.compute.engines.coding import Coded, code, code_table
 from dissensus.compute.engines.disk import DiskEngine, RunFolder
 from dissensus.exceptions import DataError, MissingColumn, UnknownClass, UnreadableFile
 from dissensus.table.simulate import simulate

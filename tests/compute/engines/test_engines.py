@@ -13,16 +13,26 @@ import pytest
 from compute.engines.agreement import METHODS, assert_agree, fit, short
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
-from dissensus.compute.engines import Disk, Spark, Torch, scatter
-from dissensus.compute.engines.base import Block, Rows
-from dissensus.compute.engines.scatter import session
+from dissensus.compute.engines import Disk, Spark, Torch
+from dissensus.compute.engines.base import Block, hard_rows
+from dissensus.compute.engines.coding import code_table
+from dissensus.compute.engines.local import cut_rows
+from dissensus.compute.engines.scatter import scatter, session
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
-from dissensus.models.methods.dawid_skene import ConfusionPass, Confusions, VotePass
+from dissensus.models.confusion import (
+    COIN,
+    FULL,
+    GIVEN,
+    LIKELIHOOD,
+    ONES,
+    OWN,
+    VOTES,
+    ConfusionPass,
+    Likelihood,
+    OwnCells,
+)
 from dissensus.models.methods.glad import AbilityPass, Skills
-from dissensus.models.methods.mace import Believed, CopyPass, certain
-from dissensus.models.methods.majority_vote import AgreementPass, SharePass, Skilled
-from dissensus.models.methods.one_coin import CoinPass, Coins
-from dissensus.models.methods.wawa import SkillPass
+from dissensus.models.votes import SharePass, Skilled, SkillPass
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
 from tables import KINDS, placed, random_table, some_gold
@@ -88,18 +98,21 @@ def test_five_million_annotations(engine, tmp_path, request):
 def passes(table: Annotations):
     """Every pass with some parameters, and what it writes."""
     rng, I, A, K = np.random.default_rng(1), table.n_items, table.n_annotators, table.n_classes
-    prior, theta = rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(K), (A, K)).transpose(0, 2, 1)
-    right, skill = rng.uniform(0.3, 0.9, A), rng.uniform(0, 1, A)
-    beliefs = certain(right, rng.dirichlet(np.ones(K), A))
+    prior, right, skill = rng.dirichlet(np.ones(K)), rng.uniform(0.3, 0.9, (A, K)), rng.uniform(0, 1, A)
+    every, out = rng.dirichlet(np.ones(K), I), {"posterior": (I, K)}
+    full, own = rng.dirichlet(np.ones(K), (A, K)), OwnCells(right, (1 - right) / (K - 1))
+    coin = OwnCells(own.right[:, :1], own.wrong[:, :1])
     return {
-        "confusion": (ConfusionPass(), Confusions(prior, np.ascontiguousarray(theta)), {"posterior": (I, K)}),
-        "vote": (VotePass(), None, {}),
-        "agreement": (AgreementPass(), None, {}),
-        "coin": (CoinPass(), Coins(prior, np.stack([right, 1 - right], axis=1)), {"posterior": (I, K)}),
-        "copy": (CopyPass(), Believed(prior, beliefs), {"posterior": (I, K)}),
+        "full": (ConfusionPass(LIKELIHOOD, FULL), Likelihood.of(prior, full), out),
+        "own": (ConfusionPass(LIKELIHOOD, OWN), Likelihood.of(prior, own), out),
+        "coin": (ConfusionPass(LIKELIHOOD, COIN), Likelihood.of(prior, coin), out),
+        "prior per item": (ConfusionPass(LIKELIHOOD, FULL), Likelihood.of(every, full), out),
+        "votes": (ConfusionPass(VOTES, FULL), None, {}),
+        "given": (ConfusionPass(GIVEN, COIN, given=every), None, {}),
+        "totals": (ConfusionPass(ONES, OWN), None, {}),
         "skill": (SkillPass(), skill, {"votes": (I, K)}),
         "share": (SharePass(), Skilled(skill, prior, np.ones(K)), {"posterior": (I, K), "item_total": (I,)}),
-        "ability": (AbilityPass(1.3), Skills(4 * right, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
+        "ability": (AbilityPass(1.3), Skills(4 * skill, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
     }
 
 
@@ -115,12 +128,8 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
         expected = engine.sweep(walk, params, whole)
         parts, found = {key: np.full(shape, np.nan) for key, shape in shapes.items()}, []
         for start, stop in ((0, 5), (5, 23)):
-            sent, at = pickle.loads(pickle.dumps((walk, params))), table.item_ptr[start : stop + 1]
-            rows, cut = engine.rows, slice(at[0], at[-1])
-            weight = None if rows.weight is None else rows.weight[cut]
-            block = Block(
-                0, stop - start, Rows(at - at[0], rows.annotator[cut], rows.label[cut], weight), gold[start:stop], start
-            )
+            sent = pickle.loads(pickle.dumps((walk, params)))
+            block = Block(0, stop - start, cut_rows(engine.rows, start, stop), gold[start:stop], start)
             (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
             sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
             found.append(sent[0].close([buffer], engine.pool))
@@ -129,6 +138,41 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
         np.testing.assert_allclose(getattr(total, field.name), getattr(expected, field.name), atol=1e-10)
     for key in shapes:
         np.testing.assert_allclose(parts[key], whole[key], atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
+@pytest.mark.parametrize("kind", ["hard", "weighted"])
+def test_a_sample_is_the_same_rows_everywhere(kind, engine, tmp_path, request):
+    table = random_table(4, n_items=101, n=900, **KINDS[kind])
+    gold = some_gold(table)
+    if engine == "spark":
+        request.getfixturevalue("spark_session")
+        options = Spark(partitions=3)
+    else:
+        options = engine_of(engine, tmp_path, block_rows=50)
+    data = code_table(table, tmp_path / "codes") if engine == "disk" else table
+    with placed(table, gold) as local, options.place(methods["dawid-skene"](engine=options), data, gold) as elsewhere:
+        expected, found = local.sample(300, 7), elsewhere.sample(300, 7)
+    assert 7 <= expected.size.n_items < 101
+    assert found.size == expected.size
+    for name in ("item_ptr", "annotator", "label", "weight"):
+        np.testing.assert_array_equal(getattr(found.rows, name), getattr(expected.rows, name), err_msg=name)
+    np.testing.assert_array_equal(found.gold, expected.gold)
+    np.testing.assert_array_equal(found.per_annotator, expected.per_annotator)
+
+
+def test_a_sample_has_about_so_many_rows_from_all_over_the_table():
+    table = simulate(5000, 30, 3, redundancy=4, seed=1).annotations
+    with placed(table, np.arange(5000, dtype=np.int32) % 3) as engine, engine.sample(2000, 16) as sample:
+        assert abs(sample.rows.annotator.size - 2000) < 100
+        length = sample.size.n_items // 16
+        starts = np.linspace(0, 5000 - length, 16).astype(int)
+        items = np.concatenate([np.arange(start, start + length) for start in starts])
+        np.testing.assert_array_equal(sample.gold, items % 3)
+        rows = np.isin(table.item, items)
+        np.testing.assert_array_equal(sample.rows.annotator, hard_rows(table).annotator[rows])
+        np.testing.assert_array_equal(sample.rows.label, table.label[rows])
+        np.testing.assert_array_equal(np.diff(sample.rows.item_ptr), np.bincount(table.item[rows])[items])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

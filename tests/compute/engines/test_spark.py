@@ -18,14 +18,16 @@ from compute.engines.agreement import METHODS, assert_agree, fit, short
 from compute.engines.cluster import marks
 from dissensus import load, methods, read, save
 from dissensus.cli import app
-from dissensus.compute.engines import Spark, Spread, scatter
+from dissensus.compute.engines import Spark
+from dissensus.compute.engines.scatter import Spread, scatter
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.models.methods import dawid_skene
+from dissensus.models import confusion
+from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, some_gold
 
 pytestmark = marks()
-RESTARTED = ("hierarchical-dawid-skene", "mace", "glad")
+RESTARTED = ("hierarchical-dawid-skene", "mace", "glad", "community-bcc")
 
 
 @pytest.fixture(scope="module")
@@ -149,11 +151,11 @@ def executor() -> int:
     return above
 
 
-class Killing(dawid_skene.ConfusionPass):
+class Killing(ConfusionPass):
     """Takes the executor down, once, while the first part is walked in the third pass."""
 
     def __init__(self, flags: Path):
-        super().__init__()
+        super().__init__(LIKELIHOOD, FULL)
         self.flags = flags
 
     def walk(self, block, buffer, out) -> None:
@@ -164,11 +166,11 @@ class Killing(dawid_skene.ConfusionPass):
                 os.kill(executor(), signal.SIGKILL)
 
 
-class Slow(dawid_skene.ConfusionPass):
+class Slow(ConfusionPass):
     """The first attempt at the first part takes long."""
 
     def __init__(self, flags: Path):
-        super().__init__()
+        super().__init__(LIKELIHOOD, FULL)
         self.flags = flags
 
     def walk(self, block, buffer, out) -> None:
@@ -182,10 +184,20 @@ class Slow(dawid_skene.ConfusionPass):
                 time.sleep(0.1)
 
 
+def watched(kind: type[ConfusionPass], flags: Path):
+    """`ConfusionModel._begin` with another pass."""
+
+    def begin(self, engine) -> None:
+        confusion.ConfusionModel._begin(self, engine)
+        self._walk = kind(flags)
+
+    return begin
+
+
 def test_an_executor_killed_during_a_pass_changes_nothing(spark, tmp_path, monkeypatch):
     frame = frame_of(names=True)
     local = fit("dawid-skene", read(frame), max_iter=4)
-    monkeypatch.setattr(dawid_skene, "ConfusionPass", lambda _: Killing(tmp_path))
+    monkeypatch.setattr(methods["dawid-skene"], "_begin", watched(Killing, tmp_path))
     model = fit("dawid-skene", spark.createDataFrame(frame), engine=Spark(partitions=2), max_iter=4)
     assert len(list(tmp_path.iterdir())) == 6  # four passes and the last, and one part twice
     assert_agree(local, model, atol=1e-9)
@@ -194,7 +206,7 @@ def test_an_executor_killed_during_a_pass_changes_nothing(spark, tmp_path, monke
 def test_a_part_that_is_walked_twice_at_once_counts_once(spark, tmp_path, monkeypatch):
     frame = frame_of()
     local = fit("dawid-skene", read(frame), max_iter=1)
-    monkeypatch.setattr(dawid_skene, "ConfusionPass", lambda _: Slow(tmp_path))
+    monkeypatch.setattr(methods["dawid-skene"], "_begin", watched(Slow, tmp_path))
     model = fit("dawid-skene", spark.createDataFrame(frame), engine=Spark(partitions=2), max_iter=1)
     assert (tmp_path / "attempt-1").exists()
     np.testing.assert_allclose(model.trace_, local.trace_, rtol=1e-12)

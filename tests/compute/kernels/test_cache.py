@@ -7,12 +7,13 @@ import sys
 
 FIT = """
 import json, numpy as np, dissensus as dz
-from dissensus.compute.kernels import confusion
+from dissensus.compute.kernels import confusion as c
 from dissensus.table import kernels as table
 for K in (3, 5):
-    made = dz.Annotations.from_arrays(*np.random.default_rng(0).integers(0, K, (3, 2**17)))  # a smaller table is sorted by NumPy
+    made = dz.Annotations.from_arrays(*np.random.default_rng(0).integers(0, K, (3, 2**17)))  # less is sorted by NumPy
     dz.methods["dawid-skene"]().fit(made).predict_proba(made)
-kernels = [confusion.sweep(3), confusion.sweep(5), confusion.load, confusion.maximise, table.sort_rows]
+walks = [c.sweep(K, source, c.FULL, False) for K in (3, 5) for source in (c.LIKELIHOOD, c.VOTES)]
+kernels = [*walks, c.load, c.collect, table.sort_rows, table.offsets]
 print(json.dumps([[sum(k.stats.cache_hits.values()), sum(k.stats.cache_misses.values())] for k in kernels]))
 """
 

@@ -9,7 +9,7 @@ import pytest
 from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import kos as kernels
-from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.methods.kos import KOS, Edges, Talk, known_answers, scale
 from dissensus.table.simulate import simulate
 from tables import random_table, shares_of, with_extremes
@@ -301,15 +301,6 @@ def test_the_sign_of_sums_is_the_crowd_s_but_for_gold():
         assert (told.predict() == truth)[60:].mean() > 0.9
 
 
-def test_gold_of_some_items_is_kept_and_helps_the_others():
-    sim = simulate(400, 30, 2, redundancy=3, hardness=0.2, kinds={"ordinary": 0.5, "adversary": 0.5}, seed=2)
-    gold = np.where(np.arange(400) % 2 == 0, sim.truth, -1)
-    with_gold, without = KOS().fit(sim.annotations, gold=gold), KOS().fit(sim.annotations)
-    np.testing.assert_array_equal(with_gold.posterior_[::2], np.eye(2)[sim.truth[::2]])
-    right = [(model.predict()[1::2] == sim.truth[1::2]).mean() for model in (with_gold, without)]
-    assert right[0] > right[1] + 0.1
-
-
 def test_unseen_annotator_weighs_as_the_crowd_and_empty_item_has_the_prior():
     table = simulate(300, 9, 2, seed=4).annotations
     model = KOS().fit(table)
@@ -345,16 +336,6 @@ def test_too_few_passes_are_a_warning_with_the_last_change():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert KOS().fit(table).converged_
-
-
-@pytest.mark.parametrize(
-    ("keyword", "value"),
-    [("messages", "mean"), ("crowd_labels", -1), ("crowd_labels", float("inf")), ("max_iter", 0), ("max_iter", 2.5),
-     ("tol", -1.0), ("threads", 0)],
-)  # fmt: skip
-def test_a_bad_keyword_is_named_with_its_value(keyword, value):
-    with pytest.raises(BadParameter, match=rf"{keyword} must .*{value}"):
-        KOS(**{keyword: value}).fit(two_classes(1))
 
 
 @pytest.mark.realdata

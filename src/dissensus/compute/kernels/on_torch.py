@@ -136,7 +136,7 @@ def confusion(
 ) -> tuple[float, FloatArray, FloatArray]:
     """`kernels.confusion.sweep`: log evidence, classes (K,), counts (A, true, given); the same sources and shapes.
 
-    The only E step in torch. `table` (A, true, given) and `prior` (1, K) are None but for LIKELIHOOD.
+    The only E step in torch. `table` (A, true, given) and `prior` (1, K) or (I, K) are None but for LIKELIHOOD.
     """
     K = data.n_classes
     evidence, classes = data.zeros(), data.zeros(K)
@@ -155,7 +155,7 @@ def confusion(
         if source == LIKELIHOOD:
             rows = part.weighed(logs[cell])
             votes = part.by_item(rows) if shape == FULL else part.votes(rows, item)
-            q, found = part.posterior(log_prior + votes)
+            q, found = part.posterior((log_prior[part.start : part.stop] if len(log_prior) > 1 else log_prior) + votes)
             evidence += found
         elif source == ONES:
             q = torch.ones_like(data.zeros(part.n, K))

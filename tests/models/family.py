@@ -1,0 +1,43 @@
+"""What the tests of the confusion family share: its methods, their objective in readable form, fits that are begun."""
+
+import numpy as np
+
+from dissensus import Annotations, methods
+from dissensus.models.confusion import ConfusionModel, Counts, OwnCells, readable_pass
+from tables import placed
+
+FAMILY = [name for name in methods if issubclass(methods[name], ConfusionModel)]
+
+
+def begun(model: ConfusionModel, table: Annotations, gold=None) -> ConfusionModel:
+    """A model that knows what is fixed before EM begins."""
+    with placed(table, gold) as engine:
+        model._begin(engine)
+    return model
+
+
+def full(cells, n_classes: int) -> np.ndarray:
+    return cells.full(n_classes) if isinstance(cells, OwnCells) else cells
+
+
+def readable_objective(model: ConfusionModel, table: Annotations, params, gold=None) -> tuple[np.ndarray, float]:
+    """Posterior (I, K) and objective at some parameters, by `readable_pass`."""
+    posterior, sums = readable_pass(table, params.prior, full(model.cells(params), table.n_classes), gold)
+    density = 0.0 if model.fixed_prior_ is not None else model.class_pseudo_ @ np.log(params.prior)
+    return posterior, sums.evidence + model.log_penalty(params) + density
+
+
+def sums_by(model: ConfusionModel, table: Annotations, posterior: np.ndarray) -> Counts:
+    """The sums of a pass that found this posterior (I, K), by loops over rows; evidence 0."""
+    labels = np.zeros((table.n_annotators, table.n_classes, table.n_classes))
+    for row in range(len(table)):
+        says = np.eye(table.n_classes)[table.label[row]] if table.proba is None else table.proba[row]
+        weight = 1.0 if table.weight is None else table.weight[row]
+        labels[table.annotator[row]] += weight * np.outer(posterior[table.item[row]], says)
+    return Counts(0.0, posterior.sum(axis=0), in_shape(labels, model.shape))
+
+
+def in_shape(labels: np.ndarray, shape: int) -> np.ndarray:
+    """Sums (A, K, K) as a shape has them: all, those on the diagonal (A, 1, K), or their sum (A, 1, 1)."""
+    right = np.einsum("akk->ak", labels)[:, None, :]
+    return [labels, right, right.sum(axis=2, keepdims=True)][shape]
