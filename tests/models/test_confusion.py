@@ -484,25 +484,43 @@ def test_threads_agree():
         np.testing.assert_allclose(one.posterior_, two.posterior_, atol=1e-9)
 
 
-# A sample comes first -------------------------------------------------------------------------------------------------
+# Items in doubt -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["dawid-skene", "one-coin", "hierarchical-dawid-skene"])
-def test_a_fit_that_begins_with_a_sample_ends_where_one_without_does(name, monkeypatch):
-    table = simulate(3000, 40, 4, redundancy=5, seed=3).annotations
-    gold = np.where(np.arange(3000) % 50 == 0, 1, -1)
-    plain = methods[name](tol=1e-12, max_iter=5000).fit(table, gold=gold)
-    sizes, sweep = [], Local.sweep
-    monkeypatch.setattr(confusion, "MIN_SAMPLED_ROWS", 10_000)
-    monkeypatch.setattr(confusion, "SAMPLE_ROWS", 3000)
-    monkeypatch.setattr(Local, "sweep", lambda self, *a: sizes.append(self.rows.annotator.size) or sweep(self, *a))
-    sampled = methods[name](tol=1e-12, max_iter=5000).fit(table, gold=gold)
-    assert set(sizes) == {len(table), min(sizes)}
-    assert 2000 < min(sizes) < 4000
-    assert sizes.count(min(sizes)) > 3  # a fit of its own
-    np.testing.assert_allclose(sampled.trace_[-1], plain.trace_[-1], rtol=1e-9)
-    np.testing.assert_allclose(sampled.posterior_, plain.posterior_, atol=1e-3)
-    np.testing.assert_allclose(sampled.label_totals_, plain.label_totals_)
+@pytest.mark.parametrize("name", ["dawid-skene", "one-coin", "mace", "hierarchical-dawid-skene"])
+@pytest.mark.parametrize("with_gold", [False, True])
+def test_a_fit_that_looks_at_items_in_doubt_ends_where_one_without_does(name, with_gold, monkeypatch):
+    sim = simulate(4000, 40, 4, redundancy=5, seed=3)
+    gold = np.where(np.arange(4000) % 9 == 0, sim.truth, -1) if with_gold else None
+    keywords = {"tol": 1e-9, "max_iter": 2000, "restarts": 1}
+    plain = methods[name](**keywords).fit(sim.annotations, gold=gold)
+    walked, focus = [], ConfusionModel._focus
+    monkeypatch.setattr(confusion, "MIN_FOCUS_ROWS", 10_000)
+    monkeypatch.setattr(ConfusionModel, "_focus", lambda *given: walked.append(focus(*given)) or walked[-1])
+    focused = methods[name](**keywords).fit(sim.annotations, gold=gold)
+    assert len(walked) == 1
+    assert focused.n_iter_ < plain.n_iter_
+    np.testing.assert_allclose(focused.trace_[-1], plain.trace_[-1], rtol=1e-6)
+    assert (np.diff(focused.trace_) >= -1e-9).all()
+    np.testing.assert_allclose(focused.posterior_, plain.posterior_, atol=5e-3)
+
+
+def test_the_bound_of_settled_items_touches_their_evidence():
+    table = random_table(3)
+    rng = np.random.default_rng(1)
+    prior, theta = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4), (7, 4))
+    walk, likelihood = ConfusionPass(LIKELIHOOD, FULL), Likelihood.of(prior, theta)
+    keep = np.arange(table.n_items) % 3 == 0
+    with placed(table) as engine:
+        sums = engine.sweep(walk, likelihood)
+        rest = Local(engine.rows_of(keep), 7, 4, Threads(1), None)
+        focused = confusion.Focused.of(sums, rest, likelihood, ConfusionPass(LIKELIHOOD, FULL))
+        again = focused.sweep(ConfusionPass(LIKELIHOOD, FULL), likelihood)
+        np.testing.assert_allclose(again.evidence, sums.evidence)
+        np.testing.assert_allclose(again.labels, sums.labels, atol=1e-12)
+        other = Likelihood.of(rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4), (7, 4)))
+        assert focused.sweep(ConfusionPass(LIKELIHOOD, FULL), other).evidence < engine.sweep(walk, other).evidence
+
 
 
 # A method in twenty lines ---------------------------------------------------------------------------------------------

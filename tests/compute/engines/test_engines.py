@@ -14,7 +14,7 @@ from compute.engines.agreement import METHODS, assert_agree, fit, short
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
 from dissensus.compute.engines import Disk, Spark, Torch
-from dissensus.compute.engines.base import Block, hard_rows
+from dissensus.compute.engines.base import Block
 from dissensus.compute.engines.coding import code_table
 from dissensus.compute.engines.local import cut_rows
 from dissensus.compute.engines.scatter import scatter, session
@@ -142,37 +142,23 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
 
 @pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
 @pytest.mark.parametrize("kind", ["hard", "weighted"])
-def test_a_sample_is_the_same_rows_everywhere(kind, engine, tmp_path, request):
+def test_chosen_items_have_the_same_rows_everywhere(kind, engine, tmp_path, request):
     table = random_table(4, n_items=101, n=900, **KINDS[kind])
-    gold = some_gold(table)
+    keep = np.random.default_rng(1).random(101) < 0.4
     if engine == "spark":
         request.getfixturevalue("spark_session")
         options = Spark(partitions=3)
     else:
         options = engine_of(engine, tmp_path, block_rows=50)
     data = code_table(table, tmp_path / "codes") if engine == "disk" else table
-    with placed(table, gold) as local, options.place(methods["dawid-skene"](engine=options), data, gold) as elsewhere:
-        expected, found = local.sample(300, 7), elsewhere.sample(300, 7)
-    assert 7 <= expected.size.n_items < 101
-    assert found.size == expected.size
-    for name in ("item_ptr", "annotator", "label", "weight"):
-        np.testing.assert_array_equal(getattr(found.rows, name), getattr(expected.rows, name), err_msg=name)
-    np.testing.assert_array_equal(found.gold, expected.gold)
-    np.testing.assert_array_equal(found.per_annotator, expected.per_annotator)
-
-
-def test_a_sample_has_about_so_many_rows_from_all_over_the_table():
-    table = simulate(5000, 30, 3, redundancy=4, seed=1).annotations
-    with placed(table, np.arange(5000, dtype=np.int32) % 3) as engine, engine.sample(2000, 16) as sample:
-        assert abs(sample.rows.annotator.size - 2000) < 100
-        length = sample.size.n_items // 16
-        starts = np.linspace(0, 5000 - length, 16).astype(int)
-        items = np.concatenate([np.arange(start, start + length) for start in starts])
-        np.testing.assert_array_equal(sample.gold, items % 3)
-        rows = np.isin(table.item, items)
-        np.testing.assert_array_equal(sample.rows.annotator, hard_rows(table).annotator[rows])
-        np.testing.assert_array_equal(sample.rows.label, table.label[rows])
-        np.testing.assert_array_equal(np.diff(sample.rows.item_ptr), np.bincount(table.item[rows])[items])
+    with options.place(methods["dawid-skene"](engine=options), data, None) as elsewhere:
+        found = elsewhere.rows_of(keep)
+    rows = keep[table.item]
+    np.testing.assert_array_equal(found.annotator, table.annotator[rows])
+    np.testing.assert_array_equal(found.label, table.label[rows])
+    np.testing.assert_array_equal(np.diff(found.item_ptr), np.diff(table.item_ptr)[keep])
+    if kind == "weighted":
+        np.testing.assert_array_equal(found.weight, table.weight[rows])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
