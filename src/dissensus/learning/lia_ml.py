@@ -22,6 +22,7 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
+from dissensus.common.arrays import group_starts
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
@@ -40,7 +41,6 @@ from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
 from dissensus.learning.saving import learnt, loaded_columns, loaded_part, stored_columns, stored_part, with_learnt
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.models.base import arg_max
-from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
@@ -341,7 +341,7 @@ class LIAML(LIALearner):
             table,
             annotator=codes[table.annotator][order],
             label=table.label[order],
-            item_ptr=kernels.offsets(row[order], self.items_.size),
+            item_ptr=group_starts(row[order], self.items_.size),
             items=self.items_,
             annotators=everyone,
             weight=None if table.weight is None else table.weight[order],

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.arrays import group_starts
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import DataError
-from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -62,7 +62,7 @@ def with_earlier(table: Annotations, gold: IntArray | None, counts: FloatArray) 
     more = Annotations(
         np.concatenate([table.annotator, annotator.astype(np.int32)]),
         np.concatenate([table.label, label.astype(table.label.dtype)]),
-        np.concatenate([table.item_ptr, table.item_ptr[-1] + kernels.offsets(true, table.n_classes)[1:]]),
+        np.concatenate([table.item_ptr, table.item_ptr[-1] + group_starts(true, table.n_classes)[1:]]),
         np.concatenate([table.items.astype(object), names]),
         table.annotators,
         table.classes,

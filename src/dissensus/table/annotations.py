@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
@@ -144,7 +145,7 @@ class Annotations:
         """Make a table from codes that are known to be valid, in any row order; names are sorted already."""
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
         label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
-        ptr = kernels.offsets(item, len(items))
+        ptr = group_starts(item, len(items))
         plain = weight is None and proba is None
         if plain and kernels.is_sorted(item, annotator, label):
             annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
@@ -265,7 +266,7 @@ class Annotations:
     @cached_property
     def annotator_ptr(self) -> IntArray:
         """(A+1,) the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
-        return _frozen(kernels.offsets(self.annotator, self.n_annotators))
+        return _frozen(group_starts(self.annotator, self.n_annotators))
 
     @cached_property
     def by_annotator(self) -> IntArray:
@@ -289,7 +290,7 @@ class Annotations:
             right = (self.proba * posterior[self.item]).sum(axis=1)
         weight = np.ones(len(self)) if self.weight is None else self.weight
         hits, total = (np.bincount(self.annotator, w, self.n_annotators) for w in (weight * right, weight))
-        return hits, total
+        return hits.astype(np.float64), total.astype(np.float64)  # bincount returns ints when the input is empty
 
     def soft_labels(
         self,
@@ -321,7 +322,6 @@ class Annotations:
         votes = self.votes()
         total = votes.sum(axis=1)
         pairs = float((total * (total - 1)).sum()) if self.weight is None and self.proba is None else 0.0
-        same_pair = (np.diff(self.item) == 0) & (np.diff(self.annotator) == 0) if len(self) else np.empty(0, bool)
         shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
         return {
             "annotations": self.n_annotations,
@@ -334,7 +334,7 @@ class Annotations:
             "items_without_annotation": int((per_item == 0).sum()),
             "annotators_without_annotation": int((per_annotator == 0).sum()),
             "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
-            "repeated_pairs": int(same_pair.sum()),
+            "repeated_pairs": int((~pair_starts(self.item, self.annotator)).sum()),
             "unanimous_items": float((votes.max(axis=1)[total > 0] == total[total > 0]).mean())
             if (total > 0).any()
             else None,
@@ -412,7 +412,7 @@ class Annotations:
         return Annotations(
             new_annotator[self.annotator[keep]],
             self.label[keep],
-            kernels.offsets(new_item[self.item[keep]], int(item_keep.sum())),
+            group_starts(new_item[self.item[keep]], int(item_keep.sum())),
             self.items[item_keep],
             self.annotators[annotator_keep],
             self.classes,

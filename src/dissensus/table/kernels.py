@@ -18,13 +18,6 @@ INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.
 BLOCK = 2**15  # rows whose differences stay in the processor's cache
 
 
-def offsets(codes: IntArray, n: int) -> IntArray:
-    """(n+1,) where the rows of each code start once they are grouped."""
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(codes, minlength=n), out=ptr[1:])
-    return ptr
-
-
 def group(codes: IntArray, ptr: IntArray) -> IntArray:
     """Row numbers grouped by code, in row order within each (a stable counting sort)."""
     order: IntArray = np.empty(codes.size, np.int32 if codes.size < 2**31 else np.int64)

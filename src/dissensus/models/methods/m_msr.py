@@ -38,6 +38,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dissensus.common.arrays import group_starts
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import in_memory
@@ -190,7 +191,7 @@ class Pairs:
             right = np.bincount(rows.annotator, weight * (rows.label == truth), A)
             known_skill = (K * right / np.where(known_labels > 0, known_labels, 1) - 1) / (K - 1)
             rows = rest_of(rows, ~known)
-        annotator_ptr = indexing.offsets(rows.annotator, A)
+        annotator_ptr = group_starts(rows.annotator, A)
         item = np.repeat(np.arange(rows.item_ptr.size - 1, dtype=np.int32), np.diff(rows.item_ptr))
         data = (
             rows.item_ptr, item, rows.annotator, rows.label, rows.weight,
