@@ -64,7 +64,7 @@ def hard_rows(table: Annotations) -> Rows:
     row, label = np.nonzero(table.proba)
     weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
     ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
-    return _read_only(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
+    return read_only(Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight))
 
 
 @dataclass(frozen=True)
