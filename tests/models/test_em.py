@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dissensus.exceptions import BadParameter
-from dissensus.models.em import Climb, Run, climb, pack, unpack
+from dissensus.models.em import PASSES_BEFORE_REFINING, Climb, Run, climb, pack, unpack
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,28 @@ def test_run_that_ends_on_an_untried_jump_returns_what_was_tried():
     run = climb(em_pass, Point(np.ones(2)), max_iter=3, tol=0, accelerate="squarem", on_step=quiet)
     objective, _ = em_pass(run.params)
     assert objective >= run.trace[-1]
+
+
+@pytest.mark.parametrize("accelerate", [None, "squarem"])
+def test_parameters_are_refined_once_after_the_first_passes_from_an_em_step(accelerate):
+    em_pass, refined, steps = contraction(np.array([0.9, 0.99]), np.zeros(2)), [], []
+
+    def watched(point):
+        objective, after = em_pass(point)
+        steps.append(after.at)
+        return objective, after
+
+    def refine(point):
+        refined.append((len(steps), point.at))
+        return Point(0.01 * point.at)
+
+    run = Climb(Point(np.ones(2)), accelerate)
+    done = run.run(watched, max_iter=30, tol=0, on_step=quiet, refine=refine)
+    ((passes, point),) = refined
+    assert passes == PASSES_BEFORE_REFINING
+    assert any(np.array_equal(point, step) for step in steps[:passes])  # no look ahead, which may be no good
+    assert (np.diff(done.trace) >= 0).all()
+    np.testing.assert_allclose(done.trace[passes], em_pass(Point(0.01 * point))[0])
 
 
 def test_every_pass_is_reported_once():

@@ -14,9 +14,8 @@ from compute.engines.agreement import METHODS, assert_agree, fit, short
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
 from dissensus.compute.engines import Disk, Spark, Torch
-from dissensus.compute.engines.base import Block
+from dissensus.compute.engines.base import Block, select_rows
 from dissensus.compute.engines.coding import code_table
-from dissensus.compute.engines.local import cut_rows
 from dissensus.compute.engines.scatter import scatter, session
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.models.confusion import (
@@ -129,7 +128,8 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
         parts, found = {key: np.full(shape, np.nan) for key, shape in shapes.items()}, []
         for start, stop in ((0, 5), (5, 23)):
             sent = pickle.loads(pickle.dumps((walk, params)))
-            block = Block(0, stop - start, cut_rows(engine.rows, start, stop), gold[start:stop], start)
+            own = (np.arange(23) >= start) & (np.arange(23) < stop)
+            block = Block(0, stop - start, select_rows(engine.rows, own), gold[start:stop], start)
             (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
             sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
             found.append(sent[0].close([buffer], engine.pool))
@@ -142,23 +142,24 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
 
 @pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
 @pytest.mark.parametrize("kind", ["hard", "weighted"])
-def test_chosen_items_have_the_same_rows_everywhere(kind, engine, tmp_path, request):
-    table = random_table(4, n_items=101, n=900, **KINDS[kind])
-    keep = np.random.default_rng(1).random(101) < 0.4
+def test_the_rows_of_some_items_are_the_same_everywhere(kind, engine, tmp_path, request):
+    table, rng = random_table(4, n_items=101, n=900, **KINDS[kind]), np.random.default_rng(0)
     if engine == "spark":
         request.getfixturevalue("spark_session")
         options = Spark(partitions=3)
     else:
         options = engine_of(engine, tmp_path, block_rows=50)
     data = code_table(table, tmp_path / "codes") if engine == "disk" else table
-    with options.place(methods["dawid-skene"](engine=options), data, None) as elsewhere:
-        found = elsewhere.rows_of(keep)
-    rows = keep[table.item]
-    np.testing.assert_array_equal(found.annotator, table.annotator[rows])
-    np.testing.assert_array_equal(found.label, table.label[rows])
-    np.testing.assert_array_equal(np.diff(found.item_ptr), np.diff(table.item_ptr)[keep])
-    if kind == "weighted":
-        np.testing.assert_array_equal(found.weight, table.weight[rows])
+    with placed(table) as local, options.place(methods["dawid-skene"](engine=options), data, None) as elsewhere:
+        for keep in (rng.random(101) < 0.3, np.arange(101) == 0, np.ones(101, bool)):
+            expected, found = local.rows_of(keep), elsewhere.rows_of(keep)
+            rows = keep[table.item]
+            np.testing.assert_array_equal(expected.item_ptr, np.cumsum([0, *np.diff(table.item_ptr)[keep]]))
+            np.testing.assert_array_equal(expected.annotator, table.annotator[rows])
+            np.testing.assert_array_equal(expected.label, table.label[rows])
+            for name in ("item_ptr", "annotator", "label", "weight"):
+                np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+                assert getattr(found, name) is None or not getattr(found, name).flags.writeable
 
 
 @pytest.mark.parametrize("engine", ENGINES)

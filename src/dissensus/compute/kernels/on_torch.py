@@ -145,7 +145,7 @@ def confusion(
     if table is not None and prior is not None:
         logs = data.put(table).swapaxes(1, 2).log().contiguous().view(counts.shape)
         log_prior = data.put(prior).log()
-        if shape == FULL and (fused := _fused(data)) is not None:
+        if shape == FULL and len(prior) == 1 and (fused := _fused(data)) is not None:
             evidence, classes, counts, q = fused(data, logs, log_prior, posterior is not None)
             if posterior is not None:
                 posterior[:] = q.cpu().numpy()
