@@ -311,7 +311,7 @@ class Aggregator(Parameters, ABC):
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
-    def _place(self, table: Any, gold: IntArray | None) -> Engine:
+    def _engine_of(self, table: Any, gold: IntArray | None) -> Engine:
         """The table where the passes run."""
         return options_of(getattr(self, "engine", "local")).place(self, table, gold)
 

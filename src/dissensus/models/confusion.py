@@ -134,7 +134,8 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         shape = (workers, A, 1 if self.shape == COIN else K, 2, K if self.shape == FULL else 1)
         if self.cells is None or self.cells.shape != shape:
             self.cells = np.zeros(shape, self.precision)
-        prior, chunk = np.ones((1, K)), 0
+        prior: FloatArray = np.ones((1, K))
+        chunk = 0
         if params is not None:
             table = params.table
             prior, chunk = params.prior, kernels.chunk_rows(table)
@@ -283,7 +284,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     # What it inherits -------------------------------------------------------------------------------------------------
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._place(table, gold) as engine:
+        with self._engine_of(table, gold) as engine:
             self._climb(engine, on_step)
             self._conclude(engine)
 
@@ -343,12 +344,12 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
             )  # fmt: skip
         return run.params
 
-    def em_pass(self, engine: Engine, params: P) -> tuple[float, P]:
+    def em_pass(self, engine: Engine | Focused, params: P) -> tuple[float, P]:
         """The objective at `params`, and the parameters of the next pass."""
         sums, objective = self._evidence(engine, params)
         return objective, self._next(sums, params)
 
-    def _evidence(self, engine: Engine, params: P, **out: Any) -> tuple[Counts, float]:
+    def _evidence(self, engine: Engine | Focused, params: P, **out: Any) -> tuple[Counts, float]:
         """The sums at `params`, and their objective: log evidence and log prior density."""
         cells = self.cells(params)
         sums = engine.sweep(self._walk, Likelihood.of(params.prior, cells), out)
@@ -414,7 +415,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         if isinstance(everyone, OwnCells) and isinstance(unseen, OwnCells):
             right, wrong = ((everyone.right, unseen.right), (everyone.wrong, unseen.wrong))
             return OwnCells(np.concatenate(right)[known], np.concatenate(wrong)[known])  # −1 takes the last
-        return np.concatenate([everyone, unseen])[known]  # type: ignore[list-item]
+        return np.concatenate([everyone, unseen])[known]
 
     def _confusions(self, known: IntArray) -> FloatArray:
         cells = self._cells_of(known)

@@ -107,11 +107,10 @@ class VoteModel(Aggregator):
         belief[empty] = self.posterior_[empty]
 
         def of(_: IntArray, annotators: IntArray) -> FloatArray:
-            each = np.exp(
-                -scale * self._skills(annotators) / (self._population_skill() or 1.0)
-            )  # a wrong label to a right one
-            coin = 1 / (1 + (K - 1) * each)
-            return np.where(np.eye(K, dtype=bool), coin[:, None, None], (coin * each)[:, None, None])[None]
+            skill = self._skills(annotators) / (self._population_skill() or 1.0)
+            wrong = np.exp(-scale * skill)[:, None, None]  # as likely, to a right label
+            matrices = np.where(np.eye(K, dtype=bool), 1.0, wrong) / (1 + (K - 1) * wrong)
+            return np.asarray(matrices[None])
 
         return Likelihoods(belief, of, True)
 

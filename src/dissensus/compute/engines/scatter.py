@@ -77,7 +77,7 @@ class Spread:
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.table: Scattered | None = None  # that it is a result of
+        self.table: Any = None  # the `Scattered` that it is a result of
         self.parts = parts  # an RDD of arrays, in the order of the items; of a result, set by the pass that makes it
 
     @property

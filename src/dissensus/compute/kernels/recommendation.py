@@ -79,4 +79,4 @@ def best_pairs(
             x = x ^ (x >> np.uint64(31))
             if value > ratio[i] or x > draw[i]:
                 gain[i], ratio[i], who[i], draw[i] = known, value, j, x
-    return gain, ratio, who, draw
+    return gain, ratio, who, draw  # type: ignore[return-value]  # numba's integers

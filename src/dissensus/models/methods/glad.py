@@ -78,7 +78,7 @@ class GLAD(EMAggregator[Skills]):
     difficulty_: FloatArray
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._place(table, gold) as engine:
+        with self._engine_of(table, gold) as engine:
             walk, labelled = AbilityPass(1 / self.easiness_sd**2), engine.labelled()
 
             def sweep(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:

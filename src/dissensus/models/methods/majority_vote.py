@@ -33,7 +33,7 @@ class MajorityVote(VoteModel):
     models_annotators: ClassVar = False
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._place(table, gold) as engine:
+        with self._engine_of(table, gold) as engine:
             total = label_totals(engine)[:, 0]
             hits = self._conclude_on(engine, np.ones(engine.size.n_annotators), total.sum(axis=0))
         self._judge(hits, total.sum(axis=1))

@@ -30,7 +30,7 @@ E step as in `one-coin`. M step: θ − θ0 = logit a − logit a0, so a_j = σ(
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class Snorkel(ConfusionModel[Coins]):
     )  # fmt: skip
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", low=MIN_PSEUDO, high=MAX_PSEUDO)
 
-    engine: ClassVar[EngineChoice] = "local"  # the propensity is of the rows of a table in memory
+    engine: EngineChoice = "local"  # the propensity is of the rows of a table in memory
     Params, shape = Coins, COIN
     coin_: FloatArray
 

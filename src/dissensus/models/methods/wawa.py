@@ -53,7 +53,7 @@ class Wawa(VoteModel):
     population_skill_: float
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._place(table, gold) as engine:
+        with self._engine_of(table, gold) as engine:
             vote = SkilledVote(engine)
             self._conclude(vote, vote.agreement(vote.first.hits))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True

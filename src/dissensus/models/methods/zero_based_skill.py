@@ -45,7 +45,7 @@ class ZeroBasedSkill(Wawa):
     tol: float = param(1e-5, "stop when no skill is further from its annotator's agreement with the vote", low=0)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._place(table, gold) as engine:
+        with self._engine_of(table, gold) as engine:
             vote = SkilledVote(engine)
             skill = np.full(table.n_annotators, 1 / table.n_classes)
             trace: list[float] = []
