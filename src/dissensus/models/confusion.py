@@ -24,20 +24,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums
+from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Local, Threads, even
-from dissensus.compute.kernels import confusion as kernels
-from dissensus.compute.kernels.confusion import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.params import SIMPLEX, Params, moved
-from dissensus.table import kernels as table_kernels
 from dissensus.table.annotations import Annotations
 
 MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # pseudo-counts: likelihoods stay above 1e-18, where products cannot underflow
@@ -108,6 +107,15 @@ class Counts(Sums):
     labels: FloatArray
 
 
+class Readable(NamedTuple):
+    """What a worker needs for the readable pass: parameters, sizes, and the sums of the blocks so far."""
+
+    params: Likelihood | None
+    n_annotators: int
+    n_classes: int
+    found: list[Counts]
+
+
 @dataclass(eq=False)
 class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
     """One fused pass, see `kernels.confusion`; may write `posterior`.
@@ -129,8 +137,12 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         return self.rng is not None
 
     def open(self, params: Likelihood | None, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """Prior, cells, classes (K,) and evidence (1,) for each worker."""
+        """Prior, cells, classes (K,) and evidence (1,) for each worker; of a short table, a list of sums."""
         A, K = size.n_annotators, size.n_classes
+        if size.n_rows < readable.MIN_KERNEL_ROWS:
+            return [Readable(params, A, K, []) for _ in range(workers)]
+        from dissensus.compute.kernels import confusion as kernels
+
         shape = (workers, A, 1 if self.shape == COIN else K, 2, K if self.shape == FULL else 1)
         if self.cells is None or self.cells.shape != shape:
             self.cells = np.zeros(shape, self.precision)
@@ -149,26 +161,51 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         return [(prior, chunk, self.cells[t].reshape(-1), sums[0][t], sums[1][t]) for t in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.confusion.sweep`."""
-        prior, chunk, cells, classes, evidence = buffer
-        rows, K, gold = block.rows, classes.size, block.gold if self.with_gold else None
-        given = np.empty((0, K))
+        """`kernels.confusion.sweep`, or its readable form."""
+        rows, gold = block.rows, block.gold if self.with_gold else None
+        K = buffer.n_classes if isinstance(buffer, Readable) else buffer[3].size
+        given = None
         if self.rng is not None:
             given = draw_shares(votes_of(rows, K), gold, self.rng)
         elif self.given is not None:
             given = block.of(self.given)
+        if isinstance(buffer, Readable):
+            self._walk_readably(block, buffer, given, gold, out)
+            return
+        from dissensus.compute.kernels import confusion as kernels
+
+        prior, chunk, cells, classes, evidence = buffer
         vector = self.shape == FULL and K <= kernels.MAX_VECTOR and rows.weight is None
         walk = kernels.sweep(K if vector else 0, self.source, self.shape, rows.weight is not None)
         evidence[0] += walk(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label,
             np.empty(0) if rows.weight is None else rows.weight,
-            prior if len(prior) == 1 else block.of(prior), given, chunk,
+            prior if len(prior) == 1 else block.of(prior), np.empty((0, K)) if given is None else given, chunk,
             np.empty(0, np.int32) if gold is None else gold,
             cells, classes, out.get("posterior", np.empty((0, K))),
         )  # fmt: skip
 
+    def _walk_readably(
+        self, block: Block, buffer: Readable, given: FloatArray | None, gold: IntArray | None, out: Mapping[str, Any]
+    ) -> None:
+        table, prior = None, None
+        if buffer.params is not None:
+            table, prior = buffer.params.table, buffer.params.prior
+            prior = prior if len(prior) == 1 else block.of(prior)
+        evidence, classes, labels, posterior = readable.confusion_pass(
+            block.rows, (buffer.n_annotators, buffer.n_classes), self.source, self.shape, table, prior, given, gold
+        )
+        if "posterior" in out:
+            out["posterior"][:] = posterior
+        buffer.found.append(Counts(evidence, classes, labels))
+
     def close(self, buffers: list[Any], pool: Threads) -> Counts:
         """The sums of all workers."""
+        if isinstance(buffers[0], Readable):
+            first, *others = [sums for buffer in buffers for sums in buffer.found]
+            return sum(others, start=first)
+        from dissensus.compute.kernels import confusion as kernels
+
         _, A, n_given, _, n_true = self.cells.shape
         labels = np.empty((A, n_true, n_given))
         pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
@@ -490,20 +527,12 @@ def label_totals(engine: Engine) -> FloatArray:
 def readable_pass(
     table: Annotations, prior: FloatArray, confusion: FloatArray, gold: IntArray | None = None
 ) -> tuple[FloatArray, Counts]:
-    """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form. Makes (N, K) arrays."""
-    given = np.eye(table.n_classes)[table.label] if table.proba is None else table.proba  # (N, K)
-    if table.weight is not None:
-        given = given * table.weight[:, None]
-    joint = np.log(np.broadcast_to(prior, (table.n_items, table.n_classes))).copy()
-    np.add.at(joint, table.item, np.einsum("ny,nky->nk", given, np.log(confusion)[table.annotator]))
-    if gold is not None:
-        others = np.arange(table.n_classes) != gold[:, None]
-        joint[(gold >= 0)[:, None] & others] = -np.inf
-    evidence = np.logaddexp.reduce(joint, axis=1, keepdims=True)
-    posterior = np.exp(joint - evidence)
-    labels = np.zeros_like(confusion)
-    np.add.at(labels, table.annotator, posterior[table.item][:, :, None] * given[:, None, :])
-    return posterior, Counts(float(evidence.sum()), posterior.sum(axis=0), labels)
+    """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
+    size = table.n_annotators, table.n_classes
+    *sums, posterior = readable.confusion_pass(
+        hard_rows(table), size, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior), None, gold
+    )
+    return posterior, Counts(*sums)
 
 
 def judge(engine: Engine, prior: FloatArray, cells: Cells) -> tuple[FloatArray, Counts]:
@@ -596,7 +625,9 @@ def log_sum(values: FloatArray) -> FloatArray:
 
 def votes_of(rows: Rows, n_classes: int) -> FloatArray:
     """(I, K) summed weight of the labels of each item."""
-    return table_kernels.votes(rows.item_ptr, rows.label, rows.weight, None, n_classes)
+    n_items = rows.item_ptr.size - 1
+    place = np.repeat(np.arange(n_items) * n_classes, np.diff(rows.item_ptr)) + rows.label
+    return np.bincount(place, rows.weight, n_items * n_classes).reshape(n_items, n_classes).astype(np.float64)
 
 
 def draw_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:

@@ -146,7 +146,8 @@ class SharePass(Pass[Skilled, Hits, Any]):
         rows = block.rows
         kernels.shares(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight,
-            params.skill, params.prior, params.lean, block.gold, TIE, hits, out["posterior"], out["item_total"],
+            params.skill, params.prior, np.empty(0) if params.lean is None else params.lean, block.gold, TIE, hits,
+            out["posterior"], out["item_total"],
         )  # fmt: skip
 
     def close(self, buffers: list[Any], pool: Threads) -> Hits:

@@ -32,7 +32,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, eye_array
-from scipy.sparse.csgraph import connected_components
 from scipy.special import entr, ndtri, softmax, stdtrit
 
 from dissensus.common.arrays import group_starts, pair_starts, ranges, sums_of_ranges
@@ -466,6 +465,8 @@ def _copiers(
 
 def _groups(n_annotators: int, links: list[tuple[int, int, float]], active: Any) -> tuple[list[tuple[int, ...]], float]:
     """Join annotators by links to groups; also return how many independent annotators all are worth."""
+    from scipy.sparse.csgraph import connected_components  # takes a tenth of a second to import
+
     ends = np.array([link[:2] for link in links], np.int64).reshape(-1, 2)
     graph = coo_array((np.ones(len(links)), (ends[:, 0], ends[:, 1])), shape=(n_annotators, n_annotators))
     _, member = connected_components(graph, directed=False)

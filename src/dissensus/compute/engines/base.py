@@ -74,6 +74,7 @@ class Size:
     n_items: int
     n_annotators: int
     n_classes: int
+    n_rows: int
     weighted: bool
 
 

@@ -111,7 +111,7 @@ class DiskEngine(Engine):
     def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
         super().__init__()
         self.coded, self.pool, self.gold, self.run = coded, pool, gold, run
-        self.size = Size(coded.n_items, coded.n_annotators, coded.n_classes, coded.weighted)
+        self.size = Size(coded.n_items, coded.n_annotators, coded.n_classes, coded.n_annotations, coded.weighted)
         self.per_annotator, self.checkpoint = coded.per_annotator, run
         self.blocks = coded.ranges(block_rows)
 

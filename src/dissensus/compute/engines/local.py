@@ -71,7 +71,8 @@ class Local(Engine):
 
     def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
         super().__init__()
-        self.size = Size(rows.item_ptr.size - 1, n_annotators, n_classes, rows.weight is not None)
+        n_rows = rows.annotator.size
+        self.size = Size(rows.item_ptr.size - 1, n_annotators, n_classes, n_rows, rows.weight is not None)
         self.rows, self.pool, self.gold = rows, pool, gold
         self.per_annotator = np.bincount(rows.annotator, minlength=n_annotators)
 

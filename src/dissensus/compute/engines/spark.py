@@ -107,7 +107,7 @@ class SparkEngine(Engine):
     def __init__(self, table: Scattered, options: Spark, pool: Threads, gold: IntArray | None):
         super().__init__()
         self.table, self.pool, self.gold, self.each = table, pool, gold, options.broadcast_annotators
-        self.size = Size(table.n_items, table.n_annotators, table.n_classes, table.weighted)
+        self.size = Size(table.n_items, table.n_annotators, table.n_classes, table.n_annotations, table.weighted)
         self.per_annotator = table.per_annotator
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 

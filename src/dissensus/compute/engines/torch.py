@@ -24,7 +24,9 @@ class TorchEngine(Engine):
     def __init__(self, data: Data, pool: Threads):
         super().__init__()
         ptr = data.item_ptr
-        self.size = Size(ptr.numel() - 1, data.n_annotators, data.n_classes, data.weight is not None)
+        self.size = Size(
+            ptr.numel() - 1, data.n_annotators, data.n_classes, data.annotator.numel(), data.weight is not None
+        )
         self.data, self.pool = data, pool
         self.gold = None if data.gold is None else data.gold.cpu().numpy()
         self.per_annotator = torch.bincount(data.annotator, minlength=data.n_annotators).cpu().numpy()

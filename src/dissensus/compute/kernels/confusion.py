@@ -4,19 +4,10 @@ For every item i:   q_i(c) ∝ π_i(c) Π_{rows of i} L[a, y, c]      (E step)
 then for its rows:  counts[a, y, c] += q_i(c)                       (sums of the M step)
 
 in one walk over the rows; no (N, K) and no (I, K) array is made unless the posterior is asked for. This is the only
-E step in numba; `models.confusion.readable_pass` is its readable form, and a test holds the two together.
+E step in numba.
 
-`sweep` makes the walk for one way to get q and one shape of table, both constants of the compiled code:
-
-| source | q_i comes from | | shape | table and counts |
-|---|---|---|---|---|
-| LIKELIHOOD | the table, as above | | FULL | L (A, K, K) [annotator, true, given] |
-| VOTES | shares of the item's votes, uniform without votes | | OWN | odds (A, 1, K) [annotator, –, given] |
-| GIVEN | an array (I, K), whatever it holds | | COIN | odds (A, 1, 1) |
-| ONES | 1 for every class: the counts are those of the labels | | | |
-
-In OWN and COIN a label speaks for its own class alone: L[a, y, c] = odds · [c = y] + [c ≠ y], times a factor that all
-classes share and that the caller adds to the evidence; a cell's count is how much of its labels is right.
+`sweep` makes the walk for one source of q and one shape of table, both constants of the compiled code; they, and the
+readable form that tests hold this one to, are in `compute.readable`.
 
 `cells` (A, given, 2, true) keeps the table and the counts of the same annotator and label side by side: what the E step
 fetches is what the M step adds to (apart, a pass over 10M rows took 1.6 times as long).
@@ -38,9 +29,8 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
 from dissensus.compute.kernels.vector import ask, plus, settle, times
+from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
 
-LIKELIHOOD, VOTES, GIVEN, ONES = range(4)
-FULL, OWN, COIN = range(3)
 ROWS_AHEAD = 16  # rows between asking for cells and using them
 MAX_VECTOR = 32  # classes; a vector of more would be compiled into too much code
 LOG_RANGE = 200 * np.log(

@@ -52,7 +52,7 @@ def walk(
 
     `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
     adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
-    `weight` (N,), `gold` (I,) and `posterior` (I, K) may be None; where the posterior is asked for, `hits` (A,) gets
+    `weight` (N,) and `gold` (I,) may be None, `posterior` (I, K) may be empty; where it is asked for, `hits` (A,) gets
     the weight of the labels that are right by it.
     """
     K = log_prior.size
@@ -101,7 +101,7 @@ def walk(
         for k in range(K):
             q[k] /= total
             prior_counts[k] += q[k]
-        if posterior is not None:
+        if posterior.shape[0] > 0:
             for k in range(K):
                 posterior[i, k] = q[k]
             for row in range(first, end):

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.kernels.confusion import COIN, FULL, LIKELIHOOD, ONES
 from dissensus.compute.kernels.glad import NEAR, STEPS
+from dissensus.compute.readable import COIN, FULL, LIKELIHOOD, ONES
 
 Draw = Callable[[FloatArray, IntArray | None], FloatArray]
 """Votes (i, K) and known classes (i,) of some items → a posterior for them."""

@@ -154,7 +154,7 @@ def shares(
 ) -> None:
     """`posterior` (I, K): shares of the votes, each weight · skill; the prior (K,) without votes; known classes.
 
-    Where the largest of the votes is tied, shares are multiplied by `lean` (K,), unless None, and sum to one again.
+    Where the largest of the votes is tied, shares are multiplied by `lean` (K,), unless empty, and sum to one again.
     Adds to `hits` (A,) the labels that are right by the posterior; `item_total` (I,) gets the weight of the rows.
     """
     K = prior.size
@@ -165,7 +165,7 @@ def shares(
         total = v.sum()
         for k in range(K):
             posterior[i, k] = v[k] / total if total > 0 else prior[k]
-        if lean is not None:
+        if lean.size > 0:
             if top > 0:
                 tied, leaning = 0, 0.0
                 for k in range(K):

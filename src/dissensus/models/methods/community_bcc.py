@@ -41,7 +41,6 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import Engine, NoCheckpoint
-from dissensus.compute.kernels import community_bcc as kernels
 from dissensus.models.base import methods, reliability
 from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, ConfusionModel, Counts, class_pseudo
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
@@ -54,6 +53,7 @@ MAX_COMMUNITIES = 8  # that are looked for
 MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for
 GRID = 2.0**16  # of what annotators are told apart by: coarser than any rounding, finer than any difference
 QUOTIENT_STEPS = 2  # in one M step; more of them save no time
+MIN_KERNEL_NUMBERS = 100_000  # parameters from which on a compiled loop saves more than it costs to load
 NEGLIGIBLE_NATS = 0.5  # when numbers of communities are compared
 
 
@@ -150,6 +150,9 @@ class CommunityBCC(ConfusionModel[Communities]):
     def beliefs(self, params: Communities) -> Beliefs:
         """What is believed of the annotators."""
         A, M, K = len(params.counts), params.community_share.size, params.prior.size
+        if A * M * K * K < MIN_KERNEL_NUMBERS:
+            return readable_beliefs(params)
+        
         membership, confusion = np.empty((A, M)), np.empty_like(params.counts)
         logs, wholes = np.zeros((M, K, K)), np.zeros((M, K))
         evidence, spent = kernels.believe(

@@ -260,7 +260,7 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
         evidence[0] += kernels.walk(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
             block.of(params.easiness), log_prior, self.easiness_precision, block.gold, out["easiness"], pull,
-            curvature, prior_counts, out.get("posterior"), hits,
+            curvature, prior_counts, out.get("posterior", np.empty((0, prior_counts.size))), hits,
         )  # fmt: skip
 
     def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:

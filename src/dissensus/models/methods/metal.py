@@ -53,7 +53,7 @@ from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
-from dissensus.compute.kernels.confusion import VOTES
+from dissensus.compute.readable import VOTES
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
 from dissensus.models.confusion import FULL, MAX_PSEUDO, MIN_PSEUDO, ConfusionPass, expected_pseudo, judge
