@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -301,13 +302,10 @@ class Aggregator(Parameters, ABC):
         else:
             yield self.to_frame("items", "pyarrow")
 
-    def item_columns(self, items: Names, posterior: FloatArray, difficulty: FloatArray | None) -> dict[str, Any]:
-        """The frame of some items."""
-        winner = arg_max(posterior, items, self.classes_, self.tie_seed_)
-        columns = {"item": items, "label": self.classes_[winner], "confidence": posterior.max(axis=1, initial=0)}
-        if difficulty is not None:
-            columns["difficulty"] = difficulty
-        return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(self.classes_)}
+    @property
+    def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
+        """The frame of some items, of their names, posterior and difficulty; goes to workers without the model."""
+        return partial(item_columns, self.classes_, self.tie_seed_)
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
@@ -444,6 +442,17 @@ def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> I
         draw = naming.mix(of_item[:, None] ^ naming.hashes(classes)[None, :])  # (ties, K)
         winner[rows] = np.where(tied[rows], draw, np.uint64(0)).argmax(axis=1)
     return winner
+
+
+def item_columns(
+    classes: Names, seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
+) -> dict[str, Any]:
+    """The frame of some items: name, label, confidence, difficulty where there is one, P(class) of every class."""
+    winner = arg_max(posterior, items, classes, seed)
+    columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
+    if difficulty is not None:
+        columns["difficulty"] = difficulty
+    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 
 def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:

@@ -11,55 +11,6 @@ from dissensus.common.types import FloatArray, IntArray
 
 
 @compiled
-def agreement(
-    start: int,
-    stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
-    gold: Any,
-    posterior: Any,
-    hits: FloatArray,
-    total: FloatArray,
-    classes: FloatArray,
-) -> None:
-    """Who agrees with the votes of items start … stop − 1, or with `posterior` (I, K) where it is not None.
-
-    Adds to `hits` and `total` (A, K) [annotator, given] the weight of the labels that are right, and of all; to
-    `classes` (2, K) the items of each class, first those without annotations. Known classes are what they are.
-    """
-    K = hits.shape[1]
-    q = np.empty(K)
-    for i in range(start, stop):
-        first, end = item_ptr[i], item_ptr[i + 1]
-        q[:] = 0.0
-        votes = 0.0
-        for row in range(first, end):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
-            q[label[row]] += w
-            votes += w
-        for k in range(K):
-            q[k] = q[k] / votes if votes > 0 else 1.0 / K
-        if posterior is not None:
-            q[:] = posterior[i]
-        if gold is not None:
-            if gold[i] >= 0:
-                q[:] = 0.0
-                q[gold[i]] = 1.0
-        for k in range(K):
-            classes[1 if end > first else 0, k] += q[k]
-        for row in range(first, end):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
-            hits[annotator[row], label[row]] += w * q[label[row]]
-            total[annotator[row], label[row]] += w
-
-
-@compiled
 def tally(first: Any, end: Any, annotator: IntArray, label: IntArray, weight: Any, skill: FloatArray, v: Any) -> float:
     """The largest of the sums `v` (K,) of weight · skill over rows; where nobody has any skill, all count the same."""
     top = 0.0
@@ -185,19 +136,3 @@ def shares(
                 w = weight[row]
             item_total[i] += w
             hits[np.uintp(annotator[row])] += w * posterior[i, np.uintp(label[row])]
-
-
-@compiled
-def lean_on_ties(votes: FloatArray, lean: FloatArray, tie: float, shares: FloatArray) -> None:
-    """`shares` (I, K) times `lean` (K,), summing to one again, where the largest of the votes (I, K) is tied."""
-    for i in range(len(votes)):
-        top = votes[i].max()
-        if top <= 0:
-            continue
-        best, total = 0, 0.0
-        for k in range(lean.size):
-            best += votes[i, k] >= top * (1 - tie)
-            total += shares[i, k] * lean[k]
-        if best > 1:
-            for k in range(lean.size):
-                shares[i, k] *= lean[k] / total
