@@ -38,6 +38,14 @@ def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture(autouse=True)
+def kernels_for_short_tables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Tests have short tables, and are of the compiled pass unless they are marked `readable`."""
+    if request.node.get_closest_marker("readable") is None:
+        monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", 0)
+        monkeypatch.setattr("dissensus.models.methods.community_bcc.MIN_KERNEL_NUMBERS", 0)
+
+
 @pytest.fixture
 def data_folder() -> Path:
     """The folder of the real data sets; the test must be marked `realdata`."""

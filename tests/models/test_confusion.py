@@ -12,7 +12,8 @@ from dissensus.common.parameters import param
 from dissensus.compute.engines import Disk, Torch
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Local, Threads
-from dissensus.compute.kernels.confusion import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES, chunk_rows
+from dissensus.compute.kernels.confusion import chunk_rows
+from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models import confusion
 from dissensus.models.confusion import (
@@ -102,8 +103,11 @@ def expected_pass(source: int, shape: int, table: Annotations, prior, cells, giv
     return q, q.sum(axis=0), sums_by(model, table, q).labels, 0.0
 
 
-def engines_of(table: Annotations, gold):
-    """The same table in one thread, in three, and in torch in parts of a few rows."""
+def engines_of(table: Annotations, gold, monkeypatch):
+    """The same table as a short one, in one thread, in three, and in torch in parts of a few rows."""
+    with monkeypatch.context() as patch:
+        patch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", len(table) * 10)
+        yield placed(table, gold)
     yield placed(table, gold)
     yield placed(table, gold, 3)
     pytest.importorskip("torch", reason="needs the `learning` extra")
@@ -114,7 +118,7 @@ def engines_of(table: Annotations, gold):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("source", [*SOURCES, "likelihood, a prior per item", "likelihood, sharp"])
-def test_every_pass_on_every_engine_is_the_readable_one(source, shape, kind, with_gold):
+def test_every_pass_on_every_engine_is_the_readable_one(source, shape, kind, with_gold, monkeypatch):
     table, code = random_table(1, **KINDS[kind]), SOURCES[source.partition(",")[0]]
     sharp = 30.0 if "sharp" in source else 1.0  # with sharp likelihoods item 0 is too long for a product
     gold, rng = some_gold(table) if with_gold else None, np.random.default_rng(4)
@@ -124,7 +128,7 @@ def test_every_pass_on_every_engine_is_the_readable_one(source, shape, kind, wit
     params = Likelihood.of(prior, cells) if code == LIKELIHOOD else None
     if params is not None:
         assert (chunk_rows(params.table) < np.diff(table.item_ptr).max()) == (sharp > 1)
-    for engine in engines_of(table, gold):
+    for engine in engines_of(table, gold, monkeypatch):
         out, walk = np.full_like(given, np.nan), ConfusionPass(code, SHAPES[shape])
         walk.given = given if code == GIVEN else None
         with engine:
@@ -136,12 +140,12 @@ def test_every_pass_on_every_engine_is_the_readable_one(source, shape, kind, wit
 
 
 @pytest.mark.parametrize("with_gold", [False, True])
-def test_votes_can_be_counted_without_gold(with_gold):
+def test_votes_can_be_counted_without_gold(with_gold, monkeypatch):
     table = random_table(2)
     q = table.soft_labels()
     if with_gold:
         q[some_gold(table) >= 0] = np.eye(4)[2]
-    for engine in engines_of(table, some_gold(table)):
+    for engine in engines_of(table, some_gold(table), monkeypatch):
         with engine:
             found = engine.sweep(ConfusionPass(VOTES, FULL, with_gold), None)
         np.testing.assert_allclose(found.labels, soft_counts(table, q), atol=1e-11)
@@ -149,10 +153,10 @@ def test_votes_can_be_counted_without_gold(with_gold):
         np.testing.assert_allclose(vote_counts(table, some_gold(table)).labels, found.labels)
 
 
-def test_draws_are_the_same_on_every_engine():
+def test_draws_are_the_same_on_every_engine(monkeypatch):
     table = random_table(2, **KINDS["both"])
     found = []
-    for engine in engines_of(table, some_gold(table)):
+    for engine in engines_of(table, some_gold(table), monkeypatch):
         with engine:
             found.append(engine.sweep(ConfusionPass(GIVEN, OWN, rng=np.random.default_rng(7)), None))
     for other in found[1:]:

@@ -152,7 +152,8 @@ class CommunityBCC(ConfusionModel[Communities]):
         A, M, K = len(params.counts), params.community_share.size, params.prior.size
         if A * M * K * K < MIN_KERNEL_NUMBERS:
             return readable_beliefs(params)
-        
+        from dissensus.compute.kernels import community_bcc as kernels
+
         membership, confusion = np.empty((A, M)), np.empty_like(params.counts)
         logs, wholes = np.zeros((M, K, K)), np.zeros((M, K))
         evidence, spent = kernels.believe(
