@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from dissensus.common.frames import as_frame
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
@@ -405,27 +406,6 @@ def check_gold(gold: IntArray | None, table: Annotations | TableElsewhere) -> In
     if bad.size:
         raise DataError(f"gold: item {bad[0]} has code {gold[bad[0]]}; codes run from −1 to {table.n_classes - 1}.")
     return np.ascontiguousarray(gold, np.int32) if (gold >= 0).any() else None
-
-
-def as_frame(columns: dict[str, Any], backend: str | None) -> Any:
-    """Columns as a frame: pandas where it is installed, else an Arrow table; or as asked for."""
-    import pyarrow as pa
-
-    frame = pa.table(columns)
-    if backend == "pyarrow":
-        return frame
-    if backend == "polars":
-        import polars as pl
-
-        return pl.from_arrow(frame)
-    if backend not in (None, "pandas"):
-        raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
-    try:
-        return frame.to_pandas()
-    except ImportError:
-        if backend is None:
-            return frame
-        raise
 
 
 def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:

@@ -21,9 +21,10 @@ Arrays here are [annotator, true, given]. The kernels have their own order, see 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -40,6 +41,7 @@ from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
 
 MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # pseudo-counts: likelihoods stay above 1e-18, where products cannot underflow
+PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword
 MIN_BEFORE = 1e-12  # an item's posterior leaves so much to every class: new labels may still change it
 MAX_UPDATE_PASSES = 20  # over the rows of one update
 UPDATE_TOL = 1e-4  # largest change of a posterior that ends them
@@ -202,8 +204,8 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
     def close(self, buffers: list[Any], pool: Threads) -> Counts:
         """The sums of all workers."""
         if isinstance(buffers[0], Readable):
-            first, *others = [sums for buffer in buffers for sums in buffer.found]
-            return sum(others, start=first)
+            found: list[Counts] = [sums for buffer in buffers for sums in buffer.found]
+            return reduce(operator.add, found)
         from dissensus.compute.kernels import confusion as kernels
 
         _, A, n_given, _, n_true = self.cells.shape
@@ -529,10 +531,10 @@ def readable_pass(
 ) -> tuple[FloatArray, Counts]:
     """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
     size = table.n_annotators, table.n_classes
-    *sums, posterior = readable.confusion_pass(
+    evidence, classes, labels, posterior = readable.confusion_pass(
         hard_rows(table), size, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior), None, gold
     )
-    return posterior, Counts(*sums)
+    return posterior, Counts(evidence, classes, labels)
 
 
 def judge(engine: Engine, prior: FloatArray, cells: Cells) -> tuple[FloatArray, Counts]:

@@ -28,7 +28,7 @@ from dissensus.compute.engines.base import Checkpoint
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.models.base import Aggregator
 
-LONGEST = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
+MAX_JUMP = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
 MOMENTUM = 0.75  # 0.7 to 0.8 are alike
 PASSES_BEFORE_REFINING = 4  # the first few passes find what most items are
 
@@ -279,7 +279,7 @@ class LookAhead(Generic[P]):
         v = (step - one) - r
         self.cycles -= 1
         length = float(np.sqrt(v @ v))
-        alpha = min(float(np.sqrt(r @ r)) / length, LONGEST) if length > 0 else 0.0
+        alpha = min(float(np.sqrt(r @ r)) / length, MAX_JUMP) if length > 0 else 0.0
         if alpha <= 1.0:  # alpha = 1 is the second EM step itself
             return None
         return after.from_vector(zero + 2 * alpha * r + alpha**2 * v)

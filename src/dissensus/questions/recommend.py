@@ -44,7 +44,6 @@ from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator
-from dissensus.models.expected_labels import answers
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -174,7 +173,10 @@ class _Search:
     price: FloatArray  # (J,)
 
     def __init__(self, model: Any, table: Annotations, items: IntArray, annotators: IntArray):
-        self.expected = answers(model)
+        if not (hasattr(model, "likelihoods") and hasattr(model, "_check_fitted")):
+            raise BadParameter(f"a fitted aggregator, LIA or CrowdClassifier is needed, got {type(model).__name__}.")
+        model._check_fitted()
+        self.expected = model.likelihoods()
         if not np.array_equal(model.classes_, table.classes):
             raise DataError(
                 f"the model has {model.classes_.size} classes and the table {table.classes.size}, which are not the "

@@ -19,7 +19,7 @@ from dissensus.exceptions import BadParameter
 
 T = TypeVar("T")
 
-SMALL = 20_000  # rows below which handing work to a second thread costs more than it saves
+MIN_THREAD_ROWS = 20_000  # rows below which handing work to a second thread costs more than it saves
 
 
 def thread_count(threads: int | None, rows: int) -> int:
@@ -28,7 +28,7 @@ def thread_count(threads: int | None, rows: int) -> int:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     elif threads < 1:
         raise BadParameter(f"threads must be at least 1, got {threads}.")
-    return max(1, min(threads, rows // SMALL))
+    return max(1, min(threads, rows // MIN_THREAD_ROWS))
 
 
 def balanced(ptr: IntArray, parts: int) -> list[tuple[int, int]]:

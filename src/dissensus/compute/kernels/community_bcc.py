@@ -15,14 +15,14 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
 
-LARGE = 8.0  # from here on the asymptotic series are exact to 1e-13
+SERIES_FROM = 8.0  # from here on the asymptotic series are exact to 1e-13
 
 
 @compiled
 def log_gamma_and_psi(x: float) -> tuple[float, float]:
     """Log Γ and ψ, its derivative, at x > 0, which share their logarithm."""
     product, slope = 1.0, 0.0  # of x (x + 1) … up to where the series hold: Γ(x) = Γ(x + n) / product
-    while x < LARGE:
+    while x < SERIES_FROM:
         slope = slope * x + product
         product *= x
         x += 1.0

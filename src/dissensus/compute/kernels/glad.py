@@ -24,8 +24,8 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray, IntArray
 
-STEPS = 8  # of Newton at most; two or three are usual
-NEAR = 1e-6  # a shorter step ends the climb
+MAX_STEPS = 8  # of Newton at most; two or three are usual
+MIN_STEP = 1e-6  # a shorter step ends the climb
 
 
 @compiled
@@ -134,13 +134,13 @@ def climb(slope: float, square: float, precision: float, b: float) -> float:
     """A b where B eᵇ − ½ A e²ᵇ − ½ τ b² is at least as high as at the one given: Newton, halved where it overshoots."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         gradient = (slope - square * beta) * beta - precision * b
         hessian = (slope - 2.0 * square * beta) * beta - precision
         step = 1.0 if gradient > 0.0 else -1.0
         if hessian < 0.0:
             step = max(-1.0, min(1.0, -gradient / hessian))
-        while abs(step) > NEAR:
+        while abs(step) > MIN_STEP:
             tried = b + step
             tried_beta = np.exp(tried)
             tried_height = (slope - 0.5 * square * tried_beta) * tried_beta - 0.5 * precision * tried * tried

@@ -25,7 +25,7 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray, IntArray
 
-LEAST = 1e-290  # weight of an item's labels that counts: one over it is still a number
+MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it is still a number
 
 
 @compiled
@@ -82,7 +82,7 @@ def meet(
                 votes[k] += w * confusion[j, y, k]
             for t in range(T):
                 grams[t] += w * gram[j, t]
-        if total <= LEAST:
+        if total <= MIN_ITEM_WEIGHT:
             continue
         for row in range(first, end):
             j, y = np.uintp(annotator[row]), np.uintp(label[row])
@@ -110,7 +110,7 @@ def repeats(
         total = float(end - first)
         if weight is not None:
             total = weight[first:end].sum()
-        if total <= LEAST:
+        if total <= MIN_ITEM_WEIGHT:
             continue
         row = first
         while row < end:

@@ -25,7 +25,7 @@ from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray, IntArray
 
 FAINT = 1e-11  # what could raise the objective of an item by no more than about this is not done
-NEAR = 1e-7  # a shorter step ends the climb of σ
+MIN_STEP = 1e-7  # a shorter step ends the climb of σ
 STEPS = 100  # of a climb at most; three to ten are usual
 SETTLED = 1e-8  # change of an item's posterior that ends its rounds
 
@@ -292,7 +292,7 @@ def maximise(
                     size = newton(1.0, seen, now, penalty, away, step)
                     for y in range(K):
                         away[y] += step[y]
-                    if size < NEAR:
+                    if size < MIN_STEP:
                         break
             for y in range(K):
                 after[a, k, y] = centre[k, y] + (away[y] if total > 0.0 else 0.0)

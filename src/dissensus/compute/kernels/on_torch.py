@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.kernels.glad import NEAR, STEPS
+from dissensus.compute.kernels.glad import MAX_STEPS, MIN_STEP
 from dissensus.compute.readable import COIN, FULL, LIKELIHOOD, ONES
 
 Draw = Callable[[FloatArray, IntArray | None], FloatArray]
@@ -293,14 +293,14 @@ def _climb(slope: torch.Tensor, square: torch.Tensor, precision: float, b: torch
         return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
 
     top, on = height(b), torch.ones_like(b, dtype=torch.bool)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         beta = b.exp()
         gradient = (slope - square * beta) * beta - precision * b
         hessian = (slope - 2 * square * beta) * beta - precision
         step = torch.where(gradient > 0, 1.0, -1.0).to(b.dtype)
         newton = (-gradient / torch.where(hessian < 0, hessian, -1.0)).clamp(-1, 1)
         step = torch.where(hessian < 0, newton, step)
-        trying = on & (step.abs() > NEAR)
+        trying = on & (step.abs() > MIN_STEP)
         moved = torch.zeros_like(on)
         while bool(trying.any()):
             tried = b + step
@@ -309,7 +309,7 @@ def _climb(slope: torch.Tensor, square: torch.Tensor, precision: float, b: torch
             b, top = torch.where(better, tried, b), torch.where(better, found, top)
             moved |= better
             step = step * 0.5
-            trying = trying & ~better & (step.abs() > NEAR)
+            trying = trying & ~better & (step.abs() > MIN_STEP)
         on = moved
         if not bool(on.any()):
             break

@@ -45,13 +45,14 @@ from dissensus.models.base import methods
 from dissensus.models.confusion import (
     MAX_PSEUDO,
     MIN_PSEUDO,
+    PSEUDO,
     Classes,
     ConfusionModel,
     Counts,
     class_pseudo,
     expected_pseudo,
     log_sum,
-)  # fmt: skip
+)
 from dissensus.models.params import SIMPLEX, moved
 
 
@@ -69,13 +70,13 @@ class DawidSkene(ConfusionModel[Confusions]):
     """MAP Dawid-Skene."""
 
     crowd_labels: float = param(1.25, "labels as the crowd gives them, √K so many per class", low=0, high=MAX_PSEUDO)
-    smoothing: float = param(0.15, "pseudo-count of every wrong label", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    smoothing: float = param(0.15, "pseudo-count of every wrong label", **PSEUDO)
     least_labels: float = param(2.0, "pseudo-counts that a row has at least", low=0, high=MAX_PSEUDO)
-    class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
     precision: Literal["float64", "float32"] = param("float64", "of the tables inside a pass; single halves them")
 
-    Params = Confusions
+    Params, counts_ = Confusions, property(lambda self: self.labels_)
     confusion_: FloatArray
     pseudo_: FloatArray
 
@@ -100,11 +101,6 @@ class DawidSkene(ConfusionModel[Confusions]):
     def labels_behind(self) -> FloatArray:
         """Labels and pseudo-counts of each row of Θ."""
         return np.asarray((self.labels_ + self.pseudo_).sum(axis=2, keepdims=True))
-
-    @property
-    def counts_(self) -> FloatArray:
-        """(A, K, K) [annotator, true, given] how often, by the posterior, each annotator gave each label."""
-        return self.labels_
 
     def describe(self) -> None:
         """The matrix of an annotator who was not there."""

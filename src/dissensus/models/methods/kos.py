@@ -55,9 +55,9 @@ from dissensus.table.annotations import Annotations
 
 KNOWN = 2.0  # how many average items one of known class counts for in sums
 NEWCOMER = 1 / 3  # weight of an annotator who is right two times in three
-LEAST = 0.01  # of the crowd's weight: on the whole, annotators are right
-TINY = 1e-100  # of weights: nothing
-LOW, HIGH = 1e-3, 30.0  # log odds at the mean margin, at least and at most
+MIN_CROWD_WEIGHT = 0.01  # of the crowd's weight: on the whole, annotators are right
+MIN_WEIGHT = 1e-100  # of weights: nothing
+MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # log odds at the mean margin, at least and at most
 
 
 @methods.register(
@@ -185,7 +185,7 @@ class Talk:
         self.labels = np.bincount(edges.annotator, size, len(known)) + known[:, 1]  # (A,)
         agree, pairs = kernels.pair_agreement(edges.item_ptr, edges.answer)
         beyond_chance = (agree + 2 * NEWCOMER**2) / (pairs + 2)  # one pair of newcomers more
-        self.kappa = float(np.sqrt(max(beyond_chance, LEAST**2)))
+        self.kappa = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
         self.crowd = self.kappa if share else 1.0
         self.message = np.zeros(edges.annotator.size)
         self.heard = np.zeros((len(known), 2))  # Y, Q
@@ -223,18 +223,18 @@ class Talk:
         return np.arctanh(np.clip(share, -kernels.SURE, kernels.SURE)) if self.share else share
 
     def _sums(self) -> FloatArray:
-        margin = self.heard[:, 1].sum() / max(self.size, TINY)
+        margin = self.heard[:, 1].sum() / max(self.size, MIN_WEIGHT)
         self.heard += KNOWN * (margin or 1.0) * self.known
         Y, R = self.heard[:, 0], self.labels
         mass = float(R @ np.abs(Y))
-        if mass < TINY:  # nobody shares a cycle of items with others: all there is are the votes
+        if mass < MIN_WEIGHT:  # nobody shares a cycle of items with others: all there is are the votes
             self.scale = self.crowd = 1.0
             return np.ones_like(Y)
         self.scale = float(R.sum() / mass)
         if R @ Y < 0 and not self.known.any():  # the sign is free; on the whole, annotators are right
             self.scale = -self.scale
         weight = self.scale * Y
-        self.crowd = max(float(R @ weight / R.sum()), LEAST)
+        self.crowd = max(float(R @ weight / R.sum()), MIN_CROWD_WEIGHT)
         return np.asarray(weight)
 
 
@@ -243,8 +243,8 @@ def scale(talk: Talk) -> float:
     from scipy.optimize import brentq
 
     answer, message, kappa, pool = talk.edges.answer, talk.message, talk.kappa, talk.pool
-    margin = float(np.abs(answer * message).sum() / max(talk.size, TINY))  # mean of |x|
-    if margin < TINY:
+    margin = float(np.abs(answer * message).sum() / max(talk.size, MIN_WEIGHT))  # mean of |x|
+    if margin < MIN_WEIGHT:
         return 2.0  # a weight of artanh(2 p − 1) has log odds of twice that
     ranges = even(message.size, pool.threads)
 
@@ -256,7 +256,7 @@ def scale(talk: Talk) -> float:
         t = np.tanh(odds / 2)
         return float(sum(parts) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2))  # the two labels more
 
-    low, high = np.log(LOW), np.log(HIGH)
+    low, high = np.log(MIN_LOG_ODDS), np.log(MAX_LOG_ODDS)
     if rise(low) <= 0:
-        return LOW / margin
+        return MIN_LOG_ODDS / margin
     return float(np.exp(high if rise(high) >= 0 else brentq(rise, low, high, xtol=1e-13)) / margin)

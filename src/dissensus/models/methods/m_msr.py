@@ -47,7 +47,7 @@ from dissensus.compute.engines.local import Local, Threads, balanced, thread_cou
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, OwnCells, judge, label_totals, leaning
+from dissensus.models.confusion import PSEUDO, OwnCells, judge, label_totals, leaning
 from dissensus.models.methods.one_coin import LEAN, Coins
 from dissensus.models.methods.wawa import judged_labels
 from dissensus.table import kernels as indexing
@@ -66,8 +66,8 @@ class MMSR(Aggregator):
 
     trim: float = param(0.4, "share of an annotator's neighbours left out at either end", low=0, high=MAX_TRIM)
     least: float = param(0.0, "items that a pair must share to count; more saves memory", low=0)
-    right: float = param(4.0, "pseudo-count of right labels", low=MIN_PSEUDO, high=MAX_PSEUDO)
-    wrong: float = param(2.0, "pseudo-count of wrong labels", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    right: float = param(4.0, "pseudo-count of right labels", **PSEUDO)
+    wrong: float = param(2.0, "pseudo-count of wrong labels", **PSEUDO)
     max_iter: int = param(1000, "rounds over all pairs at most", low=1)
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     threads: int | None = param(None, "threads; None for all cores", low=1)

@@ -56,7 +56,7 @@ from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.readable import VOTES
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
-from dissensus.models.confusion import FULL, MAX_PSEUDO, MIN_PSEUDO, ConfusionPass, expected_pseudo, judge
+from dissensus.models.confusion import FULL, MAX_PSEUDO, PSEUDO, ConfusionPass, expected_pseudo, judge
 from dissensus.models.methods.snorkel import given_shares, is_balance
 from dissensus.table.annotations import Annotations
 
@@ -76,12 +76,10 @@ class MeTaL(Aggregator):
         "votes", "shares π: those of the votes, all alike, or these, in the order of the classes", check=is_balance,
         must="must be 'votes', 'uniform' or a list of positive shares",
     )  # fmt: skip
-    overlap: float = param(2.0, "items of every class shared with an oracle", low=MIN_PSEUDO, high=MAX_PSEUDO)
-    smoothing: float = param(
-        0.7, "pseudo-counts of wrong labels, see `expected_pseudo`", low=MIN_PSEUDO, high=MAX_PSEUDO
-    )
+    overlap: float = param(2.0, "items of every class shared with an oracle", **PSEUDO)
+    smoothing: float = param(0.7, "pseudo-counts of wrong labels, see `expected_pseudo`", **PSEUDO)
     margin: float = param(1.0, "pseudo-counts of the right label above that", low=0, high=MAX_PSEUDO)
-    class_count: float = param(1.0, "pseudo-count of every class in the votes", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class in the votes", **PSEUDO)
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)

@@ -40,7 +40,7 @@ from dissensus.compute.engines import EngineChoice
 from dissensus.compute.engines.base import Engine
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import methods
-from dissensus.models.confusion import COIN, MAX_PSEUDO, MIN_PSEUDO, ConfusionModel, Counts, OwnCells
+from dissensus.models.confusion import COIN, PSEUDO, ConfusionModel, Counts, OwnCells
 from dissensus.models.methods.one_coin import Coins
 from dissensus.table.annotations import Annotations
 
@@ -62,12 +62,12 @@ class Snorkel(ConfusionModel[Coins]):
     initial_accuracy: float = param(
         0.7, "accuracy before a source is seen, where the penalty is zero", above=0, below=1
     )
-    l2: float = param(0.25, "strength of the penalty on the weights", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    l2: float = param(0.25, "strength of the penalty on the weights", **PSEUDO)
     class_balance: Literal["uniform", "learned"] | Sequence[float] = param(
         "uniform", "shares π: all alike, learnt, or these, in the order of the classes", check=is_balance,
         must="must be 'uniform', 'learned' or a list of positive shares",
     )  # fmt: skip
-    class_count: float = param(1.0, "pseudo-count of every class in a learnt π", low=MIN_PSEUDO, high=MAX_PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     engine: EngineChoice = "local"  # the propensity is of the rows of a table in memory
     Params, shape = Coins, COIN
