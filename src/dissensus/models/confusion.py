@@ -277,6 +277,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     label_totals_: FloatArray  # (A, 1, given) weight of all labels
     class_pseudo_: FloatArray  # (K,) b, pseudo-counts of the classes' shares
     fixed_prior_: FloatArray | None = None  # (K,) π where it is not learnt
+
     # What a method writes ---------------------------------------------------------------------------------------------
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
@@ -357,9 +358,8 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return engine.once((VOTES, self.shape, with_gold), ConfusionPass(VOTES, self.shape, with_gold))
 
     def _is_long(self, engine: Engine) -> bool:
-        size = engine.size
-        short = size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
-        return short and int(engine.per_annotator.sum()) >= MIN_FOCUS_ROWS
+        posterior_bytes = engine.size.n_items * engine.size.n_classes * 8
+        return posterior_bytes <= MAX_FOCUS_BYTES and engine.size.n_rows >= MIN_FOCUS_ROWS
 
     def _focus(self, engine: Engine, params: P) -> P:
         """Run EM over the items in doubt alone; what the others say of annotators stays (Neal & Hinton 1998).
