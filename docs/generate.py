@@ -1,7 +1,8 @@
 """Rewrite what the documents generate from the code: all between `<!-- name -->` and `<!-- end name -->`.
 
 The page of a method begins with such a part, made from its registry entry, the docstring of its module (equations,
-symbols, text) and its declared keywords; what is written by hand follows it and stays. A method without a page gets one.
+symbols, text) and its declared keywords; what is written by hand follows it and stays. A method without a page gets
+one.
 
 `python docs/generate.py` rewrites; with `--check` it exits 1 where a document is out of date (a test runs this).
 """
@@ -12,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 from dissensus import methods
 from dissensus.common.reference import reference_rows
@@ -74,9 +76,11 @@ def method_page(name: str) -> str:
 
 def as_markdown(docstring: str) -> str:
     """A docstring of ours: paragraphs that hold equations, in indented lines or after "E step  ", keep their lines."""
-    paragraphs = docstring.strip().split("\n\n")
+    paragraphs = docstring.rstrip().split("\n\n")
     return "\n\n".join(
-        f"```text\n{paragraph}\n```" if re.search(r"^( {4}|[EM] step  )", paragraph, flags=re.MULTILINE) else paragraph
+        f"```text\n{dedent(paragraph)}\n```"
+        if re.search(r"^( {4}|[EM] step  )", paragraph, flags=re.MULTILINE)
+        else paragraph
         for paragraph in paragraphs
     )
 

@@ -119,18 +119,18 @@ def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_pat
     module = added("method", methods, "class_accuracy")
     sim = simulate(200, 12, 3, redundancy=5, kinds={"expert": 1, "ordinary": 3, "uniform-spammer": 1}, seed=1)
     write_frame(sim.annotations.to_arrow(), tmp_path / "labels.csv")
-    command = ["aggregate", str(tmp_path / "labels.csv"), "--method", "class-accuracy", "--set", "right=3"]
+    command = ["aggregate", str(tmp_path / "labels.csv"), "--method", "class-accuracy", "--set", "smoothing=3"]
     done = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out")], prog_name="dissensus")
     assert done.exit_code == 0, done.output
-    model = module.ClassAccuracy(right=3).fit(sim.annotations)
+    model = module.ClassAccuracy(smoothing=3).fit(sim.annotations)
     counts = model.labels_[0]
-    right = (counts.diagonal() + 3) / (counts.sum(axis=1) + 4)
+    right = (counts.diagonal() + 3) / (counts.sum(axis=1) + 6)
     np.testing.assert_allclose(model.hit_[0, :, 0], right, atol=1e-4)  # the M step of the page, at the end of EM
     vote = methods["majority-vote"]().fit(sim.annotations)
     assert (model.posterior_.argmax(axis=1) == sim.truth).mean() > (vote.posterior_.argmax(axis=1) == sim.truth).mean()
     page = generate().method_page("class-accuracy")
     assert "y_ij = c with probability h_j[c]" in page
-    assert "| `right` | `float` | `2.0` | above 0 | pseudo-count of right labels |" in page
+    assert "| `smoothing` | `float` | `1.0` | above 0 | pseudo-count of right and of wrong labels |" in page
 
 
 def test_the_added_encoder_teaches_a_classifier(added, tmp_path):

@@ -8,8 +8,9 @@ M step  π_c ∝ b_c + n_c, or as it was; the rest is the method's: `maximise`
 
 A method states its parameters (`Params`), the likelihoods that they make (`cells`), its M step (`maximise`), the log
 prior density of its parameters (`log_penalty`) and, where it needs more than one pseudo-item of every class, what it
-fixes before EM begins (`prepare`); docs/contributing/method.md has a whole one. It inherits engines, weights, probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace
-and SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
+fixes before EM begins (`prepare`); docs/contributing/method.md has an example. It inherits engines, weights,
+probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace and
+SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
 
 Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method sets `shape` to
 OWN (or COIN, where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
