@@ -20,6 +20,10 @@ from dissensus.common.reference import reference_rows
 from dissensus.table.io.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent
+CONTRACT = (
+    "`fit(table, gold=codes)` fixes the class of known items. `posterior_` (I, K), `reliability_` (A,), `trace_` and "
+    "what else every method\nhas are described in `dissensus.models.base`."
+)
 
 
 def methods_table(page: Path) -> str:
@@ -71,7 +75,7 @@ def method_page(name: str) -> str:
     for row in reference_rows(entry.value):
         cells = (f"`{row.name}`", f"`{row.type}`", f"`{row.default}`", row.range, row.text)
         rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
-    return "\n\n".join([*parts, as_markdown(module.__doc__ or ""), "**Keywords**", "\n".join(rows)])
+    return "\n\n".join([*parts, as_markdown(module.__doc__ or ""), "**Keywords.**", "\n".join(rows), CONTRACT])
 
 
 def as_markdown(docstring: str) -> str:
