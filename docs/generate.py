@@ -36,6 +36,11 @@ def methods_table(page: Path) -> str:
     return "\n".join(rows)
 
 
+def engine_methods(page: Path) -> str:
+    """The methods that run on every engine."""
+    return ", ".join(f"`{name}`" for name in methods if "engine" in methods[name].declared())
+
+
 def formats_table(page: Path) -> str:
     """One row per file format."""
     rows = ["| format | files | written too |", "|---|---|---|"]
@@ -94,6 +99,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "formats": formats_table,
     "encoders": encoders_table,
     "objectives": objectives_table,
+    "engine methods": engine_methods,
     "method": lambda page: method_page(page.stem),
 }
 

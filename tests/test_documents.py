@@ -3,10 +3,11 @@
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dissensus import Report, methods, read
-from dissensus.cli import app
+from dissensus.cli import app, load_command
 from dissensus.table.io import write_frame
 from dissensus.table.io.formats import FORMATS
 from dissensus.table.simulate import simulate
@@ -52,6 +53,26 @@ def test_python_in_a_guide_prints_what_it_says(guide, module, lines):
 def test_links_between_documents_lead_somewhere(page):
     for target in re.findall(r"\]\(([\w./-]+\.\w+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_imports_and_commands_in_documents_exist(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if "of that commit" not in line)  # which had other commands
+    for module, names in re.findall(r"^(?:>>> )?from (dissensus[\w.]*) import ([\w, ]+)", text, flags=re.MULTILINE):
+        path = ROOT / "src" / module.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), module
+        found = pytest.importorskip(module, reason="needs the extra that the page is about")
+        for name in names.split(", "):
+            assert hasattr(found, name.partition(" as ")[0]), f"{module}.{name}"
+    for line in re.findall(r"^(?:\$ |    )dissensus (.*)$", text, flags=re.MULTILINE):
+        name, *words = shlex.split(line.replace("…", ""), comments=True)
+        known = {option for one in load_command(name).params for option in (*one.opts, *one.secondary_opts)}
+        assert {word.partition("=")[0] for word in words if re.match("-+[a-z]", word)} <= known, line
+    for module in re.findall(r"python -m ((?:benchmarks|reproductions)[\w.]*)", text):
+        assert find_spec(module) is not None, module
+    for path in re.findall(r"`((?:src|tests|docs|benchmarks|reproductions)/[\w./]+)`", text):
+        assert (ROOT / path).exists() or "class-accuracy" in path, path
 
 
 def test_every_method_has_its_page_and_its_row_in_the_readme():
