@@ -1,4 +1,8 @@
-"""Rewrite what the documents generate from the code: tables between `<!-- name -->` and `<!-- end name -->`.
+"""Rewrite what the documents generate from the code: all between `<!-- name -->` and `<!-- end name -->`.
+
+The page of a method begins with such a part, made from its registry entry, the docstring of its module (equations,
+symbols, text) and its declared keywords; what is written by hand follows it and stays. A method without a page gets
+one.
 
 `python docs/generate.py` rewrites; with `--check` it exits 1 where a document is out of date (a test runs this).
 """
@@ -9,15 +13,22 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 
 from dissensus import methods
+from dissensus.common.reference import reference_rows
 from dissensus.table.io.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent
+CONTRACT = (
+    "`fit(table, gold=codes)` fixes the class of known items. `posterior_` (I, K), `reliability_` (A,), `trace_` and "
+    "what else every method\nhas are described in `dissensus.models.base`."
+)
 
 
-def methods_table(depth: str) -> str:
+def methods_table(page: Path) -> str:
     """One row per registered method, with a link to its page."""
+    depth = "../" * (len(page.parts) - 1)
     rows = ["| method | in one line | source |", "|---|---|---|"]
     for name in methods:
         entry = methods.entry(name)
@@ -25,7 +36,12 @@ def methods_table(depth: str) -> str:
     return "\n".join(rows)
 
 
-def formats_table(depth: str) -> str:
+def engine_methods(page: Path) -> str:
+    """The methods that run on every engine."""
+    return ", ".join(f"`{name}`" for name in methods if "engine" in methods[name].declared())
+
+
+def formats_table(page: Path) -> str:
     """One row per file format."""
     rows = ["| format | files | written too |", "|---|---|---|"]
     for name, form in FORMATS.items():
@@ -34,7 +50,7 @@ def formats_table(depth: str) -> str:
     return "\n".join(rows)
 
 
-def encoders_table(depth: str) -> str:
+def encoders_table(page: Path) -> str:
     """One row per encoder."""
     from dissensus.learning.encoders import encoders
 
@@ -44,7 +60,7 @@ def encoders_table(depth: str) -> str:
     return "\n".join(rows)
 
 
-def objectives_table(depth: str) -> str:
+def objectives_table(page: Path) -> str:
     """One row per objective."""
     from dissensus.learning.objectives import objectives
 
@@ -53,33 +69,61 @@ def objectives_table(depth: str) -> str:
     return "\n".join(rows)
 
 
-BLOCKS: dict[str, Callable[[str], str]] = {
+def method_page(name: str) -> str:
+    """What the code knows of a method: entry, docstring of its module, keywords."""
+    entry = methods.entry(name)
+    source = f" ({entry.cite})" if entry.cite.strip("—") else ""
+    module = sys.modules[entry.value.__module__]
+    parts = [f"# `{name}`", f"*{entry.summary[0].upper()}{entry.summary[1:]}{source}.*"]
+    parts += ["It takes two classes."] if entry.facts.get("binary") else []
+    rows = ["| keyword | type | default | allowed | what it is |", "|---|---|---|---|---|"]
+    for row in reference_rows(entry.value):
+        cells = (f"`{row.name}`", f"`{row.type}`", f"`{row.default}`", row.range, row.text)
+        rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n\n".join([*parts, as_markdown(module.__doc__ or ""), "**Keywords.**", "\n".join(rows), CONTRACT])
+
+
+def as_markdown(docstring: str) -> str:
+    """A docstring of ours: paragraphs that hold equations, in indented lines or after "E step  ", keep their lines."""
+    paragraphs = docstring.rstrip().split("\n\n")
+    return "\n\n".join(
+        f"```text\n{dedent(paragraph)}\n```"
+        if re.search(r"^( {4}|[EM] step  )", paragraph, flags=re.MULTILINE)
+        else paragraph
+        for paragraph in paragraphs
+    )
+
+
+BLOCKS: dict[str, Callable[[Path], str]] = {
     "methods": methods_table,
     "formats": formats_table,
     "encoders": encoders_table,
     "objectives": objectives_table,
+    "engine methods": engine_methods,
+    "method": lambda page: method_page(page.stem),
 }
 
 
-def fill(text: str, depth: str) -> str:
-    """`text` with every generated block made anew."""
+def fill(text: str, page: Path) -> str:
+    """The text of a page with every generated block made anew."""
     for name, make in BLOCKS.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)"
         if f"<!-- {name} -->" not in text:  # what is not asked for need not be imported
             continue
-        text = re.sub(pattern, lambda found, make=make: f"{found[1]}{make(depth)}\n{found[2]}", text, flags=re.DOTALL)
+        text = re.sub(pattern, lambda found, make=make: f"{found[1]}{make(page)}\n{found[2]}", text, flags=re.DOTALL)
     return text
 
 
 def main() -> int:
-    """Rewrite, or check, README.md and every page of docs/."""
+    """Rewrite, or check, README.md, every page of docs/ and the page of every method."""
     stale = []
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        depth = "../" * (len(path.relative_to(ROOT).parts) - 1)
-        before = path.read_text(encoding="utf-8")
-        after = fill(before, depth)
+    pages = {ROOT / "docs" / "methods" / f"{name}.md" for name in methods} | set((ROOT / "docs").rglob("*.md"))
+    for path in [ROOT / "README.md", *sorted(pages)]:
+        page = path.relative_to(ROOT)
+        before = path.read_text(encoding="utf-8") if path.exists() else "<!-- method -->\n<!-- end method -->\n"
+        after = fill(before, page)
         if before != after:
-            stale.append(path.relative_to(ROOT).as_posix())
+            stale.append(page.as_posix())
             if "--check" not in sys.argv:
                 path.write_text(after, encoding="utf-8")
     if stale and "--check" in sys.argv:

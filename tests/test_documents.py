@@ -1,14 +1,24 @@
-"""The documents are true: generated tables, what the README prints, links."""
+"""The documents are true: generated parts, what the README prints, links, examples of what can be added."""
 
 import doctest
+import os
 import re
+import shlex
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from dissensus import methods
+from dissensus import Report, methods, read
+from dissensus.cli import app, load_command
+from dissensus.table.io import write_frame
+from dissensus.table.io.formats import FORMATS
+from dissensus.table.simulate import simulate
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("docs", "benchmarks", "reproductions")
@@ -45,8 +55,135 @@ def test_links_between_documents_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_imports_and_commands_in_documents_exist(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if "of that commit" not in line)  # which had other commands
+    for module, names in re.findall(r"^(?:>>> )?from (dissensus[\w.]*) import ([\w, ]+)", text, flags=re.MULTILINE):
+        path = ROOT / "src" / module.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), module
+        found = pytest.importorskip(module, reason="needs the extra that the page is about")
+        for name in names.split(", "):
+            assert hasattr(found, name.partition(" as ")[0]), f"{module}.{name}"
+    for line in re.findall(r"^(?:\$ |    )dissensus (.*)$", text, flags=re.MULTILINE):
+        name, *words = shlex.split(line.replace("…", ""), comments=True)
+        known = {option for one in load_command(name).params for option in (*one.opts, *one.secondary_opts)}
+        assert {word.partition("=")[0] for word in words if re.match("-+[a-z]", word)} <= known, line
+    for module in re.findall(r"python -m ((?:benchmarks|reproductions)[\w.]*)", text):
+        assert find_spec(module) is not None, module
+    for path in re.findall(r"`((?:src|tests|docs|benchmarks|reproductions)/[\w./]+)`", text):
+        assert (ROOT / path).exists() or "class-accuracy" in path, path
+
+
 def test_every_method_has_its_page_and_its_row_in_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in methods:
         assert f"[`{name}`]" in readme
         assert (ROOT / "docs" / "methods" / f"{name}.md").exists(), name
+
+
+def generate():
+    """docs/generate.py as a module."""
+    spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def example(kind):
+    """The code of docs/contributing/<kind>.md."""
+    text = (ROOT / "docs" / "contributing" / f"{kind}.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    return code
+
+
+@pytest.fixture
+def added(tmp_path, monkeypatch):
+    """A function that imports the example of a page; what it entered in a registry is taken out again."""
+
+    def add(kind, registry, name):
+        len(registry)  # all are loaded: what is loaded from here on is forgotten again
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        (tmp_path / f"{name}.py").write_text(example(kind), encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return import_module(name)
+
+    return add
+
+
+@pytest.mark.parametrize("kind", ["method", "encoder", "reader", "section"])
+def test_a_page_about_adding_something_has_at_most_forty_lines(kind):
+    page = (ROOT / "docs" / "contributing" / f"{kind}.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 40
+    assert f"contributing/{kind}.md" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_the_added_method_keeps_the_contract_on_every_engine_here(tmp_path):
+    (tmp_path / "class_accuracy.py").write_text(example("method"), encoding="utf-8")
+    tests = ["tests/models/contract/test_contract.py", "tests/models/test_confusion.py"]
+    tests += ["tests/compute/engines/test_engines.py"]
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "class_accuracy", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-k", "class-accuracy", *tests],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 50
+
+
+def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_path):
+    module = added("method", methods, "class_accuracy")
+    sim = simulate(200, 12, 3, redundancy=5, kinds={"expert": 1, "ordinary": 3, "uniform-spammer": 1}, seed=1)
+    write_frame(sim.annotations.to_arrow(), tmp_path / "labels.csv")
+    command = ["aggregate", str(tmp_path / "labels.csv"), "--method", "class-accuracy", "--set", "smoothing=3"]
+    done = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out")], prog_name="dissensus")
+    assert done.exit_code == 0, done.output
+    model = module.ClassAccuracy(smoothing=3).fit(sim.annotations)
+    counts = model.labels_[0]
+    right = (counts.diagonal() + 3) / (counts.sum(axis=1) + 6)
+    np.testing.assert_allclose(model.hit_[0, :, 0], right, atol=1e-4)  # the M step of the page, at the end of EM
+    vote = methods["majority-vote"]().fit(sim.annotations)
+    assert (model.posterior_.argmax(axis=1) == sim.truth).mean() > (vote.posterior_.argmax(axis=1) == sim.truth).mean()
+    page = generate().method_page("class-accuracy")
+    assert "y_ij = c with probability h_j[c]" in page
+    assert "| `smoothing` | `float` | `1.0` | above 0 | pseudo-count of right and of wrong labels |" in page
+
+
+def test_the_added_encoder_teaches_a_classifier(added, tmp_path):
+    pytest.importorskip("torch", reason="needs the extra that the page is about")
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.encoders import encoders
+
+    added("encoder", encoders, "letters")
+    table, truth = (sim := simulate(60, 6, 2, redundancy=4, seed=0)).annotations, sim.truth
+    texts = [("aab" if c else "zzy") * (1 + i % 3) for i, c in enumerate(truth)]
+    model = CrowdClassifier(encoder="letters", epochs=40, learning_rate=0.05, seed=0).fit(table, texts)
+    assert (model.predict(texts) == table.classes[truth]).mean() == 1
+    model.save(tmp_path / "model")
+    new = ["aaaa", "zyzy", ""]
+    np.testing.assert_array_equal(CrowdClassifier.load(tmp_path / "model").predict_proba(new), model.predict_proba(new))
+
+
+def test_the_added_reader_reads(added, tmp_path):
+    added("reader", FORMATS, "votes")
+    (tmp_path / "some.votes").write_text("i1 ann yes\ni1 bob no\ni2 ann no\n")
+    table = read(tmp_path / "some.votes")
+    assert table.items.tolist() == ["i1", "i2"]
+    assert table.annotators.tolist() == ["ann", "bob"]
+    assert table.classes[table.label].tolist() == ["yes", "no", "no"]
+
+
+def test_the_added_section_is_on_the_page(added):
+    from dissensus.report.section import sections
+
+    added("section", sections, "length")
+    table = simulate(40, 8, 2, redundancy=5, seed=0).annotations
+    items = {"item": table.items, "text": ["This is the text of an item. " * (1 + i % 7) for i in range(40)]}
+    report = Report(table, methods["majority-vote"]().fit(table), items=items, only=["length"])
+    assert report.facts["sections"]["length"]["mean"] == pytest.approx(np.mean([len(t.strip()) for t in items["text"]]))
+    assert "characters per text" in report.html()

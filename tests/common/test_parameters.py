@@ -36,7 +36,10 @@ class Child(Model):
 
 
 class Grandchild(Child):
-    pass
+    """A child's child.
+
+    It has a second paragraph.
+    """
 
 
 class Written(Parameters):
@@ -228,3 +231,40 @@ def test_reference_rows_say_name_type_default_range_and_text():
         ("norm", "Optional[Literal['l2', 'max']]", "'l2'", "None, 'l2' or 'max'", "how the step is measured"),
         ("part", "Any", "None", "anything", "something inside"),
     ]
+
+
+def test_help_lists_the_keywords_after_the_docstring():
+    assert (
+        inspect.getdoc(Grandchild)
+        == """A child's child.
+
+It has a second paragraph.
+
+Parameters
+----------
+max_iter : int, default 5
+    most passes (a whole number, at least 2)
+seed : int | None, default 0
+    the seed (a whole number, at least 0, or None)
+tol : float, default 1e-06
+    smallest step (above 0)
+part : Any, default None
+    something inside (anything)"""
+    )
+    assert Grandchild().__doc__ == Grandchild.__doc__
+
+
+def test_help_of_a_class_without_a_docstring_has_its_own_keywords():
+    class Undocumented(Grandchild):
+        more: int = param(1, "one keyword more")
+
+    assert Undocumented.__doc__.startswith("A child's child.")
+    assert "more : int, default 1" in Undocumented.__doc__
+    assert "more" not in Grandchild.__doc__
+
+
+def test_help_of_written_keywords_is_the_docstring_alone():
+    class Explained(Written):
+        """As it is."""
+
+    assert Explained.__doc__ == "As it is."

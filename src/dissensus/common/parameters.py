@@ -5,8 +5,9 @@
         norm: Literal["l2", "max"] = param("l2", "how the radius is measured")
 
 From a declaration come the signature of `__init__`, the check and its sentence (`check_parameters`), `get_params`,
-`set_params`, `repr`, the options of the command line and the reference page (`common.reference`). A subclass inherits
-declarations, replaces one by declaring it again, and drops one by giving a plain value: `engine: ClassVar = "local"`.
+`set_params`, `repr`, what `help` says, the options of the command line and the reference page (`common.reference`). A
+subclass inherits declarations, replaces one by declaring it again, and drops one by giving a plain value:
+`engine: ClassVar = "local"`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin
 
 from dissensus.common.formatting import word_list
 from dissensus.exceptions import BadParameter
@@ -144,6 +145,22 @@ class _Signature:
         )
 
 
+class _Documentation:
+    """The docstring of a class, with the declared keywords when it is asked for: what `help` shows."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __get__(self, instance: object, owner: type[Parameters]) -> str:
+        from dissensus.common.reference import reference_rows
+
+        rows = reference_rows(owner) if owner._takes_declared() else []
+        if not rows:
+            return self.text
+        said = [f"{row.name} : {row.type}, default {row.default}\n    {row.text} ({row.range})" for row in rows]
+        return "\n".join([inspect.cleandoc(self.text), "", "Parameters", "----------", *said])
+
+
 class Parameters:
     """A base for classes whose keywords are declared with `param`."""
 
@@ -160,6 +177,9 @@ class Parameters:
             own: dict[str, Param] = vars(base).get("_own", {})
             cls._declared |= {name: value for name, value in own.items() if name not in given}
             given |= vars(base).keys()
+        written = (vars(base).get("__doc__") for base in cls.__mro__)
+        nearest = next(text for text in written if text is not None)
+        cls.__doc__ = cast(Any, nearest if isinstance(nearest, _Documentation) else _Documentation(nearest))
         for name, value in cls._own.items():
             setattr(cls, name, value.default)  # so that a class without an instance shows defaults, not declarations
 

@@ -7,9 +7,10 @@ sums    n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
 M step  π_c ∝ b_c + n_c, or as it was; the rest is the method's: `maximise`
 
 A method states its parameters (`Params`), the likelihoods that they make (`cells`), its M step (`maximise`), the log
-prior density of its parameters (`log_penalty`) and what it fixes before EM begins (`prepare`). It inherits engines,
-weights, probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace
-and SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
+prior density of its parameters (`log_penalty`) and, where it needs more than one pseudo-item of every class, what it
+fixes before EM begins (`prepare`); docs/contributing/method.md has an example. It inherits engines, weights,
+probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace and
+SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
 
 Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method sets `shape` to
 OWN (or COIN, where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
@@ -281,8 +282,11 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     # What a method writes ---------------------------------------------------------------------------------------------
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from sums by the votes."""
-        self.class_pseudo_ = np.zeros(votes.classes.size)
+        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from sums by the votes.
+
+        Here: one pseudo-item of every class, so that no share of π is 0.
+        """
+        self.class_pseudo_ = np.ones(votes.classes.size)
 
     def first(self, prior: FloatArray, n_annotators: int) -> Classes:
         """Where the first `maximise` begins; its own fields, if it needs any of them."""

@@ -3,7 +3,7 @@
     z_i ~ Cat(π)        y_ij = z_i with probability p_j, else any other class with (1 − p_j)/(K − 1) each
     p_j ~ Beta(1 + right, 1 + wrong)        π_c ∝ 1 + LEAN · v_c, or ~ Dirichlet(1 + class_count)
 
-M step: p_j = (right + h_j)/(right + wrong + n_j), where h_j = Σ_i q_i(y_ij) of its n_j labels are right.
+M step  p_j = (right + h_j)/(right + wrong + n_j), where h_j = Σ_i q_i(y_ij) of its n_j labels are right.
 
 | symbol | name | shape |
 |---|---|---|
