@@ -96,6 +96,10 @@ class OneCoin(ConfusionModel[Coins]):
         """Labels and pseudo-counts."""
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + self.right + self.wrong)
 
+    def describe(self) -> None:
+        """The coin of an annotator who was not there."""
+        self.population_coin_ = self.population(self._params()).coin  # (1, 2)
+
     @property
     def accuracy_(self) -> FloatArray:
         """(A,) p, the probability that a label of the annotator is right."""

@@ -99,6 +99,10 @@ class Snorkel(ConfusionModel[Coins]):
         of_penalty = self.l2 / (self.initial_accuracy * (1 - self.initial_accuracy))
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + of_penalty)
 
+    def describe(self) -> None:
+        """The coin of an annotator who was not there."""
+        self.population_coin_ = self.population(self._params()).coin  # (1, 2)
+
     def _initial_logit(self) -> float:
         return float(np.log(self.initial_accuracy) - np.log1p(-self.initial_accuracy))
 
