@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+collect_ignore = [] if find_spec("triton") else ["src/dissensus/compute/kernels/on_triton.py"]
 
 
 def real_data() -> Path | None:

@@ -82,6 +82,16 @@ def test_every_method_has_its_page_and_its_row_in_the_readme():
         assert (ROOT / "docs" / "methods" / f"{name}.md").exists(), name
 
 
+@pytest.mark.filterwarnings("ignore::dissensus.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", list(methods))
+def test_a_method_has_the_results_that_its_page_names(name):
+    n_classes = 2 if methods.entry(name).facts.get("binary") else 3
+    model = methods[name]().fit(simulate(60, 10, n_classes, redundancy=5, seed=1).annotations)
+    page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
+    for result in set(re.findall(r"`(\w+_)`", page)):
+        assert hasattr(model, result), result
+
+
 def generate():
     """docs/generate.py as a module."""
     spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")

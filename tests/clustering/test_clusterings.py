@@ -213,7 +213,7 @@ def test_too_many_clusters_are_one_clear_error(name):
         ("tol", -1, "tol must be 0 or more"),
         ("snap", "firm", "snap must be 'hard' or 'soft'"),
         ("start", "middle", "start must be 'votes' or 'random'"),
-        ("seed", -1, "seed must be 0 or more"),
+        ("seed", -1, "seed must be a whole number, at least 0, or None"),
         ("K", 0, "clusters must be a whole number, at least 1, got 0"),
     ],
 )

@@ -65,7 +65,7 @@ class Clustering(Aggregator):
     max_iter: int = param(500, "passes over the data at most, for one start", low=1)
     tol: float = param(1e-6, "stop when a pass changes the objective by at most this share of it", low=0)
     threads: int | None = param(None, "None for all cores")
-    seed: int | None = param(0, "of all draws; None for another one in every fit")
+    seed: int | None = param(0, "of all draws; None for another one in every fit", low=0)
 
     item_clusters_: FloatArray
     annotator_clusters_: FloatArray

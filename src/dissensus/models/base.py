@@ -33,6 +33,11 @@ from dissensus.table.annotations import Annotations
 FrameKind = Literal["items", "annotators", "confusions"]
 
 CROWD_LABELS = 5  # see `reliability`
+ENGINE: Any = param(
+    "local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True,
+    must="must be 'local', 'disk', 'torch', 'spark', or one with options, such as Disk(…)",
+)  # fmt: skip
+"""The keyword of methods that run on every engine; the engine itself checks it."""
 FRAME_ROWS = 1_000_000  # items that are read of a Parquet file of results at a time
 EXPECTED_ROWS = 100_000  # rows whose confusion matrices are looked up at a time
 

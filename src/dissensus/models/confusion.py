@@ -30,13 +30,13 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
 from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Local, Threads, even
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.models.base import ENGINE
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
@@ -269,7 +269,7 @@ class on_demand:  # noqa: N801 - used as `property` is
 class ConfusionModel(EMAggregator[P], Generic[P]):
     """A method of the family; see the module for what it writes."""
 
-    engine: EngineChoice = param("local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True)
+    engine: EngineChoice = ENGINE
 
     shape: ClassVar[int] = FULL
     precision: str = "float64"

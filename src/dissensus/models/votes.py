@@ -19,14 +19,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines import EngineChoice, in_memory
 from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import vote as kernels
 from dissensus.evaluation.hard import TIE
-from dissensus.models.base import Aggregator, Likelihoods
+from dissensus.models.base import ENGINE, Aggregator, Likelihoods
 from dissensus.models.confusion import leaning
 from dissensus.table.annotations import Annotations
 
@@ -37,7 +36,7 @@ FIRST_RIGHT = 0.8  # where it begins
 class VoteModel(Aggregator):
     """Shares of the votes."""
 
-    engine: EngineChoice = param("local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True)
+    engine: EngineChoice = ENGINE
 
     item_total_: FloatArray  # (I,) weight of the votes of each item
     _per_item = (*Aggregator._per_item, "item_total_")

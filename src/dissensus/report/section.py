@@ -1,6 +1,6 @@
 """Sections of the report: numbers from a study, sentences about them, and blocks that show them.
 
-A new section is one file in `sections/` with one class that `sections.enter` registers; see docs/contributing/section.md.
+A new section is one file in `sections/` with one class that `sections.enter` registers: docs/contributing/section.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.models.methods.one_coin import Coins, OneCoin
+from dissensus.models.coins import Coins
+from dissensus.models.methods.one_coin import OneCoin
+from dissensus.table.simulate import simulate
 from models.family import begun, sums_by
 from tables import KINDS, random_table, shares_of
 
@@ -81,3 +83,14 @@ def test_bluebirds_does_not_run_off_to_one_class():
     data = load_dataset("bluebirds")
     model = OneCoin().fit(data.annotations)
     assert (model.predict() == data.annotations.classes[data.gold]).mean() > 0.7  # 0.583 with a learnt prior
+
+
+@pytest.mark.parametrize("name", ["one-coin", "snorkel"])
+def test_an_unseen_annotator_has_the_population_s_coin(name):
+    table = simulate(60, 10, 3, redundancy=5, seed=1).annotations
+    model = methods[name]().fit(table)
+    right, _ = model.population_coin_[0]
+    assert model.coin_[:, 0].min() < right < model.coin_[:, 0].max()
+    first, second = model.predict_proba(Annotations.from_arrays([1000], [1000], [0], classes=[0, 1, 2]))[0, :2]
+    odds = model.prior_[0] / model.prior_[1] * right / ((1 - right) / 2)
+    assert first / second == pytest.approx(odds)

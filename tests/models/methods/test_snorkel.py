@@ -8,7 +8,8 @@ from scipy.optimize import brentq
 
 from dissensus import Annotations, methods
 from dissensus.exceptions import BadParameter
-from dissensus.models.methods.one_coin import Coins, OneCoin
+from dissensus.models.coins import Coins
+from dissensus.models.methods.one_coin import OneCoin
 from dissensus.models.methods.snorkel import Snorkel, penalised_logit
 from dissensus.table.simulate import simulate
 from models.family import begun, sums_by

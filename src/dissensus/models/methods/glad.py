@@ -37,7 +37,7 @@ from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
-from dissensus.models.base import methods
+from dissensus.models.base import ENGINE, methods
 from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, MIN_PSEUDO, UPDATE_TOL, label_totals
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
@@ -71,7 +71,7 @@ class GLAD(EMAggregator[Skills]):
     class_count: float | None = param(
         None, "pseudo-count of every class in a learnt π; None: all alike", low=MIN_PSEUDO
     )
-    engine: EngineChoice = param("local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True)
+    engine: EngineChoice = ENGINE
 
     labels_depend_on_items: ClassVar = True
     ability_: FloatArray

@@ -47,8 +47,9 @@ from dissensus.compute.engines.local import Local, Threads, balanced, thread_cou
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, methods
+from dissensus.models.coins import Coins
 from dissensus.models.confusion import PSEUDO, OwnCells, judge, label_totals, leaning
-from dissensus.models.methods.one_coin import LEAN, Coins
+from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.methods.wawa import judged_labels
 from dissensus.table import kernels as indexing
 from dissensus.table.annotations import Annotations

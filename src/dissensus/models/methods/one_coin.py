@@ -8,7 +8,7 @@ M step  p_j = (right + h_j)/(right + wrong + n_j), where h_j = Σ_i q_i(y_ij) of
 | symbol | name | shape |
 |---|---|---|
 | v | votes, as shares of all labels | (K,) |
-| p, 1 − p | coin | (A, 2); both, because 1 − p of a nearly perfect annotator has lost its digits |
+| p, 1 − p | coin | (A, 2) |
 
 The one-coin model of Zhang et al. 2016, who start from spectral estimates and use no prior. π is not learnt unless
 asked for: annotators who miss one class more often than the other have no other way to show in this model than through
@@ -19,7 +19,6 @@ annotators who only have each other to agree with, either may be the better one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -27,25 +26,14 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.models.base import methods
-from dissensus.models.confusion import COIN, PSEUDO, Classes, ConfusionModel, OwnCells, leaning
-from dissensus.models.params import SIMPLEX, moved
+from dissensus.models.coins import CoinModel, Coins
+from dissensus.models.confusion import PSEUDO, leaning
 
 LEAN = 0.01  # share of π that follows the votes where it is not learnt
 
 
-@dataclass(frozen=True)
-class Coins(Classes):
-    """The parameters: π (K,) and the coins (A, 2) [right, wrong]."""
-
-    coin: FloatArray = moved(SIMPLEX, per_annotator=True)
-
-    def cells(self) -> OwnCells:
-        """P and (1 − p)/(K − 1)."""
-        return OwnCells(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
-
-
 @methods.register("one-coin", summary="one accuracy per annotator, learnt with the truth", cite="Zhang et al. 2016")
-class OneCoin(ConfusionModel[Coins]):
+class OneCoin(CoinModel):
     """MAP one-coin Dawid-Skene."""
 
     right: float = param(4.0, "pseudo-count of right labels", **PSEUDO)
@@ -53,17 +41,11 @@ class OneCoin(ConfusionModel[Coins]):
     class_prior: Literal["uniform", "learned"] = param("uniform", "all classes as frequent, or their shares learnt")
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
-    Params, shape, accuracy_ = Coins, COIN, property(lambda self: self.coin_[:, 0])
-
     def prepare(self, votes: Any, engine: Any) -> None:
         """Fix π by the votes, or its pseudo-counts."""
         self.class_pseudo_ = np.full(votes.classes.size, self.class_count)
         uniform = leaning(self.label_totals_.sum(axis=(0, 1)), LEAN)
         self.fixed_prior_ = None if self.class_prior == "learned" else uniform
-
-    def cells(self, params: Coins) -> OwnCells:
-        """Those of the coins."""
-        return params.cells()
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
         """The M step of the module."""

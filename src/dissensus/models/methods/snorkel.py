@@ -40,8 +40,8 @@ from dissensus.compute.engines import EngineChoice
 from dissensus.compute.engines.base import Engine
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import methods
-from dissensus.models.confusion import COIN, PSEUDO, ConfusionModel, Counts, OwnCells
-from dissensus.models.methods.one_coin import Coins
+from dissensus.models.coins import CoinModel, Coins
+from dissensus.models.confusion import PSEUDO, Counts
 from dissensus.table.annotations import Annotations
 
 MAX_LOGIT = 40.0  # logit beyond which 1 − a is nothing to a double
@@ -56,7 +56,7 @@ def is_balance(value: Any) -> bool:
 @methods.register(
     "snorkel", summary="an accuracy and a propensity per source, by marginal likelihood", cite="Ratner et al. 2017"
 )
-class Snorkel(ConfusionModel[Coins]):
+class Snorkel(CoinModel):
     """The independent generative label model of data programming, MAP."""
 
     initial_accuracy: float = param(
@@ -70,8 +70,6 @@ class Snorkel(ConfusionModel[Coins]):
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     engine: EngineChoice = "local"  # the propensity is of the rows of a table in memory
-    Params, shape = Coins, COIN
-    coin_: FloatArray
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """Fix π, or its pseudo-counts."""
@@ -79,10 +77,6 @@ class Snorkel(ConfusionModel[Coins]):
         self.class_pseudo_ = np.full(K, self.class_count)
         balance = [1.0] * K if self.class_balance == "uniform" else self.class_balance
         self.fixed_prior_ = None if isinstance(balance, str) else given_shares(balance, K)
-
-    def cells(self, params: Coins) -> OwnCells:
-        """Those of the coins."""
-        return params.cells()
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
         """The M step of the module."""
@@ -117,11 +111,6 @@ class Snorkel(ConfusionModel[Coins]):
         labelled[annotator] += propensity(table, table.n_items) * table.n_items
         self.propensity_ = np.minimum(labelled / n_items, 1)  # an item that it labelled again may count twice
         return posterior
-
-    @property
-    def accuracy_(self) -> FloatArray:
-        """(A,) a, the probability that a label of the source is right."""
-        return np.asarray(self.coin_[:, 0])
 
 
 def given_shares(balance: Sequence[float], n_classes: int) -> FloatArray:

@@ -1,0 +1,45 @@
+"""Models with one accuracy per annotator: a label is right with probability p, else any wrong one is as likely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dissensus.common.types import FloatArray
+from dissensus.models.confusion import COIN, Classes, ConfusionModel, OwnCells
+from dissensus.models.params import SIMPLEX, moved
+
+
+@dataclass(frozen=True)
+class Coins(Classes):
+    """The parameters: π (K,) and the coins (A, 2) [right, wrong].
+
+    Both p and 1 − p are kept: 1 − p of a nearly perfect annotator would have lost its digits.
+    """
+
+    coin: FloatArray = moved(SIMPLEX, per_annotator=True)
+
+    def cells(self) -> OwnCells:
+        """P and (1 − p)/(K − 1)."""
+        return OwnCells(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
+
+
+class CoinModel(ConfusionModel[Coins]):
+    """A method whose annotators have coins."""
+
+    Params, shape = Coins, COIN
+    coin_: FloatArray
+
+    def cells(self, params: Coins) -> OwnCells:
+        """Those of the coins."""
+        return params.cells()
+
+    def describe(self) -> None:
+        """The coin (1, 2) of an annotator who was not there."""
+        self.population_coin_ = self.population(self._params()).coin
+
+    @property
+    def accuracy_(self) -> FloatArray:
+        """(A,) p, the probability that a label of the annotator is right."""
+        return np.asarray(self.coin_[:, 0])
