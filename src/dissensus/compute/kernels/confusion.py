@@ -60,7 +60,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
         `prior` (1, K) or (I, K), `cells` flat. `given` (I, K), `weight` (N,), `gold` (I,) and `posterior` (I, K) are
         empty where there are none: None would be another type, and compiled again.
         """
-        K = prior_counts.size
+        K = n_classes if vector else prior_counts.size
         q, sums, log_q = np.empty(K), np.zeros(K), np.empty(K)
         evidence, product = 0.0, 1.0
         per_item, last_row = prior.shape[0] > 1, item_ptr[stop]

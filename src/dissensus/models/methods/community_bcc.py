@@ -41,6 +41,7 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import Engine, NoCheckpoint
+from dissensus.compute.engines.local import Threads, even
 from dissensus.models.base import methods, reliability
 from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, ConfusionModel, Counts, class_pseudo
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
@@ -53,7 +54,7 @@ MAX_COMMUNITIES = 8  # that are looked for
 MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for
 GRID = 2.0**16  # of what annotators are told apart by: coarser than any rounding, finer than any difference
 QUOTIENT_STEPS = 2  # in one M step; more of them save no time
-MIN_KERNEL_NUMBERS = 100_000  # parameters from which on a compiled loop saves more than it costs to load
+MIN_KERNEL_NUMBERS = 40_000  # parameters from which on a compiled loop saves more than it costs to load
 NEGLIGIBLE_NATS = 0.5  # when numbers of communities are compared
 
 
@@ -105,6 +106,7 @@ class CommunityBCC(ConfusionModel[Communities]):
 
     def _climb(self, engine: Engine, on_step: OnStep) -> None:
         """With a number of communities, or with one first and then with as many as its counts speak for."""
+        self._pool = engine.pool  # of what is believed of the annotators
         fitted, params = self._run(self.communities or 1, engine, on_step)
         passes = fitted.n_iter_
         if self.communities is None and (number := self._how_many(params)) > 1:
@@ -112,11 +114,13 @@ class CommunityBCC(ConfusionModel[Communities]):
             passes += fitted.n_iter_
         kept = ("class_pseudo_", "label_totals_", "_walk", "trace_", "converged_")
         vars(self).update({name: getattr(fitted, name) for name in kept}, n_iter_=passes)
+        del self._pool
         self._set(best_first(params))
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> tuple[Self, Communities]:
         one = type(self)(**(self.get_params(deep=False) | {"communities": communities}))
         one._begin(engine)
+        one._pool = engine.pool
         return one, one.run(partial(one.em_pass, engine), partial(one.start, engine), on_step, NoCheckpoint())
 
     def start(self, engine: Engine, rng: np.random.Generator | None) -> Communities:
@@ -155,12 +159,18 @@ class CommunityBCC(ConfusionModel[Communities]):
         from dissensus.compute.kernels import community_bcc as kernels
 
         membership, confusion = np.empty((A, M)), np.empty_like(params.counts)
-        logs, wholes = np.zeros((M, K, K)), np.zeros((M, K))
-        evidence, spent = kernels.believe(
-            0, A, params.counts, params.community_concentration, np.log(params.community_share), membership, confusion,
-            logs, wholes,
-        )  # fmt: skip
-        return Beliefs(membership, confusion, logs, wholes, evidence, spent)
+        pool = vars(self).get("_pool") or Threads(1)
+        parts = even(A, pool.threads)
+        logs, wholes = np.zeros((len(parts), M, K, K)), np.zeros((len(parts), M, K))
+        given = params.counts, params.community_concentration, np.log(params.community_share)
+        sums = pool.map(
+            lambda part, start, stop: kernels.believe(
+                start, stop, *given, membership, confusion, logs[part], wholes[part]
+            ),
+            parts,
+        )
+        evidence, spent = np.sum(sums, axis=0)
+        return Beliefs(membership, confusion, logs.sum(axis=0), wholes.sum(axis=0), float(evidence), float(spent))
 
     def cells(self, params: Communities) -> FloatArray:
         """Exp E log Θ."""
@@ -172,7 +182,7 @@ class CommunityBCC(ConfusionModel[Communities]):
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Communities) -> Communities:
         """The counts themselves."""
-        return replace(params, counts=labels)
+        return params if params.counts is labels else replace(params, counts=labels)
 
     def learn_crowd(self, labels: FloatArray, params: Communities) -> Communities:
         """More probable α and h for these counts: EM's, and a few longer steps if they help."""
