@@ -6,6 +6,8 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 
+TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
+
 
 def ranges(start: IntArray, length: IntArray) -> IntArray:
     """start[0] … start[0] + length[0] − 1, then start[1] …, in one array.

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.arrays import TIE
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import integers, known_codes, known_rows
 from dissensus.exceptions import DataError
-
-TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
 
 
 def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) -> IntArray:

@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from dissensus.common.arrays import TIE
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines import options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere
-from dissensus.evaluation.hard import TIE
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier

@@ -17,9 +17,7 @@ import numpy as np
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import Names
-from dissensus.compute.engines.coding import TextNames
 from dissensus.compute.engines.options import name_of
-from dissensus.compute.engines.scatter import Spread
 from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.base import Aggregator, clusterings, methods
 
@@ -54,7 +52,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
             continue
         if not items and key in ("items_", *model._per_item):
             value = np.empty((0, *value.shape[1:]), value.dtype)
-        if isinstance(value, TextNames | Spread):  # of a fit on a disk, or in Spark
+        if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # kept by another engine
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
             arrays |= {f"{key}:{part}": array for part, array in _pack_text(value).items()}
@@ -62,7 +60,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
             arrays[key] = value
         else:
             values[key] = value
-    registry = clusterings if type(model) in clusterings.values() else methods
+    registry = methods if methods.entry_of(type(model)) is not None else clusterings
     # where it was fitted, without the options: they name folders and devices of this machine
     engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
@@ -88,7 +86,7 @@ def load(folder: str | Path) -> Aggregator:
             raise UnreadableFile(
                 f"{path} is of format {header['format']}, this version of dissensus reads format {FORMAT}; fit again."
             )
-        registry = clusterings if header["method"] in clusterings else methods
+        registry = methods if header["method"] in methods else clusterings
         model = registry[header["method"]](**header["parameters"])
         for key, value in header["values"].items():
             setattr(model, key, value)

@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dissensus.common.arrays import TIE
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines import EngineChoice, in_memory
 from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import vote as kernels
-from dissensus.evaluation.hard import TIE
 from dissensus.models.base import ENGINE, Aggregator, Likelihoods
 from dissensus.models.confusion import leaning
 from dissensus.table.annotations import Annotations

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.arrays import TIE
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import Rows
-from dissensus.evaluation.hard import TIE
 from dissensus.models.base import methods
 from dissensus.models.confusion import leaning
 from dissensus.models.votes import SkilledVote, VoteModel
