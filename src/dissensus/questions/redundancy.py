@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dissensus.common.arrays import TIE
 from dissensus.common.formatting import percent
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
@@ -45,7 +46,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap_sums
-from dissensus.evaluation.hard import TIE, hits, tied
+from dissensus.evaluation.hard import hits, tied
 from dissensus.evaluation.intervals import percentile_interval
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator, check_gold
