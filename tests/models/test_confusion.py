@@ -110,8 +110,10 @@ def engines_of(table: Annotations, gold, monkeypatch):
         yield placed(table, gold)
     yield placed(table, gold)
     yield placed(table, gold, 3)
-    pytest.importorskip("torch", reason="needs the `learning` extra")
+    torch = pytest.importorskip("torch", reason="needs the `learning` extra")
     yield Torch(device="cpu", part_rows=17).place(None, table, gold)
+    if torch.cuda.is_available():  # where there is Triton too, hard rows without gold go through its kernel
+        yield Torch(device="cuda").place(None, table, gold)
 
 
 @pytest.mark.parametrize("with_gold", [False, True])
