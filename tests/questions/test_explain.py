@@ -349,7 +349,7 @@ def test_random_groups_differ_by_chance_alone():
 
 
 def test_order_of_rows_and_threads_change_nothing(monkeypatch):
-    monkeypatch.setattr(local, "SMALL", 1000)  # enough rows for two threads
+    monkeypatch.setattr(local, "MIN_THREAD_ROWS", 1000)  # enough rows for two threads
     table, view, _ = two_views(1)
     order = np.random.default_rng(0).permutation(len(table))
     other = Annotations.from_arrays(table.item[order], table.annotator[order], table.label[order], classes=5)
