@@ -116,6 +116,19 @@ def engines_of(table: Annotations, gold, monkeypatch):
         yield Torch(device="cuda").place(None, table, gold)
 
 
+@pytest.mark.parametrize("source", ["votes", "likelihood"])
+def test_an_item_without_labels_has_the_prior_or_even_votes(source, monkeypatch):
+    table = Annotations.from_arrays([1, 1, 3], [0, 1, 0], [0, 2, 1], classes=3, items=np.arange(5), annotators=[0, 1])
+    prior = np.array([0.5, 0.3, 0.2])
+    params = Likelihood.of(prior, random_cells(1, table, FULL, 1.0)) if source == "likelihood" else None
+    for engine in engines_of(table, None, monkeypatch):
+        out = np.full((5, 3), np.nan)
+        with engine:
+            engine.sweep(ConfusionPass(SOURCES[source], FULL), params, {"posterior": out})
+        expected = np.full(3, 1 / 3) if params is None else prior
+        np.testing.assert_allclose(out[[0, 2, 4]], np.stack([expected] * 3))
+
+
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
