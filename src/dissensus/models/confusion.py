@@ -288,7 +288,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         """
         self.class_pseudo_ = np.ones(votes.classes.size)
 
-    def first(self, prior: FloatArray, n_annotators: int) -> Classes:
+    def first(self, prior: FloatArray) -> Classes:
         """Where the first `maximise` begins; its own fields, if it needs any of them."""
         return Classes(prior)
 
@@ -406,7 +406,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def _next(self, sums: Counts, params: P | None) -> P:
         """The M step."""
         prior = self._class_shares(sums.classes)
-        before = self.first(prior, len(sums.labels)) if params is None else replace(params, prior=prior)
+        before = self.first(prior) if params is None else replace(params, prior=prior)
         return self.maximise(sums.labels, self.label_totals_, self.learn_crowd(sums.labels, before))
 
     def _class_shares(self, classes: FloatArray) -> FloatArray:

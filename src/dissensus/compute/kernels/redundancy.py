@@ -50,18 +50,3 @@ def add_next_label(
                 changed += total * (1 - both / (before + after - both))
         gain[i] += share * right
         flips[i] += share * changed
-
-
-@compiled
-def votes_right(votes: FloatArray, scale: float) -> float:
-    """Σ_i Σ_c q_i(c) v_i(c), the votes that are right by q_i(c) ∝ exp(scale · v_i(c)); votes (I, K) are v."""
-    right = 0.0
-    for i in range(votes.shape[0]):
-        top = votes[i].max()
-        total, of = 0.0, 0.0
-        for c in range(votes.shape[1]):
-            odds = np.exp(scale * (votes[i, c] - top))
-            total += odds
-            of += odds * votes[i, c]
-        right += of / total
-    return right

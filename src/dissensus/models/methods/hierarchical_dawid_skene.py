@@ -77,7 +77,7 @@ class HierarchicalDawidSkene(ConfusionModel[Crowd]):
         """Fix the pseudo-counts b by the votes."""
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
 
-    def first(self, prior: FloatArray, n_annotators: int) -> Crowd:
+    def first(self, prior: FloatArray) -> Crowd:
         """A population of which nothing is known."""
         return Crowd(prior, np.empty((0, 0, 0)), expected_population(prior.size))
 
