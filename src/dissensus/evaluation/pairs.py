@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.evaluation._check import whole
 from dissensus.evaluation.intervals import Estimate, resampled_sums
 from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places
 from dissensus.exceptions import BadParameter, DataError
@@ -56,7 +56,7 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
     values : (K,), optional
         Where the classes lie, for weights; left out, 0, 1, …, K − 1.
     """
-    least = whole(least, "least", 1)
+    check_argument("least", least, int, low=1)
     distance = _distance(table, weights, values)
     if table.n_annotators < 2:
         raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
@@ -89,8 +89,6 @@ def cohen_kappa(
     **bootstrap: Any,
 ) -> Estimate:
     """Cohen's κ of two annotators, by name, with an interval by `bootstrap` over the items that both have labelled."""
-    from scipy.sparse import csr_array
-
     distance = _distance(table, weights, values)
     part = table.select(annotators=[first, second])
     if part.n_annotators < 2:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array, diags_array, hstack
 
 from dissensus.common.arrays import pair_starts, ranges
 from dissensus.common.parameters import check_argument
@@ -74,8 +75,6 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
     6+K …   v_c where m ≥ 2
     6+2K …  pairs that are (c, k) or (k, c), c < k, / (m − 1), on an ordinal scale: K (K − 1) / 2 columns
     """
-    from scipy.sparse import csr_array, diags_array, hstack
-
     rows, (I, K) = Ratings.of(table), (table.n_items, table.n_classes)
     label = rows.label
     if scale == "ordinal":  # classes in their order
@@ -107,8 +106,6 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
 
 def _products(rows: Any) -> Any:
     """(n, K (K − 1) / 2) products of two different columns of sparse rows (n, K), for all c < k."""
-    from scipy.sparse import csr_array
-
     n, K = rows.shape
     rows.sort_indices()
     later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # entries after it in its row
@@ -141,8 +138,6 @@ def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int)
 
     No annotators × annotators and no items × annotators array is made.
     """
-    from scipy.sparse import csr_array
-
     A, K = n_annotators, n_classes
     per_item = np.bincount(ratings.item)
     code = ratings.annotator.astype(np.int64) * K + ratings.label

@@ -9,8 +9,8 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
-from dissensus.evaluation._check import numbers, whole
-from dissensus.evaluation.intervals import Estimate, bootstrap_sums, percentile_interval
+from dissensus.evaluation._check import numbers
+from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.exceptions import DataError
 
 Alternative = Literal["two-sided", "less", "greater"]
@@ -61,13 +61,12 @@ def paired_bootstrap(
         from 0, the one found counted among them (Efron & Tibshirani 1993, chapter 16: resampling under the null
         hypothesis, by shifting). It cannot be below 1 / (resamples + 1).
     """
-    resamples = whole(resamples, "resamples", 1)
+    check_argument("resamples", resamples, int, low=1)
     first, second = _paired(first, second)
     sums = bootstrap_sums(first - second, resamples=resamples, seed=seed, on_step=on_step)
-    mean, means = float(sums.whole[0] / first.size), sums.resampled[:, 0] / first.size
-    slack = 1e-12 * float(np.abs(first - second).max())  # sums of equal terms may differ in the last digit
-    extreme = int((np.abs(means - mean) >= abs(mean) - slack).sum())
-    return Difference(percentile_interval(mean, means, level), (1 + extreme) / (1 + resamples))
+    slack = 1e-12 * first.size * np.abs(first - second).max()  # sums of equal terms may differ in the last digit
+    extreme = int((np.abs(sums.resampled - sums.whole) >= np.abs(sums.whole) - slack).sum())
+    return Difference(sums.means(first.size, level)[0], (1 + extreme) / (1 + resamples))
 
 
 def mcnemar(first: Any, second: Any, *, exact: bool | None = None, correction: bool = True) -> Test:

@@ -40,11 +40,12 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import erfc, ndtri
+from scipy.special import erfc, expit, logit, ndtri
 
 from dissensus.common.arrays import ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
@@ -57,7 +58,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import guess_column, no_column, to_arrow
+from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
 
 T = TypeVar("T")
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "undecided", "group perspective"]
@@ -138,18 +139,13 @@ class Explanation:
         """One row per item; a pandas frame where pandas is installed, else an Arrow table."""
         import pyarrow as pa
 
-        columns = {
-            "item": self.items,
-            "kind": [KINDS[code] for code in self.kind],
-            "label": self.label,
-            "confidence": self.confidence,
-            "disagreement": self.disagreement,
-            "expected": self.expected,
-            "surprise": self.surprise,
-            "ambiguity": self.ambiguity,
-            "group": pa.array([self.groups[g].column if g >= 0 else None for g in self.by_group], pa.string()),
-        }
-        return as_frame(columns)
+        measures = ("label", "confidence", "disagreement", "expected", "surprise", "ambiguity")
+        group = [self.groups[g].column if g >= 0 else None for g in self.by_group]
+        return as_frame(
+            {"item": self.items, "kind": [KINDS[code] for code in self.kind]}
+            | {name: getattr(self, name) for name in measures}
+            | {"group": pa.array(group, pa.string())}
+        )
 
 
 def explain(
@@ -195,7 +191,9 @@ def explain(
     rows = dataclasses.replace(table, proba=None)
     rows = rows if rows.weight is None else rows.select(rows=rows.weight > 0)
     with Threads(thread_count(threads, len(rows))) as pool:
-        n, disagree = np.diff(rows.item_ptr), np.count_nonzero(rows.votes(), axis=1) > 1
+        n, named = np.diff(rows.item_ptr), rows.votes() > 0
+        disagree = named.sum(axis=1) > 1
+        as_said = named[np.arange(best.size), best]  # somebody named the most probable class
         ambiguity, (expected, above, below) = _ambiguity(rows, posterior, best, fitted.prior_, pool)
         ambiguous = np.zeros(n.size, np.bool_)
         ambiguous[disagree] = _discoveries(ambiguity[disagree])
@@ -203,12 +201,10 @@ def explain(
         on_step = on_step or (lambda done, p: None)
         effects, by_group = _perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
 
-    first = np.zeros(n.size, np.int64)
-    first[n > 0] = rows.label[rows.item_ptr[:-1][n > 0]]
     one_class = 1 - ambiguity
     unsure = confidence * np.where(disagree, one_class, 1.0) < SURE
     kind = np.select(
-        [n == 0, by_group >= 0, ambiguous, unsure, disagree | (first != best)],
+        [n == 0, by_group >= 0, ambiguous, unsure, disagree | ~as_said],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "undecided", "likely error")],
         KINDS.index("agreed"),
     )
@@ -225,7 +221,7 @@ def explain(
         expected=expected,
         surprise=_deviations(above, below),
         ambiguity=ambiguity,
-        share_ambiguous=float(ambiguity[n >= 2].mean()) if (n >= 2).any() else 0.0,
+        share_ambiguous=_mean(ambiguity[n >= 2]),
         suspect=one_class[table.item] * np.clip(1 - right, 0, 1),
         groups=effects,
         by_group=by_group,
@@ -270,18 +266,17 @@ def _ambiguity(
     weight = np.ones(len(rows)) if rows.weight is None else rows.weight
     given = csr_array((weight, (code, rows.item)), shape=(rows.n_annotators * rows.n_classes, rows.n_items))
     gamma = np.where(several, _differing(rows), 0.0)
-    alpha = gamma[several].mean() if several.any() else 0.0
+    alpha = _mean(gamma[several])
     for _ in range(MAX_ROUNDS):
         own = posterior * (1 - gamma)[:, None]
         counts = _errors(given, own)
-        odds = _over_parts(pool, parts, lambda part: part.odds(counts, own, np.maximum(prior, 1e-12)))  # noqa: B023
-        before, alpha = alpha, min(max(alpha, 1e-9), 1 - 1e-9)
-        odds += np.log(alpha / (1 - alpha))
-        gamma = np.where(several, 1 / (1 + np.exp(-np.clip(odds, -700, 700))), 0.0)  # Eq. 5
-        alpha = gamma[several].mean() if several.any() else 0.0
+        odds = _over_parts(pool, parts, partial(_Part.odds, counts=counts, own=own, prior=np.maximum(prior, 1e-12)))
+        before, odds = alpha, odds + logit(np.clip(alpha, 1e-9, 1 - 1e-9))
+        gamma = np.where(several, expit(odds), 0.0)  # Eq. 5
+        alpha = _mean(gamma[several])
         if abs(alpha - before) < ALPHA_TOL:
             break
-    found = _over_parts(pool, parts, lambda part: part.surprise(counts, own, best))
+    found = _over_parts(pool, parts, partial(_Part.surprise, counts=counts, own=own, best=best))
     return gamma, np.where(several[:, None], found, np.nan).T
 
 
@@ -345,6 +340,10 @@ class _Part:
         return out
 
 
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if values.size else 0.0
+
+
 def _slip(chance: FloatArray, n_classes: int) -> FloatArray:
     """Mix probabilities of labels with a uniform share of slips."""
     return np.asarray((1 - SLIP) * chance + SLIP / n_classes)
@@ -381,10 +380,8 @@ def _metadata_groups(
     metadata: Any, table: Annotations, missing_as_group: bool
 ) -> dict[str, tuple[tuple[str, ...], IntArray]]:
     """Read metadata: column → names of its groups, and the group of each annotator of the table (A,), −1 unknown."""
-    import narwhals as nw
-
     by_column = isinstance(metadata, Mapping)
-    there = list(metadata) if by_column else list(nw.from_native(metadata).collect_schema().names())
+    there = list(metadata) if by_column else column_names(metadata)
     key = guess_column("annotator", there)
     if key is None:
         raise no_column("annotator", there)
@@ -397,20 +394,18 @@ def _metadata_groups(
     if people.size < code.size:
         twice = people[np.flatnonzero(np.bincount(code) > 1)[0]]
         raise DataError(f"annotators: {naming.shown(twice)} is there twice; one row per annotator is needed.")
-    of_table = naming.match(table.annotators, people, "annotators")
-    if not (of_table >= 0).any():
+    at = naming.match(table.annotators, people, "annotators")
+    known = at >= 0
+    if not known.any():
         raise DataError(
             f"annotators: none of the {people.size:,} (such as {naming.shown(people[0])}) is in the table, which has "
             f"{naming.shown(table.annotators[0])} and others."
         )
-    row = np.empty(people.size, np.int64)
-    row[code] = np.arange(people.size)
-    known = of_table >= 0
+    row = np.argsort(code)[at[known]]
     found = {}
     for name, column in columns.items():
-        groups, group = _sort_into_groups(column, row[of_table[known]])
         everybody = np.full(table.n_annotators, -1, np.int32)
-        everybody[known] = group
+        groups, everybody[known] = _sort_into_groups(column, row)
         if missing_as_group and (everybody < 0).any():
             everybody[everybody < 0] = len(groups)
             groups = (*groups, "(missing)")
@@ -433,15 +428,12 @@ def _sort_into_groups(column: Any, rows: IntArray) -> tuple[tuple[str, ...], Int
         distinct, group[~missing] = np.unique(present, return_inverse=True)
         return tuple(map(str, distinct.tolist())), group
     distinct, place = np.unique(numbers, return_inverse=True)
+    names, part = [f"{value:g}" for value in distinct], np.arange(distinct.size)
     if distinct.size > MAX_DISTINCT_NUMBERS:
         edges = np.unique(np.quantile(numbers, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf"))
-        part = np.searchsorted(edges, distinct)  # a value on an edge belongs below
-        part = np.unique(part, return_inverse=True)[1]
+        part = np.unique(np.searchsorted(edges, distinct), return_inverse=True)[1]  # a value on an edge belongs below
         names = [f"{distinct[part == p][0]:g} … {distinct[part == p][-1]:g}" for p in range(part.max() + 1)]
-        group[~missing] = part[place]
-    else:
-        names = [f"{value:g}" for value in distinct]
-        group[~missing] = place
+    group[~missing] = part[place]
     return tuple(names), group
 
 
@@ -535,8 +527,8 @@ def _explained_items(test: _Test, seed: int, pool: Threads) -> IntArray:
         z = (found - test.mean[part]) / spread[part]
         return np.bincount(_step(z[z > 0], steps), minlength=steps)
 
-    found = [column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES)]
-    histogram = np.sum([np.sum(one, axis=0) for one in found], axis=0)
+    batches = (column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES))
+    histogram = np.sum([np.sum(one, axis=0) for one in batches], axis=0)
     by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
     order = np.argsort(-test.z, kind="stable")
     above = order[test.z[order] > 0]
