@@ -14,16 +14,9 @@ from dissensus.exceptions import DataError
 
 
 def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) -> IntArray:
-    """(K, K) how many items of each gold class (row) were predicted as each class (column).
+    """(K, K) how many items of each gold class (row) were predicted as each class (column), by codes (I,).
 
-    Parameters
-    ----------
-    gold : (I,) int
-        Class codes; −1 where unknown.
-    predicted : (I,) int
-        Class codes.
-    n_classes : int, optional
-        K; left out, one more than the largest code.
+    K is `n_classes`; left out, one more than the largest code.
 
     >>> confusion_matrix([0, 1, 1, -1], [0, 1, 0, 1])
     array([[1, 0],
@@ -43,16 +36,8 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
     """Accuracy that breaking ties by a fair draw has on average.
 
     An item whose gold is among t equally probable best classes counts 1/t. Taking the lowest class instead favours it:
-    majority vote on a set with an even number of votes per item can look points better or worse than it is.
-
-    Parameters
-    ----------
-    gold : (I,) int
-        Class codes; −1 where unknown.
-    posterior : (I, K)
-        Probabilities, or votes as shares.
-    tie : float
-        Classes within this share of the largest are tied with it.
+    majority vote on a set with an even number of votes per item can look points better or worse than it is. The
+    posterior (I, K) may be shares of votes; classes within the share `tie` of the largest are tied with it.
     """
     return float(hits(gold, posterior, tie).mean())
 

@@ -186,3 +186,9 @@ def _number(name: Any) -> float:
         f"class {str(name)[:40]!r} is no number, which an interval scale needs; use scale 'ordinal' or 'nominal', or "
         "give values=[…]."
     )
+
+
+def ratio(part: FloatArray, of: FloatArray) -> FloatArray:
+    """`part` / `of`, NaN where `of` is zero (or as good as zero)."""
+    good = np.abs(of) > 1e-12
+    return np.where(good, part / np.where(good, of, 1), np.nan)

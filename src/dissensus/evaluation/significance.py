@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, OnStep
+from dissensus.common.types import FloatArray
 from dissensus.evaluation._check import numbers
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.exceptions import DataError
@@ -37,13 +37,7 @@ class Difference:
 
 
 def paired_bootstrap(
-    first: Any,
-    second: Any,
-    *,
-    level: float = 0.95,
-    resamples: int = 1000,
-    seed: int | None = 0,
-    on_step: OnStep | None = None,
+    first: Any, second: Any, *, level: float = 0.95, resamples: int = 1000, **bootstrap: Any
 ) -> Difference:
     """Test whether the means of `first` and `second` over items differ.
 
@@ -51,8 +45,8 @@ def paired_bootstrap(
     ----------
     first, second : (I,)
         Scores of the same items by two methods: right or not, log loss, held-out log-likelihood, ….
-    level, resamples, seed, on_step
-        As in `bootstrap`.
+    level, resamples, **bootstrap
+        `level`, `resamples`, `seed` and `on_step` as in `bootstrap`.
 
     Returns
     -------
@@ -63,7 +57,7 @@ def paired_bootstrap(
     """
     check_argument("resamples", resamples, int, low=1)
     first, second = _paired(first, second)
-    sums = bootstrap_sums(first - second, resamples=resamples, seed=seed, on_step=on_step)
+    sums = bootstrap_sums(first - second, resamples=resamples, **bootstrap)
     slack = 1e-12 * first.size * np.abs(first - second).max()  # sums of equal terms may differ in the last digit
     extreme = int((np.abs(sums.resampled - sums.whole) >= np.abs(sums.whole) - slack).sum())
     return Difference(sums.means(first.size, level)[0], (1 + extreme) / (1 + resamples))

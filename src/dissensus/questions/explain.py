@@ -442,11 +442,8 @@ class _Column:
 
     def __init__(self, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int):
         keep = (group[rows.annotator] >= 0) & disagree[rows.item]
-        item, label = rows.item[keep], rows.label[keep]
-        first = np.zeros(rows.n_items, np.int64)
-        first[item[::-1]] = label[::-1]
-        mixed = np.bincount(item, label != first[item], rows.n_items) > 0  # still, without those of no group
-        keep[keep] = mixed[item]
+        named = np.unique(rows.item[keep] * np.int64(rows.n_classes) + rows.label[keep])
+        keep &= (np.bincount(named // rows.n_classes, minlength=rows.n_items) > 1)[rows.item]  # still differing labels
         people, annotator = np.unique(rows.annotator[keep], return_inverse=True)
         self.item, place = np.unique(rows.item[keep], return_inverse=True)  # (J,) code of each
         self.group, self.n_groups = group[people], n_groups  # (people,)

@@ -34,21 +34,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.common.types import IntArray, OnStep
 from dissensus.compute.engines.base import Engine, NoCheckpoint
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.base import methods, reliability
-from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes
+from dissensus.models.base import reliability
+from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, FloatArray, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
 from dissensus.models.em import climb, remembered
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
 from dissensus.models.methods.mace import GRID, draw_by_figures
-from dissensus.models.params import COUNT, LOG_SIMPLEX, moved, positive
+from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
 
 MAX_COMMUNITIES = 8  # that are looked for
 MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for
@@ -97,36 +96,31 @@ class CommunityBCC(CrowdModel[Communities]):
     def _climb(self, engine: Engine, on_step: OnStep) -> None:
         """With a number of communities, or with one first and then with as many as its counts speak for."""
         self._pool = engine.pool  # of what is believed of the annotators
-        fitted, params = self._run(self.communities or 1, engine, on_step)
-        passes = fitted.n_iter_
+        self._begin(engine)
+        params = self._run(self.communities or 1, engine, on_step)
+        passes = self.n_iter_
         if self.communities is None and (number := self._how_many(params)) > 1:
-            fitted, params = self._run(number, engine, lambda step, bound: on_step(passes + step, bound))
-            passes += fitted.n_iter_
-        kept = ("class_pseudo_", "label_totals_", "_walk", "trace_", "converged_")
-        vars(self).update({name: getattr(fitted, name) for name in kept}, n_iter_=passes)
+            params = self._run(number, engine, lambda step, bound: on_step(passes + step, bound))
+            self.n_iter_ += passes
         del self._pool
         self._set(best_first(params))
 
-    def _run(self, communities: int, engine: Engine, on_step: OnStep) -> tuple[Self, Communities]:
-        one = self._with(communities)
-        one._begin(engine)
-        one._pool = engine.pool
-        return one, one.run(partial(one.em_pass, engine), partial(one.start, engine), on_step, NoCheckpoint())
+    def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
+        start = partial(self.start, engine, communities=communities)
+        return self.run(partial(self.em_pass, engine), start, on_step, NoCheckpoint())
 
-    def _with(self, communities: int) -> Self:
-        return type(self)(**(self.get_params(deep=False) | {"communities": communities}))
-
-    def start(self, engine: Engine, rng: np.random.Generator | None) -> Communities:
+    def start(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
         """The votes as q, and communities by `_sorted`."""
         votes = self.votes(engine)
-        return self._sorted(self._class_shares(votes.classes), votes.labels, rng)
+        number = communities or self.communities or 1
+        return self._sorted(self._class_shares(votes.classes), votes.labels, rng, number)
 
-    def _sorted(self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None) -> Communities:
-        """Communities of annotators who are right as often, by their counts; with `rng`, at random.
+    def _sorted(self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None, M: int) -> Communities:
+        """M communities of annotators who are right as often, by their counts; with `rng`, at random.
 
         Neither depends on the names or the order of annotators; who has the same figures is in the same community.
         """
-        M, expected = self.communities or 1, expected_population(prior.size)
+        expected = expected_population(prior.size)
         hits, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
         if rng is None:
             figure = np.round(reliability(hits, total) * GRID)
@@ -218,7 +212,7 @@ class CommunityBCC(CrowdModel[Communities]):
 
         best, found = 1, -np.inf
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEMBERS)):
-            first = self._with(number)._sorted(alone.prior, alone.counts, None)
+            first = self._sorted(alone.prior, alone.counts, None, number)
             tol = NEGLIGIBLE_NATS / max(abs(self._height(first)), 1.0)
             done = climb(
                 crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem", on_step=lambda *_: None

@@ -40,14 +40,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import OWN, Classes, ConfusionModel, Counts, OwnCells
+from dissensus.models.confusion import OWN, Classes, ConfusionModel, Counts, FloatArray, OwnCells, methods, moved, param
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import remembered
-from dissensus.models.params import SHARE, moved
+from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
 MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # parameters of a prior; ψ(0.01) = −101, so that odds stay numbers
