@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.special import entr, rel_entr, xlogy
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation._check import distributions, pair, positions_of
-from dissensus.exceptions import BadParameter
 
 EPSILON = 1e-3  # of the smoothed votes
 
@@ -108,6 +108,5 @@ def soft_scores(y: Any, h: Any, *, epsilon: float = EPSILON) -> dict[str, float]
 
 
 def _smoothed(y: FloatArray, epsilon: float) -> FloatArray:
-    if not 0 <= epsilon < np.inf:
-        raise BadParameter(f"epsilon must be 0 or more, got {epsilon}.")
+    check_argument("epsilon", epsilon, float, low=0)
     return np.asarray((y + epsilon) / (1 + y.shape[1] * epsilon))

@@ -36,11 +36,12 @@ from scipy.special import entr, ndtri, softmax, stdtrit
 
 from dissensus.common.arrays import pair_starts, ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import balanced, even
 from dissensus.evaluation.ratings import Ratings, label_pairs
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table import names as naming
@@ -106,8 +107,7 @@ class Diagnosis:
 
     def flagged(self, flag: Flag) -> list[Any]:
         """The annotators with this flag."""
-        if flag not in get_args(Flag):
-            raise BadParameter(f"there is no flag {flag!r}; there are {', '.join(map(repr, get_args(Flag)))}.")
+        check_argument("flag", flag, Flag)
         return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
 
     def to_frame(self) -> Any:

@@ -54,7 +54,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.evaluation.significance import holm
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -129,8 +129,7 @@ class Explanation:
 
     def of_kind(self, kind: Kind) -> list[Any]:
         """The items of a kind, those whose labels disagree most first."""
-        if kind not in KINDS:
-            raise BadParameter(f"there is no kind {kind!r}; there are {', '.join(map(repr, KINDS))}.")
+        check_argument("kind", kind, Kind)
         chosen = np.flatnonzero(self.kind == KINDS.index(kind))
         order = np.argsort(-np.nan_to_num(self.disagreement[chosen]), kind="stable")
         return list(self.items[chosen[order]].tolist())

@@ -33,7 +33,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,7 @@ from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap_sums
 from dissensus.evaluation.hard import hits, tied
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.table.annotations import Annotations
@@ -92,8 +91,7 @@ class NextLabel:
 
     def best(self, n: int) -> list[Any]:
         """The n items with the most to gain, the best first."""
-        if n < 0:
-            raise BadParameter(f"n must be 0 or more, got {n}.")
+        check_argument("n", n, int, low=0, must="must be 0 or more")
         return list(self.items[self._order[:n]].tolist())
 
     @property
@@ -328,17 +326,15 @@ def _sample(
         order = order[: max(1, int(np.searchsorted(np.cumsum(counts[order]), limit, side="right")))]
     if order.size == table.n_items:
         return table, gold, False
-    keep = np.zeros(table.n_items, np.bool_)
-    keep[order] = True
+    keep = np.isin(np.arange(table.n_items), order)
     return table.select(items=keep), None if gold is None else gold[keep], sampled
 
 
 def _levels(counts: IntArray, levels: Sequence[int] | None) -> list[int]:
     """Labels per item to try, fewer than the most that an item has."""
     if levels is not None:
-        bad = [one for one in levels if not isinstance(one, Integral) or one < 1]
-        if bad:
-            raise BadParameter(f"levels must be whole numbers, at least 1, got {bad[0]!r}.")
+        for one in levels:
+            check_argument("levels", one, int, low=1, must="must be whole numbers, at least 1")
         return [int(one) for one in sorted(set(levels)) if one < counts.max()]
     steps = [int(step * 10**power) for power in range(9) for step in STEPS if power or step != 1.5]
     return [one for one in steps if np.minimum(counts, one).sum() <= NEARLY_ALL * counts.sum()]

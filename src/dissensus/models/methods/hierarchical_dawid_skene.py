@@ -61,7 +61,7 @@ class Crowd(Classes):
 class CrowdModel(ConfusionModel[P]):
     """A method that learns from the whole crowd what matrices look like."""
 
-    known: float = param(2.0, "weight, in annotators, of `expected_pseudo` beside what the crowd shows", low=MIN_PSEUDO)
+    known: float = param(2.0, "weight, in annotators, of an unknown one beside what the crowd shows", low=MIN_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
