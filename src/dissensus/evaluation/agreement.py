@@ -103,8 +103,7 @@ def gwet_ac1(table: Annotations, **bootstrap: Any) -> Estimate:
 
 def ratings_per_item(table: Annotations) -> IntArray:
     """(I,) how many annotators have labelled each item; in a table without annotator ids, how many votes it has."""
-    rows = Ratings.of(table)
-    return np.bincount(rows.item[rows.starts], minlength=table.n_items)
+    return np.bincount(Ratings.of(table).rated_item, minlength=table.n_items)
 
 
 def _estimates(

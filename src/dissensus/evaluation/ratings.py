@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, diags_array, hstack
 
 from dissensus.common.arrays import pair_starts, ranges
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import numbers
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.annotations import ANONYMOUS, Annotations
@@ -56,11 +56,9 @@ class Ratings:
         return cls(table.item[row], table.annotator[row], rating[row], label, share[row] * part)
 
     @property
-    def starts(self) -> BoolArray:
-        """(R,) the first row of each rating."""
-        first = np.ones(self.rating.size, bool)
-        first[1:] = np.diff(self.rating) != 0
-        return first
+    def rated_item(self) -> IntArray:
+        """The item of each rating."""
+        return self.item[np.unique(self.rating, return_index=True)[1]]
 
 
 def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
@@ -79,7 +77,7 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
     label = rows.label
     if scale == "ordinal":  # classes in their order
         label = np.argsort(np.argsort(place, kind="stable"))[label]
-    item = rows.item[rows.starts]  # of each rating
+    item = rows.rated_item
     m = np.bincount(item, minlength=I)
     votes = csr_array((rows.share, (rows.item, label)), shape=(I, K))
     own = csr_array((rows.share, (rows.rating, label)), shape=(item.size, K))

@@ -56,6 +56,7 @@ from dissensus.compute.kernels import disagreement as kernels
 from dissensus.evaluation.significance import holm
 from dissensus.exceptions import DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
+from dissensus.models.confusion import soft_counts
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
@@ -238,13 +239,10 @@ def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
     return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
-def _errors(given: Any, own: FloatArray) -> FloatArray:
-    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K).
-
-    `given` (A·K, I), sparse, says how often each annotator gave each label to each item.
-    """
+def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
+    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K)."""
     K, wrong = own.shape[1], 1 - np.eye(own.shape[1])
-    counts = np.ascontiguousarray((given @ own).reshape(-1, K, K).transpose(0, 2, 1))  # Eq. 1
+    counts = soft_counts(rows, own)  # Eq. 1
     right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
     skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]
     crowd = counts.sum(axis=0) * wrong
@@ -261,14 +259,11 @@ def _ambiguity(
     named = rows.votes() > 0
     named[np.arange(best.size), best] = True  # classes that nobody named, but for the most probable, cannot be true
     parts, several = [_Part(rows, named, *bounds) for bounds in cuts], np.diff(rows.item_ptr) >= 2
-    code = rows.annotator * np.int64(rows.n_classes) + rows.label
-    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-    given = csr_array((weight, (code, rows.item)), shape=(rows.n_annotators * rows.n_classes, rows.n_items))
     gamma = np.where(several, _differing(rows), 0.0)
     alpha = _mean(gamma[several])
     for _ in range(MAX_ROUNDS):
         own = posterior * (1 - gamma)[:, None]
-        counts = _errors(given, own)
+        counts = _errors(rows, own)
         odds = _over_parts(pool, parts, partial(_Part.odds, counts=counts, own=own, prior=np.maximum(prior, 1e-12)))
         before, odds = alpha, odds + logit(np.clip(alpha, 1e-9, 1 - 1e-9))
         gamma = np.where(several, expit(odds), 0.0)  # Eq. 5
@@ -368,8 +363,14 @@ def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
 def _discoveries(probability: FloatArray) -> BoolArray:
     """True for the most probable ones: as many as keep the expected share of false discoveries low."""
     order = np.sort(probability)[::-1]
-    good = np.flatnonzero(np.cumsum(1 - order) <= FALSE_DISCOVERIES * np.arange(1, order.size + 1))
-    return np.asarray(probability >= (order[good[-1]] if good.size else np.inf))
+    last = _how_many(np.cumsum(1 - order))
+    return np.asarray(probability >= (order[last - 1] if last else np.inf))
+
+
+def _how_many(expected_false: FloatArray) -> int:
+    """The most discoveries, in order, of which few enough are false; `expected_false` of the first 1, 2, …."""
+    good = np.flatnonzero(expected_false <= FALSE_DISCOVERIES * np.arange(1, expected_false.size + 1))
+    return int(good[-1]) + 1 if good.size else 0
 
 
 # Groups of annotators -------------------------------------------------------------------------------------------------
@@ -528,9 +529,7 @@ def _explained_items(test: _Test, seed: int, pool: Threads) -> IntArray:
     by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
     order = np.argsort(-test.z, kind="stable")
     above = order[test.z[order] > 0]
-    expected = by_chance[_step(test.z[above], steps)]
-    good = np.flatnonzero(expected <= FALSE_DISCOVERIES * np.arange(1, above.size + 1))
-    return above[: good[-1] + 1] if good.size else above[:0]
+    return above[: _how_many(by_chance[_step(test.z[above], steps)])]
 
 
 def _step(z: FloatArray, steps: int) -> IntArray:
