@@ -73,7 +73,8 @@ def split_half(
     """
     check_argument("draws", draws, int, low=1)
     check_argument("seed", seed, int, low=0)
-    check_argument("pseudocount", pseudocount, float | None, above=0)
+    must = "must be above 0 (KL(y‖h) is infinite without)"
+    check_argument("pseudocount", pseudocount, float | None, above=0, must=must)
     pseudocount = 1 / max(table.n_classes, 1) if pseudocount is None else pseudocount
     if table.weight is not None:
         table = table.select(rows=table.weight > 0)
