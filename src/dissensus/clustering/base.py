@@ -120,9 +120,6 @@ class Clustering(Aggregator):
 
     # What the contract asks for ---------------------------------------------------------------------------------------
 
-    def _check_parameters(self) -> None:
-        self.check_parameters()
-
     def _priors(self) -> Priors:
         return Priors(self.alpha, self.gamma)
 
