@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
+from scipy.special import softmax
 
 from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
@@ -288,8 +289,7 @@ def projected(params: Params, distributions: FloatArray, size: float) -> FloatAr
     """
     logs = size * np.einsum("np,klp->nkl", distributions, np.log(params.theta), optimize=True)
     logs += np.log(params.psi)[:, None] + np.log(params.omega)
-    of_cluster = np.logaddexp.reduce(logs, axis=2)
-    return np.asarray(np.exp(of_cluster - np.logaddexp.reduce(of_cluster, axis=1, keepdims=True)))
+    return np.asarray(softmax(np.logaddexp.reduce(logs, axis=2), axis=1))
 
 
 # Differences of ℓ when one block changes (section 4.1.1) --------------------------------------------------------------

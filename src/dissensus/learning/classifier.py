@@ -189,7 +189,7 @@ class CrowdClassifier(Training):
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any annotator."""
         self._check_fitted()
-        everyone = given_first(np.concatenate([self.confusion_, self.population_confusion_[None]]))
+        everyone = given_first(self._confusions())
         return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -319,6 +319,10 @@ class CrowdClassifier(Training):
         """Ask the network on the device asked for; see `Network.ask`."""
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
         return network.ask(question, *columns, rows=rows, at_once=at_once)
+
+    def _confusions(self) -> FloatArray:
+        """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""
+        return np.concatenate([self.confusion_, self.population_confusion_[None]])
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):
