@@ -48,9 +48,13 @@ def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) ->
     if not 0 < share < 1:
         raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {share}.")
     among, held = np.flatnonzero(teaches), np.zeros(table.n_items, np.bool_)
-    draw = naming.mix(naming.hashes(table.items[among]) ^ np.uint64(seed))
-    held[among[np.argsort(draw, kind="stable")[: max(round(share * among.size), 1)]]] = True
+    held[among[shuffled(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
     return held
+
+
+def shuffled(names: Names, seed: int) -> IntArray:
+    """(n,) the places of names in a random order, which depends on seed and names alone."""
+    return np.argsort(naming.mix(naming.hashes(names) ^ np.uint64(seed)), kind="stable")
 
 
 def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
