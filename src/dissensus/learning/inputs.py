@@ -233,7 +233,7 @@ def _values(X: Any) -> list[Any]:
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
     if isinstance(frame, nw.Series):
         return frame.to_list()
-    return X.to_pylist() if hasattr(X, "to_pylist") else list(X)  # an Arrow array; a list
+    return list(X.to_pylist() if hasattr(X, "to_pylist") else X)  # an Arrow array, or a list
 
 
 def item_codes(items: Any, known: Names) -> IntArray:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,26 +20,47 @@ from torch import Tensor
 
 from dissensus.common.atomic import atomic
 from dissensus.exceptions import UnreadableFile, UnwritableFile
+from dissensus.learning.devices import place
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
 DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
 
 
-def file_in(folder: str | Path, name: str) -> Path:
-    """Path of the file `name` in a folder; or the path itself, where it names that file."""
-    folder = Path(folder)
-    return folder if folder.name == name else folder / name
+class Stored(ABC):
+    """A fitted model that is one file in a folder; the file holds the tree that `to_tree` makes."""
 
+    _file: ClassVar[str]  # its name
+    _kind: ClassVar[str]  # what errors call it
 
-@contextmanager
-def of_this_version(path: Path) -> Iterator[None]:
-    """Turn errors about a tree that lacks what is looked for into one sentence."""
-    try:
-        yield
-    except UnreadableFile:
-        raise
-    except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-        raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        return write_tree(Path(folder) / self._file, self.to_tree(), self._kind)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> Self:
+        """Load the model that `save` wrote into `folder`; all its answers are the same."""
+        place(device)  # raises where there is none
+        path = Path(folder) if Path(folder).name == cls._file else Path(folder) / cls._file
+        tree = read_tree(path, cls._kind)
+        try:
+            return cls.from_tree(tree, device)
+        except UnreadableFile:
+            raise
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
+
+    @abstractmethod
+    def to_tree(self) -> dict[str, Any]:
+        """Return all that is stored: keywords, results and weights."""
+
+    @classmethod
+    @abstractmethod
+    def from_tree(cls, tree: dict[str, Any], device: str) -> Self:
+        """Make the model of a tree of `to_tree`."""
+
+    @abstractmethod
+    def _check_fitted(self) -> None: ...
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
