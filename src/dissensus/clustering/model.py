@@ -165,7 +165,7 @@ class Factors:
     """F / max F of the bags of each part of some nodes, as those nodes read them: (bags, other end, own)."""
 
     def __init__(self, edges: Edges, nodes: Nodes, theta: FloatArray):
-        self.bags, self.log_theta = edges.bags, np.log(theta).transpose(nodes.axes)
+        self.nodes, self.bags, self.log_theta = nodes, edges.bags, np.log(theta).transpose(nodes.axes)
         cells = sum(part.bags.size for part in nodes.parts) * self.log_theta[0].size
         self._kept = [self._make(part) for part in nodes.parts] if cells <= MAX_CELLS else None
 
@@ -179,29 +179,25 @@ class Factors:
         """(bags of the part, other, own), and Σ log max F over the part's edges."""
         return self._make(part) if self._kept is None else self._kept[part.number]
 
+    def sweep(
+        self,
+        prior: FloatArray,
+        incoming: FloatArray,
+        outgoing: FloatArray,
+        belief: FloatArray,
+        pair: FloatArray,
+        pool: Threads,
+        damping: float = 0.0,
+    ) -> tuple[float, float, float]:
+        """One round of belief propagation at all nodes; see `kernels.sweep`."""
+        nodes, messages = self.nodes, (prior, incoming, outgoing, belief, pair, damping)
 
-def sweep(
-    nodes: Nodes,
-    factors: Factors,
-    prior: FloatArray,
-    incoming: FloatArray,
-    outgoing: FloatArray,
-    belief: FloatArray,
-    pair: FloatArray,
-    pool: Threads,
-    damping: float = 0.0,
-) -> tuple[float, float, float]:
-    """One round of belief propagation at all nodes of a side; see `kernels.sweep`."""
-    sums = in_parts(
-        pool,
-        nodes.parts,
-        lambda part: kernels.sweep(
-            part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, factors.of(part)[0], prior, incoming, outgoing,
-            belief, pair, damping,
-        ),
-    )  # fmt: skip
-    norms, pairs, change = (sum(values) for values in zip(*sums, strict=True))
-    return norms, pairs, change
+        def walk(part: Part) -> tuple[float, float, float]:
+            walked = part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag
+            return kernels.sweep(*walked, self.of(part)[0], *messages)
+
+        norms, pairs, change = (sum(values) for values in zip(*in_parts(pool, nodes.parts, walk), strict=True))
+        return norms, pairs, change
 
 
 # Equations ------------------------------------------------------------------------------------------------------------

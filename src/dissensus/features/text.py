@@ -120,8 +120,8 @@ def pool(hidden: Any, inside: Any, pooling: Pooling) -> Any:
 def check_length(model: TextModel, max_length: int | None) -> int:
     """Return the tokens to cut at: those asked for, or as many as the model is made for."""
     most = max(model.max_length, model.config.get("max_position_embeddings", 0))
-    if max_length is not None and not 3 <= max_length <= most:
-        raise BadParameter(f"max_length must lie from 3 to the model's {most} tokens, got {max_length}.")
+    must = f"must lie from 3 to the model's {most} tokens"
+    check_argument("max_length", max_length, int | None, low=3, high=most, must=must)
     return max_length or model.max_length
 
 
