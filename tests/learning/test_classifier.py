@@ -20,6 +20,7 @@ import dissensus as dz
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass, UnknownName, UnreadableFile
 from dissensus.learning import CrowdClassifier
+from dissensus.learning.classifier import FILE
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.objectives import Hard, LDLNMObjective, Soft, objectives
 from dissensus.learning.run import parameter_groups
@@ -476,7 +477,7 @@ def test_a_saved_model_answers_as_before(tmp_path, objective):
     assert model.history_ == again.history_
     assert model.to_frame("items").equals(again.to_frame("items"))
     assert again.get_params(deep=False)["schedule"] == {2: 0.5}
-    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
 def test_a_method_inside_an_objective_is_kept(tmp_path):

@@ -31,14 +31,16 @@ from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
 from dissensus.learning.saving import loaded_part, stored_part, with_learnt
-from dissensus.learning.storage import Stored
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import Likelihoods, arg_max, given_first, reliability
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
+FILE = "model.safetensors"
 
-class CrowdClassifier(Training, Stored):
+
+class CrowdClassifier(Training):
     """A classifier taught by the disagreeing labels of many annotators.
 
     Items without annotations (and without gold) are predicted, not trained on.
@@ -54,7 +56,6 @@ class CrowdClassifier(Training, Stored):
     )
     mixup: float | None = param(None, "train on mixtures of two items, with weights from Beta(mixup, mixup)", above=0)
 
-    _file, _kind = "model.safetensors", "trained model"
     classes_: Names
     items_: Names
     annotators_: Names
@@ -260,8 +261,13 @@ class CrowdClassifier(Training, Stored):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        return write_tree(Path(folder) / FILE, self.to_tree(), "trained model")
+
     def to_tree(self) -> dict[str, Any]:
-        """Return the tree that `save` writes: keywords, results and weights."""
+        """The tree that `save` writes: keywords, results and weights."""
         results = {
             name: value
             for name, value in vars(self).items()
@@ -281,26 +287,28 @@ class CrowdClassifier(Training, Stored):
         }
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> Self:
+    def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
         """Load the model that `save` wrote into `folder`, ready to predict."""
-        return super().load(folder, device=device)
+        path = file_in(folder, FILE)
+        return cls.from_tree(read_tree(path, "trained model"), path, device)
 
     @classmethod
-    def from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        """Make the model of a tree of `to_tree`."""
-        encoder = loaded_part(tree["encoder"], encoders)
-        objective = loaded_part(tree["objective"], objectives)
-        model = cls(
-            **{**tree["parameters"], "device": device},
-            encoder=type(encoder)(**encoder.get_params(deep=False)),
-            objective=type(objective)(**objective.get_params(deep=False)),
-        )
-        with_learnt(model, tree["results"])
-        model.encoder_, model.objective_ = encoder, objective
-        described = tree["annotators"]
-        model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
-        model.network_ = Network.fresh(encoder, objective)
-        model.network_.load_state_dict(tree["weights"])
+    def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
+        """Make a model from a tree of `to_tree`; errors name `path`, the file that it was read from."""
+        with of_this_version(path):
+            encoder = loaded_part(tree["encoder"], encoders)
+            objective = loaded_part(tree["objective"], objectives)
+            model = cls(
+                **{**tree["parameters"], "device": device},
+                encoder=type(encoder)(**encoder.get_params(deep=False)),
+                objective=type(objective)(**objective.get_params(deep=False)),
+            )
+            with_learnt(model, tree["results"])
+            model.encoder_, model.objective_ = encoder, objective
+            described = tree["annotators"]
+            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+            model.network_ = Network.fresh(encoder, objective)
+            model.network_.load_state_dict(tree["weights"])
         model.network_.eval()
         return model
 

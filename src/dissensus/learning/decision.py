@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -36,13 +37,14 @@ from dissensus.learning.devices import place
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.rows import RowEmbedding
-from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part, with_learnt
-from dissensus.learning.storage import Stored
+from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Trainer
 from dissensus.table.annotations import Annotations
 
 FIRST_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
 PAIRS_AT_ONCE = 2**18  # whose scores are computed together
+FILE, KIND = "decision.safetensors", "DecisionFunction"
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,9 @@ class PairNetwork(nn.Module):
         return rows + described
 
 
-class DecisionFunction(Parameters, Stored):
+class DecisionFunction(Parameters):
     """P(annotator j answers item i)."""
 
-    _file, _kind = "decision.safetensors", "DecisionFunction"
     encoder: Encoder | None = param(
         None, "encoder of features; None for one hidden layer (`MLP`) or, without features, for a vector per item"
     )
@@ -253,10 +254,11 @@ class DecisionFunction(Parameters, Stored):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
-    def to_tree(self) -> dict[str, Any]:
-        """Return the tree that `save` writes."""
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
         network, described = self.network_, self.annotator_features_
-        return {
+        tree = {
             "parameters": {**self.get_params(deep=False), "encoder": None},
             "own encoder": self.encoder is not None,
             "encoder": stored_part(self.encoder_, encoders),
@@ -267,20 +269,25 @@ class DecisionFunction(Parameters, Stored):
             "results": {"items_": self.items_, "annotators_": self.annotators_, "trace_": self.trace_},
             "weights": dict(network.state_dict()),
         }
+        return write_tree(Path(folder) / FILE, tree, KIND)
 
     @classmethod
-    def from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        """Make the model of a tree of `to_tree`."""
-        on = place(device)
-        model = with_learnt(cls(**{**tree["parameters"], "device": device}), tree["results"])
-        model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
-        if tree["own encoder"]:
-            model.encoder = type(model.encoder_)(**model.encoder_.get_params(deep=False))
-        described, n_annotators = tree["annotators"], model.annotators_.size
-        model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
-        with torch.random.fork_rng(devices=[]):
-            network = PairNetwork(model.encoder_, n_annotators, **tree["network"], features=tree["features"])
-        network.load_state_dict(tree["weights"])
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> DecisionFunction:
+        """Read the model that `save` wrote into `folder`; all its answers are the same."""
+        path = file_in(folder, FILE)
+        tree, on = read_tree(path, KIND), place(device)
+        with of_this_version(path):
+            model = cls(**{**tree["parameters"], "device": device})
+            for name, value in tree["results"].items():
+                setattr(model, name, value)
+            model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+            if tree["own encoder"]:
+                model.encoder = type(model.encoder_)(**model.encoder_.get_params(deep=False))
+            described, n_annotators = tree["annotators"], model.annotators_.size
+            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+            with torch.random.fork_rng(devices=[]):
+                network = PairNetwork(model.encoder_, n_annotators, **tree["network"], features=tree["features"])
+            network.load_state_dict(tree["weights"])
         model.network_ = network.to(on)
         return model
 

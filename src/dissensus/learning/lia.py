@@ -40,13 +40,14 @@ from dissensus.learning.devices import DEVICE
 from dissensus.learning.encoders import MLP, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
-from dissensus.learning.storage import Stored
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Training
 from dissensus.learning.tuning import SPLITS, Tuned, tune
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
 
 MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
+FILE, KIND = "lia.safetensors", "LIA"
 CHOICES: dict[str, tuple[Any, ...]] = {
     "difficulty": (True, False),
     "penalty": (0.02, 0.06, 0.25),
@@ -132,10 +133,9 @@ class LIALearner(LIAKeywords):
         return find(annotators, self.annotators_, None)
 
 
-class LIA(LIALearner, Stored):
+class LIA(LIALearner):
     """Truth, difficulty and competence."""
 
-    _file, _kind = "lia.safetensors", "LIA"
     checkpoint: str | Path | None = Training.declared()["checkpoint"]  # type: ignore[assignment]
     n_seeds: int = param(1, "fits with seeds of their own; answers are means over them, `models_` has each", low=1)
     tune: bool = param(
@@ -292,23 +292,28 @@ class LIA(LIALearner, Stored):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
-    def to_tree(self) -> dict[str, Any]:
-        """Return the tree that `save` writes."""
-        return {
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        tree = {
             "parameters": {**self.get_params(deep=False), "checkpoint": None},
             "models": [model.to_tree() for model in self.models_],
             "inputs": None if isinstance(self.models_[0].encoder_, ItemEmbedding) else self._inputs,
             "tuned": None if self.tuned_ is None else self.tuned_.to_tree(),
         }
+        return write_tree(Path(folder) / FILE, tree, KIND)
 
     @classmethod
-    def from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        """Make the model of a tree of `to_tree`."""
-        model = cls(**{**tree["parameters"], "device": device})
-        model.models_ = [CrowdClassifier.from_tree(one, device) for one in tree["models"]]
-        model.tuned_ = None if tree["tuned"] is None else Tuned.from_tree(tree["tuned"])
-        model._gather()
-        model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> LIA:
+        """Load the model that `save` wrote into `folder`; all its answers are the same."""
+        path = file_in(folder, FILE)
+        tree = read_tree(path, KIND)
+        with of_this_version(path):
+            model = cls(**{**tree["parameters"], "device": device})
+            model.models_ = [CrowdClassifier.from_tree(one, path, device) for one in tree["models"]]
+            model.tuned_ = None if tree["tuned"] is None else Tuned.from_tree(tree["tuned"])
+            model._gather()
+            model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------

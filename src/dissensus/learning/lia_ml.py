@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,19 +39,20 @@ from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.lia_ml_head import LIAMLHead
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
 from dissensus.learning.saving import learnt, loaded_columns, loaded_part, stored_columns, stored_part, with_learnt
-from dissensus.learning.storage import Stored
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.models.base import arg_max
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
+FILE, KIND = "lia-ml.safetensors", "LIAML"
 
-class LIAML(LIALearner, Stored):
+
+class LIAML(LIALearner):
     """Truth, difficulty and competence in many questions at once.
 
     A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
     """
 
-    _file, _kind = "lia-ml.safetensors", "LIAML"
     hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
     label_size: int = param(16, "size of the embedding of a class", low=1)
     prior: float = param(1.0, "how strongly a question's classes are drawn to those of the same name", low=0)
@@ -183,9 +185,10 @@ class LIAML(LIALearner, Stored):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
-    def to_tree(self) -> dict[str, Any]:
-        """Return the tree that `save` writes."""
-        return {
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        tree = {
             "parameters": self.get_params(deep=False),
             "encoder": stored_part(self.encoder_, encoders),
             "layers": dict(self._layers.state_dict()),
@@ -200,26 +203,31 @@ class LIAML(LIALearner, Stored):
                 for block in self._blocks
             ],
         }
+        return write_tree(Path(folder) / FILE, tree, KIND)
 
     @classmethod
-    def from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        """Make the model of a tree of `to_tree`."""
-        on = place(device)
-        model = with_learnt(cls(**{**tree["parameters"], "device": device}), tree["results"])
-        model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
-        with torch.random.fork_rng(devices=[]):
-            layers = model.encoder_.module()
-            layers.load_state_dict(tree["layers"])
-            model._begin_blocks(layers.to(on).eval())
-            for stored in tree["blocks"]:
-                objective = with_learnt(LIAMLObjective(**stored["parameters"]), stored["learnt"])
-                if model._blocks:  # a question that was added stands beside the first ones
-                    first = model._blocks[0]
-                    head = objective.head_beside(first.objective, first.head)
-                else:
-                    head = objective.head(model.encoder_.branch, model.encoder_.width)
-                head.load_state_dict(stored["weights"])
-                model._enter(head.to(on).eval(), objective)
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> LIAML:
+        """Load the model that `save` wrote into `folder`: all its answers are the same, and questions may be added."""
+        path = file_in(folder, FILE)
+        tree, on = read_tree(path, KIND), place(device)
+        with of_this_version(path):
+            model = cls(**{**tree["parameters"], "device": device})
+            for name, value in tree["results"].items():
+                setattr(model, name, value)
+            model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+            with torch.random.fork_rng(devices=[]):
+                layers = model.encoder_.module()
+                layers.load_state_dict(tree["layers"])
+                model._begin_blocks(layers.to(on).eval())
+                for stored in tree["blocks"]:
+                    objective = with_learnt(LIAMLObjective(**stored["parameters"]), stored["learnt"])
+                    if model._blocks:  # a question that was added stands beside the first ones
+                        first = model._blocks[0]
+                        head = objective.head_beside(first.objective, first.head)
+                    else:
+                        head = objective.head(model.encoder_.branch, model.encoder_.width)
+                    head.load_state_dict(stored["weights"])
+                    model._enter(head.to(on).eval(), objective)
         return model
 
     # Inside -----------------------------------------------------------------------------------------------------------

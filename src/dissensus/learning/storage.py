@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,47 +21,27 @@ from torch import Tensor
 
 from dissensus.common.atomic import atomic
 from dissensus.exceptions import UnreadableFile, UnwritableFile
-from dissensus.learning.devices import place
+from dissensus.models.saving import pack_text, unpack_text
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
 DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
 
 
-class Stored(ABC):
-    """A fitted model that is one file in a folder; the file holds the tree that `to_tree` makes."""
+def file_in(folder: str | Path, name: str) -> Path:
+    """Path of the file `name` in a folder; or the path itself, where it names that file."""
+    folder = Path(folder)
+    return folder if folder.name == name else folder / name
 
-    _file: ClassVar[str]  # its name
-    _kind: ClassVar[str]  # what errors call it
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
-        self._check_fitted()
-        return write_tree(Path(folder) / self._file, self.to_tree(), self._kind)
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "cpu") -> Self:
-        """Load the model that `save` wrote into `folder`; all its answers are the same."""
-        place(device)  # raises where there is none
-        path = Path(folder) if Path(folder).name == cls._file else Path(folder) / cls._file
-        tree = read_tree(path, cls._kind)
-        try:
-            return cls.from_tree(tree, device)
-        except UnreadableFile:
-            raise
-        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-            raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
-
-    @abstractmethod
-    def to_tree(self) -> dict[str, Any]:
-        """Return all that is stored: keywords, results and weights."""
-
-    @classmethod
-    @abstractmethod
-    def from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        """Make the model of a tree of `to_tree`."""
-
-    @abstractmethod
-    def _check_fitted(self) -> None: ...
+@contextmanager
+def of_this_version(path: Path) -> Iterator[None]:
+    """Turn errors about a tree that lacks what is looked for into one sentence."""
+    try:
+        yield
+    except UnreadableFile:
+        raise
+    except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+        raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
@@ -104,10 +85,8 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[key] = value.detach().cpu().contiguous().clone()  # shared memory is stored as often as it is used
         return {"tensor": key}
     if isinstance(value, np.ndarray) and value.dtype == object:
-        encoded = [str(name).encode() for name in value.tolist()]  # not in the header, which may hold 100 MB
-        text = np.frombuffer(b"".join(encoded), np.uint8)
-        ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
-        return {"names": [_pack(text, tensors), _pack(ends, tensors)]}
+        text = pack_text(value)  # not in the header, which may hold 100 MB
+        return {"names": [_pack(text["bytes"], tensors), _pack(text["offsets"][1:], tensors)]}
     if isinstance(value, np.ndarray):
         key = str(len(tensors))
         tensors[key] = torch.from_numpy(np.array(value, order="C"))
@@ -140,10 +119,7 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
         return tensors[inside].numpy()
     if kind == "names":
         text, ends = (_unpack(part, tensors) for part in inside)
-        blob, starts = text.tobytes(), np.concatenate([[0], ends])[:-1]
-        names = np.empty(ends.size, object)
-        names[:] = [blob[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        return names
+        return unpack_text(text, np.append(0, ends))
     if kind == "tuple":
         return tuple(_unpack(item, tensors) for item in inside)
     return {_unpack(key, tensors): _unpack(item, tensors) for key, item in inside}
