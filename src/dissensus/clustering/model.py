@@ -190,11 +190,13 @@ class Factors:
         damping: float = 0.0,
     ) -> tuple[float, float, float]:
         """One round of belief propagation at all nodes; see `kernels.sweep`."""
-        nodes, messages = self.nodes, (prior, incoming, outgoing, belief, pair, damping)
+        nodes = self.nodes
 
         def walk(part: Part) -> tuple[float, float, float]:
-            walked = part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag
-            return kernels.sweep(*walked, self.of(part)[0], *messages)
+            return kernels.sweep(
+                part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, self.of(part)[0], prior, incoming, outgoing,
+                belief, pair, damping,
+            )  # fmt: skip
 
         norms, pairs, change = (sum(values) for values in zip(*in_parts(pool, nodes.parts, walk), strict=True))
         return norms, pairs, change

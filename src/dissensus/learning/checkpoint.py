@@ -88,7 +88,7 @@ class Checkpoint:
         self.written = time.monotonic()
         if self.path is None or not self.writes:
             return
-        tree = {"key": self.key, "state": {**vars(state), "trace": vars(state.trace)}}
+        tree: dict[str, Any] = {"key": self.key, "state": {**vars(state), "trace": vars(state.trace)}}
         tree |= {"model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
         tree["rng"] = torch.get_rng_state()
         tree["cuda_rng"] = torch.cuda.get_rng_state(self.device) if gpus(self.device) else None

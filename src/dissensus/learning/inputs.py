@@ -226,7 +226,7 @@ def _values(X: Any) -> list[Any]:
     if isinstance(X, str):
         raise DataError("X is one string; give one per item, in a list.")
     if isinstance(X, np.ndarray):
-        return X.tolist()
+        return list(X.tolist())
     frame = _frame(X)
     if isinstance(frame, nw.DataFrame):
         columns = [column.to_list() for column in frame.iter_columns()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
@@ -18,8 +18,6 @@ from dissensus.learning.trainer import Training
 from dissensus.learning.validation import Validation
 from dissensus.models.base import Aggregator, methods
 from dissensus.table.annotations import Annotations
-
-T = TypeVar("T")
 
 
 def run_key(
@@ -77,7 +75,7 @@ def learnt(part: Encoder | Objective) -> dict[str, Any]:
     return {name: value for name, value in vars(part).items() if name.endswith("_")}
 
 
-def with_learnt(part: T, values: dict[str, Any]) -> T:
+def with_learnt(part: Any, values: dict[str, Any]) -> Any:
     """The part, with these attributes set."""
     for name, value in values.items():
         setattr(part, name, value)
