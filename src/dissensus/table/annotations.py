@@ -227,11 +227,9 @@ class Annotations(ReadOnlyArrays, Named):
             raise DataError(
                 f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
             )
-        bad = np.flatnonzero(~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts)))
-        if bad.size:
-            raise DataError(
-                f"column 'count': row {bad[0]} (from 0) holds {counts[bad[0]]}; counts are whole and not negative."
-            )
+        bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
+        if bad.any():
+            raise DataError(naming.bad_rows("column 'count'", bad, "rows are no whole number from 0 on", counts))
         times = counts.astype(np.int64)
         item_names, item_code = encode_names(naming.to_column(item, "item"), "item", items)
         class_names, label_code, _ = encode_labels(naming.to_column(label, "label"), classes, ())
