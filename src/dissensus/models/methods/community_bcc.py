@@ -40,7 +40,7 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.engines.base import Engine, NoCheckpoint
+from dissensus.compute.engines.base import Checkpoint, Engine
 from dissensus.compute.engines.local import Threads, even
 from dissensus.models.base import methods, reliability
 from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, ConfusionModel, Counts, class_pseudo
@@ -121,7 +121,7 @@ class CommunityBCC(ConfusionModel[Communities]):
         one = type(self)(**(self.get_params(deep=False) | {"communities": communities}))
         one._begin(engine)
         one._pool = engine.pool
-        return one, one.run(partial(one.em_pass, engine), partial(one.start, engine), on_step, NoCheckpoint())
+        return one, one.run(partial(one.em_pass, engine), partial(one.start, engine), on_step, Checkpoint())
 
     def start(self, engine: Engine, rng: np.random.Generator | None) -> Communities:
         """The votes as q, and communities by `_sorted`."""
