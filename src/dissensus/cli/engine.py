@@ -69,23 +69,23 @@ def read_elsewhere(source: Source, options: Any) -> Any:
     from dissensus.compute.engines import Disk, beside
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
-    from dissensus.table.find_columns import Columns
 
     for name, given in (("--abstain", source.abstain), ("--question", source.question)):
         if given:
             raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")
     if source.input_format not in (None, "parquet"):
         raise BadParameter(f"--input-format {source.input_format}: --engine disk and spark read Parquet; convert it.")
-    columns = Columns(source.item, source.annotator, source.label, weight=source.weight), source.class_names()
+    columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}
+    columns["classes"] = source.class_names()
     if isinstance(options, Disk):
         if source.file.is_dir():
             raise UnreadableFile(f"{source.file} is a folder; name its files: '{source.file}/*.parquet'.")
         check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or beside(source.file)
-            return code(source.file, place, *columns, memory_gb=options.memory_gb)
+            return code(source.file, place, **columns, memory_gb=options.memory_gb)
     with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
-        return scatter(source.named, *columns, options=options)
+        return scatter(source.named, **columns, options=options)
 
 
 def fit_and_write(

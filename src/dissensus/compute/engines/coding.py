@@ -117,16 +117,16 @@ def _files_of(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[P
 def code(
     source: str | Path,
     folder: str | Path,
-    columns: Columns | None = None,
-    classes: Iterable[Any] | int | None = None,
     *,
+    classes: Iterable[Any] | int | None = None,
     memory_gb: float = 1.0,
     threads: int | None = None,
+    **columns: str | None,
 ) -> Coded:
     """The table in a Parquet file (or all that a pattern such as `labels/*.parquet` names), as codes in `folder`.
 
-    Columns are found by name as in `dissensus.read`. What is there already, of the same files, is used again; a sort
-    that was interrupted begins anew.
+    `columns` names item, annotator, label and weight; those left out are found as in `dissensus.read`. What is there
+    already, of the same files, is used again; a sort that was interrupted begins anew.
     """
     files, folder = _files(source), Path(folder)
     with reading(Path(files[0])):
@@ -148,9 +148,9 @@ def code(
     return writer.finish(made_of)
 
 
-def find_columns(columns: Columns | None, there: list[str], engine: str) -> dict[str, str]:
+def find_columns(columns: dict[str, Any], there: list[str], engine: str) -> dict[str, str]:
     """Our names → those of the columns there, of a table with one label per row."""
-    found = (columns or Columns()).find(there)
+    found = Columns(**columns).find(there)
     for role in ("proba", "question"):
         if role in found:
             raise BadParameter(

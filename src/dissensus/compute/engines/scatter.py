@@ -36,7 +36,6 @@ from dissensus.exceptions import BadParameter, DataError, MissingExtra, Unreadab
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import encode_labels
-from dissensus.table.find_columns import Columns
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
 ItemColumns = Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]
@@ -138,15 +137,15 @@ class Scattered(TableElsewhere):
 
 def scatter(
     source: Any,
-    columns: Columns | None = None,
-    classes: Iterable[Any] | int | None = None,
     *,
+    classes: Iterable[Any] | int | None = None,
     options: Spark | None = None,
+    **columns: str | None,
 ) -> Scattered:
     """The table in a PySpark DataFrame, in a table of Spark's catalogue or in Parquet files, coded in the cluster.
 
-    Text of letters, digits, `_` and dots names a table, any other text (or a `Path`) names Parquet files. Columns are
-    found by name as in `dissensus.read`. The frame must give the same rows whenever it is asked for them.
+    Text of letters, digits, `_` and dots names a table, any other text (or a `Path`) names Parquet files. `columns` are
+    those of `coding.code`. The frame must give the same rows whenever it is asked for them.
     """
     options = options or Spark()
     frame = _frame(source, options.master)
