@@ -16,7 +16,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from dissensus import methods
-from dissensus.common.reference import reference_rows
+from dissensus.common.parameters import reference_rows
 from dissensus.table.io.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent

@@ -75,7 +75,7 @@ def on_cluster(source: Path, folder: Path, cores: int, count: int, local: Any) -
             "spark.driver.port"
         )
         coding, table = timed(lambda: scatter(str(source)))
-        partitions = len(table.counts)
+        partitions = len(table.offsets)
         empty = [timed(context.parallelize(range(partitions), partitions).count)[0] for _ in range(4)][1:]
         handing = [timed(table.parts.map(lambda part: part.n_items).sum)[0] for _ in range(4)][1:]
         model, seconds = passes(table, count, engine="spark")

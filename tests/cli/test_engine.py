@@ -152,8 +152,14 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
             "--set engine.memory_gb=much: expected a number, got 'much'.",
         ),
         (["--engine", "disk", "--set", "engine.memory_gb=0"], "--set engine.memory_gb must be above 0, got 0.0."),
-        (["--engine", "torch", "--set", "engine.part-rows=0"], "--set engine.part_rows must be at least 1"),
-        (["--engine", "spark", "--set", "engine.partitions=0"], "--set engine.partitions must be at least 1"),
+        (
+            ["--engine", "torch", "--set", "engine.part-rows=0"],
+            "--set engine.part_rows must be a whole number, at least 1",
+        ),
+        (
+            ["--engine", "spark", "--set", "engine.partitions=0"],
+            "--set engine.partitions must be a whole number, at least 1",
+        ),
         (["--engine", "spark", "--set", "engine.master=host:7"], "--set engine.master must be an address such as"),
         (["--engine", "disk", "--known", "gold.csv"], "--known is for a table in memory; leave it out"),
         (["--engine", "disk", "--flags"], "--flags is for a table in memory"),
@@ -203,7 +209,7 @@ def test_what_is_not_installed_is_said(cli, parquet, engine, module, extra, monk
     monkeypatch.setitem(sys.modules, module, None)
     result = cli("aggregate", "part-0.parquet", "--engine", engine)
     assert result.exit_code == 1
-    assert f"install dissensus[{extra}]" in result.stderr
+    assert f"pip install 'dissensus[{extra}]'" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -12,8 +12,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from dissensus.common.parameters import Param, Parameters, check_argument, is_number, is_whole, param
-from dissensus.common.reference import reference_rows
+from dissensus.common.parameters import Param, Parameters, check_argument, is_number, is_whole, param, reference_rows
 from dissensus.exceptions import BadParameter
 
 

@@ -337,7 +337,7 @@ def test_counts_become_rows_of_one_anonymous_annotator():
 
 
 @pytest.mark.parametrize(
-    ("count", "message"), [([1, -1], "row 1 .* holds -1"), ([0.5, 1], "row 0 .* holds 0.5"), ([1], "1 counts")]
+    ("count", "message"), [([1, -1], "row 1 .*: -1"), ([0.5, 1], "row 0 .*: 0.5"), ([1], "1 counts")]
 )
 def test_counts_that_are_not_whole_or_too_few_are_an_error(count, message):
     with pytest.raises(DataError, match=message):
@@ -533,7 +533,7 @@ def test_rows_that_are_not_there_are_an_error(rows):
 def test_doubled_names_of_a_matrix_and_endless_counts_are_errors():
     with pytest.raises(DataError, match="items: expected 2 different names"):
         Annotations.from_matrix([[0, 1], [1, 1]], items=["x", "x"])
-    with pytest.raises(DataError, match="holds inf"):
+    with pytest.raises(DataError, match=": inf"):
         Annotations.from_counts(["a"], ["x"], [np.inf])
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
+from dissensus.common.parameters import alternatives
 from dissensus.exceptions import BadParameter, UnknownName
 
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -43,7 +43,7 @@ def parse(settings: Iterable[str], kind: type, called: str, part: str = "") -> d
 
 def _read(text: str, hint: Any, setting: str) -> Any:
     """The value that a text means, by the type of its keyword."""
-    kinds = list(_alternatives(hint))
+    kinds = list(alternatives(hint))
     if type(None) in kinds and text.lower() == "none":  # first: any text would do as a str
         return None
     for kind in kinds:
@@ -60,14 +60,3 @@ def _read(text: str, hint: Any, setting: str) -> Any:
         "values with commas between them" if get_origin(kind) else IN_WORDS.get(kind, repr(kind)) for kind in kinds
     )
     raise BadParameter(f"{setting}: expected {expected}, got {text!r}.")
-
-
-def _alternatives(hint: Any) -> Iterator[Any]:
-    """The types, and the words of a Literal, that a hint allows."""
-    if get_origin(hint) in (Union, types.UnionType):
-        for part in get_args(hint):
-            yield from _alternatives(part)
-    elif get_origin(hint) is Literal:
-        yield from (type(None) if word is None else word for word in get_args(hint))
-    else:
-        yield hint

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 
@@ -48,3 +52,26 @@ def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
     rank = np.empty(groups.size, np.int64)
     rank[order] = np.arange(groups.size) - np.searchsorted(groups, groups)  # order keeps groups together
     return rank
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, contiguous and closed to writing; the caller's own stays as it was."""
+    array = np.ascontiguousarray(array)  # the kernels walk memory
+    if array.flags.writeable:
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class ReadOnlyArrays:
+    """A base of frozen dataclasses whose fields are arrays or None; they are read-only, also once unpickled."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if (array := getattr(self, field.name)) is not None:
+                object.__setattr__(self, field.name, read_only(array))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({field.name: state[field.name] for field in fields(self)})  # nothing that is derived
+        self.__post_init__()

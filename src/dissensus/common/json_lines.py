@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,15 @@ class Store:
 
     def __init__(self, path: str | Path | None, key: str):
         self.path, self.key = None if path is None else Path(path), key
-        self.rows: list[dict[str, Any]] = []
         self._lock = threading.Lock()
-        if self.path is None:
-            return
-        for row in read_lines(self.path):
-            if row.pop("key", None) == key:
-                self.rows.append(row)
+        found = [] if self.path is None else read_lines(self.path)
+        self.rows = [row for row in found if row.pop("key", None) == key]
 
     def add(self, *rows: dict[str, Any]) -> None:
         """Append rows."""
-        if self.path is None:
-            return
-        with self._lock:
-            append_lines(self.path, *({"key": self.key} | row for row in rows))
+        if self.path is not None:
+            with self._lock:
+                append_lines(self.path, *({"key": self.key} | row for row in rows))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -49,13 +45,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
     found = []
     for line in text.splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            found.append(row)
-    return found
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return [row for row in found if isinstance(row, dict)]
 
 
 def append_lines(path: Path, *rows: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@
         norm: Literal["l2", "max"] = param("l2", "how the radius is measured")
 
 From a declaration come the signature of `__init__`, the check and its sentence (`check_parameters`), `get_params`,
-`set_params`, `repr`, what `help` says, the options of the command line and the reference page (`common.reference`). A
+`set_params`, `repr`, what `help` says, the options of the command line and the reference page (`reference_rows`). A
 subclass inherits declarations, replaces one by declaring it again, and drops one by giving a plain value:
 `engine: ClassVar = "local"`.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin
+from typing import Any, ClassVar, Literal, NamedTuple, Self, Union, cast, get_args, get_origin
 
 from dissensus.common.formatting import word_list
 from dissensus.exceptions import BadParameter
@@ -70,7 +70,7 @@ class Param:
         """Name the allowed values, to follow "must": "be above 0, or None"."""
         if self.must:
             return self.must.removeprefix("must ")
-        kinds = list(_kinds(hint))
+        kinds = _kinds(hint)
         words = [repr(kind) for kind in kinds if not isinstance(kind, type)]
         none = ["None"] if type(None) in kinds else []
         others = [kind.__name__ for kind in kinds if isinstance(kind, type) and kind not in CHECKED_TYPES]
@@ -152,8 +152,6 @@ class _Documentation:
         self.text = text
 
     def __get__(self, instance: object, owner: type[Parameters]) -> str:
-        from dissensus.common.reference import reference_rows
-
         rows = reference_rows(owner) if owner._takes_declared() else []
         if not rows:
             return self.text
@@ -262,17 +260,43 @@ class Parameters:
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
+class ReferenceRow(NamedTuple):
+    """What a reference page says of one keyword, all in text."""
+
+    name: str
+    type: str
+    default: str
+    range: str
+    text: str
+
+
+def reference_rows(cls: type[Parameters]) -> list[ReferenceRow]:
+    """One row per declared keyword, in the order of the signature."""
+    rows = []
+    for name, declared in cls.declared().items():
+        _, hint = cls.annotation(name)
+        kind = hint if isinstance(hint, str) else inspect.formatannotation(hint)
+        allowed = declared.in_words(cls.parameter_hint(name)).removeprefix("be ").removeprefix("lie ")
+        rows.append(ReferenceRow(name, kind, repr(declared.default), allowed, declared.text))
+    return rows
+
+
 def _has_keywords(value: Any) -> bool:
     """True for a part with keywords of its own: one of ours, or an estimator of scikit-learn."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
-def _kinds(hint: Any) -> Iterator[Any]:
+def alternatives(hint: Any) -> Iterator[Any]:
     """The types, and the words of a Literal, that a hint allows."""
     if get_origin(hint) in (Union, types.UnionType):
         for part in get_args(hint):
-            yield from _kinds(part)
+            yield from alternatives(part)
     elif get_origin(hint) is Literal:
         yield from (type(None) if word is None else word for word in get_args(hint))
     else:
-        yield type(None) if hint is None else get_origin(hint) or hint
+        yield type(None) if hint is None else hint
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """The same, without what is inside a generic type."""
+    return [get_origin(kind) or kind for kind in alternatives(hint)]

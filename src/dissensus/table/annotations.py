@@ -7,7 +7,6 @@ that the order of a file never changes a result. Two indexes make both direction
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,14 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.arrays import group_starts, pair_starts, random_ranks
+from dissensus.common.arrays import (
+    ReadOnlyArrays,
+    group_starts,
+    pair_starts,
+    random_ranks,
+    read_only,
+    sums_of_ranges,
+)
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
@@ -30,8 +36,31 @@ ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
 
 
+class Named:
+    """What has names of items, annotators and classes, and so knows how many there are."""
+
+    items: Any
+    annotators: Any
+    classes: Any
+
+    @property
+    def n_items(self) -> int:
+        """I, the number of items."""
+        return int(self.items.size)
+
+    @property
+    def n_annotators(self) -> int:
+        """A, the number of annotators."""
+        return int(self.annotators.size)
+
+    @property
+    def n_classes(self) -> int:
+        """K, the number of classes."""
+        return int(self.classes.size)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Annotations:
+class Annotations(ReadOnlyArrays, Named):
     """Who gave which label to what. Rows sorted by (item, annotator, label); every array read-only.
 
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
@@ -45,21 +74,6 @@ class Annotations:
     classes: Names  # (K,) sorted, or in the order that the caller declares
     weight: FloatArray | None = None  # (N,) how much a row counts
     proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            array = getattr(self, field.name)
-            if array is not None and not array.flags.c_contiguous:  # the kernels walk memory
-                array = np.ascontiguousarray(array)
-                object.__setattr__(self, field.name, array)
-            if array is not None and array.flags.writeable:
-                view = array.view()  # the caller's own array stays as it was
-                view.flags.writeable = False
-                object.__setattr__(self, field.name, view)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({field.name: state[field.name] for field in dataclasses.fields(self)})
-        self.__post_init__()  # read-only again; what is derived is made again when asked for
 
     # Making one -------------------------------------------------------------------------------------------------------
 
@@ -220,11 +234,9 @@ class Annotations:
             raise DataError(
                 f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
             )
-        bad = np.flatnonzero(~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts)))
-        if bad.size:
-            raise DataError(
-                f"column 'count': row {bad[0]} (from 0) holds {counts[bad[0]]}; counts are whole and not negative."
-            )
+        bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
+        if bad.any():
+            raise DataError(naming.bad_rows("column 'count'", bad, "rows are no whole number from 0 on", counts))
         times = counts.astype(np.int64)
         item_names, item_code = encode_names(naming.to_column(item, "item"), "item", items)
         class_names, label_code, _ = encode_labels(naming.to_column(label, "label"), classes, ())
@@ -240,38 +252,23 @@ class Annotations:
         """N, the number of rows."""
         return int(self.annotator.size)
 
-    @property
-    def n_items(self) -> int:
-        """I, the number of items."""
-        return int(self.items.size)
-
-    @property
-    def n_annotators(self) -> int:
-        """A, the number of annotators."""
-        return int(self.annotators.size)
-
-    @property
-    def n_classes(self) -> int:
-        """K, the number of classes."""
-        return int(self.classes.size)
-
     def __len__(self) -> int:
         return self.n_annotations
 
     @cached_property
     def item(self) -> IntArray:
         """(N,) code into items."""
-        return _frozen(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
+        return read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
 
     @cached_property
     def annotator_ptr(self) -> IntArray:
         """(A+1,) the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
-        return _frozen(group_starts(self.annotator, self.n_annotators))
+        return read_only(group_starts(self.annotator, self.n_annotators))
 
     @cached_property
     def by_annotator(self) -> IntArray:
         """(N,) row numbers in annotator order."""
-        return _frozen(kernels.group(self.annotator, self.annotator_ptr))
+        return read_only(kernels.group(self.annotator, self.annotator_ptr))
 
     @property
     def per_annotator(self) -> IntArray:
@@ -280,7 +277,13 @@ class Annotations:
 
     def votes(self) -> FloatArray:
         """(I, K) how often (by weight) each item was given each class."""
-        return kernels.votes(self.item_ptr, self.label, self.weight, self.proba, self.n_classes)
+        if self.proba is not None:
+            return sums_of_ranges(
+                self.proba if self.weight is None else self.weight[:, None] * self.proba, self.item_ptr
+            )
+        place = self.item * np.int64(self.n_classes) + self.label
+        votes = np.bincount(place, self.weight, self.n_items * self.n_classes)
+        return votes.reshape(self.n_items, self.n_classes).astype(np.float64)
 
     def agreement_with(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
@@ -368,13 +371,9 @@ class Annotations:
         label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
         known = naming.recode(label_code, label_names, self.classes, "gold labels")
         if (known < 0).any():
-            row = int((known < 0).argmax())
-            name = naming.shown(label_names[label_code[row]])
-            raise UnknownClass(
-                f"gold: {(known < 0).sum():,} of {known.size:,} labels are none of the table's {self.n_classes} "
-                f"classes; first at row {rows[row]} (from 0): {name}. Declare all classes in making the table: "
-                "classes=[…]."
-            )
+            problem = f"labels are none of the table's {self.n_classes} classes"
+            said = naming.bad_rows("gold", known < 0, problem, label_names[label_code], rows)
+            raise UnknownClass(f"{said} Declare all classes in making the table: classes=[…].")
         at = naming.recode(item_code, item_names, self.items, "items of the gold labels")
         here = at >= 0
         at, known, rows = at[here], known[here], rows[here]
@@ -467,10 +466,7 @@ class Annotations:
         at = naming.match(self.classes, classes, "classes")
         unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
         if unknown.any():
-            row = int(np.flatnonzero(unknown)[0])
-            raise naming.unknown_label(
-                "label", int(unknown.sum()), len(self), row, self.classes[self.label[row]], len(classes)
-            )
+            raise naming.unknown_label(np.asarray(unknown), self.classes[self.label], len(classes))
         proba = None
         if self.proba is not None:
             proba = np.zeros((len(self), len(classes)))
@@ -507,13 +503,9 @@ class Annotations:
         )
 
     def _repr_html_(self) -> str:
-        head = self.select(rows=np.arange(min(5, len(self)))) if len(self) else self
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
-            for row in zip(
-                head.items[head.item], head.annotators[head.annotator], head.classes[head.label], strict=True
-            )
-        )
+        head = self.select(rows=np.arange(min(5, len(self)))).to_arrow().select(["item", "annotator", "label"])
+        cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) for row in head.to_pylist())
+        rows = "".join(f"<tr>{row}</tr>" for row in cells)
         return (
             f"<p>{escape(repr(self))}</p><table><thead><tr><th>item</th><th>annotator</th><th>label</th></tr></thead>"
             f"<tbody>{rows}</tbody></table>"
@@ -534,8 +526,3 @@ def _spread(values: IntArray) -> dict[str, float]:
     values = values if values.size else np.zeros(1, np.int64)
     middle = {"median": float(np.median(values)), "mean": float(values.mean())}
     return {"min": int(values.min()), **middle, "max": int(values.max())}
-
-
-def _frozen(array: IntArray) -> IntArray:
-    array.flags.writeable = False
-    return array

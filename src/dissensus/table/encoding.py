@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -46,10 +46,8 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
     else:
         place = naming.match(found, names, "classes")
     if (place < 0).any():
-        unknown = place[codes] < 0
-        row = int(np.flatnonzero(unknown)[0])
-        at = row if keep is None else int(np.flatnonzero(keep)[row])
-        raise naming.unknown_label("label", int(unknown.sum()), codes.size, at, found[codes[row]], names.size)
+        kept = None if keep is None else np.flatnonzero(keep)
+        raise naming.unknown_label(place[codes] < 0, found[codes], names.size, kept)
     return names, place[codes] if codes.size else codes, keep
 
 
@@ -91,30 +89,23 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
     if names.size != proba.shape[1]:
         raise DataError(f"proba has {proba.shape[1]} columns for {names.size} classes.")
     negative = ~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1)
-    _refuse("proba", negative, "hold a negative or missing probability", lambda row: f"{proba[row].tolist()}")
+    if negative.any():
+        raise DataError(naming.bad_rows("proba", negative, "rows hold a negative or missing probability", proba))
     total = proba.sum(axis=1)
-    advice = "Divide each row by its sum"
-    _refuse(
-        "proba", np.abs(total - 1) > 1e-4, "do not sum to one",
-        lambda row: f"{proba[row].tolist()} sums to {total[row]:.6g}. {advice}",
-    )  # fmt: skip
+    bad = np.abs(total - 1) > 1e-4
+    if bad.any():
+        said = naming.bad_rows("proba", bad, "rows do not sum to one", proba)
+        raise DataError(f"{said} It sums to {total[bad][0]:.6g}; divide each row by its sum.")
     return names, np.asarray(proba / total[:, None])
 
 
 def check_weight(values: Any) -> FloatArray:
     """(N,) weights, none negative or missing."""
     weight = floats(values, "weight")
-    _refuse("weight", ~np.isfinite(weight) | (weight < 0), "are negative or missing", lambda row: f"{weight[row]}")
-    return weight
-
-
-def _refuse(what: str, bad: BoolArray, problem: str, show: Callable[[int], str]) -> None:
-    """Raise DataError where any row is bad; say how many are, and what the first holds."""
+    bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
-        row = int(bad.argmax())
-        raise DataError(
-            f"{what}: {bad.sum():,} of {bad.size:,} rows {problem}; first at row {row} (from 0): {show(row)}."
-        )
+        raise DataError(naming.bad_rows("weight", bad, "rows are negative or missing", weight))
+    return weight
 
 
 def floats(values: Any, column: str) -> FloatArray:

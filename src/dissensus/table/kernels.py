@@ -1,4 +1,4 @@
-"""Build and index the table: counting sorts and vote counts.
+"""Build and index the table: counting sorts.
 
 NumPy does it where it is as fast; loops are compiled only where it is not. A small table needs no compiled code at all,
 so that a first run on a new machine does not wait for a compiler.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import IntArray
 
 MIN_ROWS_TO_COMPILE = 2**17  # below, NumPy sorts in less time than compiled code takes to load
 INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.sort
@@ -83,21 +83,3 @@ def sort_rows(
                     hole -= 1
                 annotators[hole], labels[hole] = a, y
     return annotators, labels
-
-
-@compiled
-def votes(item_ptr: IntArray, label: IntArray, weight: Any, proba: Any, n_classes: int) -> FloatArray:
-    """(I, K) summed weight of the labels that each item was given; a probabilistic label counts in parts."""
-    n_items = item_ptr.size - 1
-    out = np.zeros((n_items, n_classes))
-    for i in range(n_items):
-        for row in range(item_ptr[i], item_ptr[i + 1]):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
-            if proba is not None:
-                for k in range(n_classes):
-                    out[i, k] += w * proba[row, k]
-            else:
-                out[i, label[row]] += w
-    return out

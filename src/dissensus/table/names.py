@@ -21,7 +21,6 @@ from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
 
 BLOCK = 2**15  # integers that stay in the processor's cache while they are coded
-_MASK = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def to_column(values: Any, column: str) -> Any:
@@ -149,7 +148,7 @@ def mix(x: Any) -> Any:
     """A bijection of 64-bit integers that scatters them (the finaliser of SplitMix64)."""
     x = np.asarray(x, np.uint64)
     with np.errstate(over="ignore"):
-        x = (x + np.uint64(0x9E3779B97F4A7C15)) & _MASK
+        x = x + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -162,16 +161,24 @@ def smallest_int(n: int) -> type[np.signedinteger[Any]]:
 
 def shown(name: Any) -> str:
     """Write a name as errors show it: quoted, and cut where it is long."""
-    text = repr(name if isinstance(name, str) else getattr(name, "item", lambda: name)())
+    text = repr(getattr(name, "tolist", lambda: name)())  # what NumPy holds as Python does
     return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"
 
 
-def unknown_label(column: str, count: int, total: int, row: int, value: Any, n_classes: int) -> UnknownClass:
-    """Make the error for labels outside the declared classes."""
-    return UnknownClass(
-        f"column '{column}': {count:,} of {total:,} rows hold a name outside the {n_classes} classes given; first at "
-        f"row {row} (from 0): {shown(value)}. Leave out classes to take them from the rows, or declare it in abstain."
-    )
+def bad_rows(what: str, bad: BoolArray, problem: str, values: Any = None, row_numbers: IntArray | None = None) -> str:
+    """Say how many rows (N,) are bad, which is the first and what it holds; `row_numbers` (N,) of some rows only."""
+    first = int(bad.argmax())
+    row = first if row_numbers is None else row_numbers[first]
+    holds = "" if values is None else f": {shown(values[first])}"
+    return f"{what}: {bad.sum():,} of {bad.size:,} {problem}; first at row {row} (from 0){holds}."
+
+
+def unknown_label(bad: BoolArray, labels: Names, n_classes: int, row_numbers: IntArray | None = None) -> UnknownClass:
+    """Make the error for labels (N,) outside the declared classes."""
+    problem = f"rows hold a name outside the {n_classes} classes given"
+    advice = "Leave out classes to take them from the rows, or declare it in abstain."
+    said = bad_rows("column 'label'", bad, problem, labels, row_numbers)
+    return UnknownClass(f"{said} {advice}")
 
 
 def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
@@ -243,13 +250,9 @@ def _kind(names: Names) -> str:
 
 
 def _missing(column: Any, what: str) -> DataError:
-    rows = np.flatnonzero(missing_rows(column))
     drop, abstain = "Name them or drop those rows.", "Drop those rows, or declare them as abstentions: abstain=[None]."
-    advice = abstain if what == "label" else drop
-    return DataError(
-        f"column '{what}': {rows.size:,} of {len(column):,} rows are blank or missing; first at row {rows[0]} (from 0)."
-        f" {advice}"
-    )
+    said = bad_rows(f"column '{what}'", missing_rows(column), "rows are blank or missing")
+    return DataError(f"{said} {abstain if what == 'label' else drop}")
 
 
 def _mixed_kinds(values: Any, column: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
@@ -15,20 +15,8 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import check_weight, encode_names, joined
 
 
-class Questions(Mapping[str, Annotations]):
+class Questions(dict[str, Annotations]):
     """Several questions about the same items by the same annotators: a mapping from question to its table."""
-
-    def __init__(self, tables: Mapping[str, Annotations]):
-        self._tables = dict(tables)
-
-    def __getitem__(self, question: str) -> Annotations:
-        return self._tables[question]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
 
     def __repr__(self) -> str:
         rows = "".join(f"\n  {name}: {table!r}" for name, table in self.items())

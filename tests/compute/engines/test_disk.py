@@ -16,7 +16,7 @@ import pytest
 from dissensus import load, methods, read, save
 from dissensus.compute.engines import Disk
 from dissensus.compute.engines.coding import Coded, code, code_table
-from dissensus.compute.engines.disk import DiskEngine, RunFolder
+from dissensus.compute.engines.disk import RunFolder
 from dissensus.exceptions import DataError, MissingColumn, UnknownClass, UnreadableFile
 from dissensus.table.simulate import simulate
 from tables import random_table
@@ -212,7 +212,7 @@ def test_a_state_that_was_cut_short_is_not_taken(tmp_path):
 def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
     write(tmp_path, parts=1)
     rows, open_at_once = [], []
-    of_block = DiskEngine._rows
+    of_block = Coded.rows
 
     def watched(self, first, end):
         found = of_block(self, first, end)
@@ -220,7 +220,7 @@ def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
         open_at_once.append(Path("/proc/self/maps").read_text().count("annotator.i32"))
         return found
 
-    monkeypatch.setattr(DiskEngine, "_rows", watched)
+    monkeypatch.setattr(Coded, "rows", watched)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         methods["dawid-skene"](engine=Disk(block_rows=300), threads=1, max_iter=2).fit(tmp_path / "0.parquet")

@@ -14,7 +14,7 @@ from compute.engines.agreement import METHODS, assert_agree, fit, short
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
 from dissensus.compute.engines import Disk, Spark, Torch
-from dissensus.compute.engines.base import Block, select_rows
+from dissensus.compute.engines.base import Block
 from dissensus.compute.engines.coding import code_table
 from dissensus.compute.engines.scatter import scatter, session
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
@@ -129,7 +129,7 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
         for start, stop in ((0, 5), (5, 23)):
             sent = pickle.loads(pickle.dumps((walk, params)))
             own = (np.arange(23) >= start) & (np.arange(23) < stop)
-            block = Block(0, stop - start, select_rows(engine.rows, own), gold[start:stop], start)
+            block = Block(0, stop - start, engine.rows.select(own), gold[start:stop], start)
             (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
             sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
             found.append(sent[0].close([buffer], engine.pool))
@@ -188,14 +188,14 @@ def test_a_device_that_is_not_there_is_refused(device):
 
 
 def test_options_out_of_range_are_refused():
-    with pytest.raises(BadParameter, match="block_rows must be at least 1"):
+    with pytest.raises(BadParameter, match="block_rows must be a whole number, at least 1"):
         Disk(block_rows=0)
-    with pytest.raises(BadParameter, match="part_rows must be at least 1"):
+    with pytest.raises(BadParameter, match="part_rows must be a whole number, at least 1, or None"):
         Torch(part_rows=0)
     with pytest.raises(BadParameter, match=r"^memory_gb must be above 0, got -1\.$"):
         Disk(memory_gb=-1)
     for keyword in ("partitions", "partition_rows", "broadcast_annotators"):
-        with pytest.raises(BadParameter, match=f"^{keyword} must be at least 1.*, got 0"):
+        with pytest.raises(BadParameter, match=f"^{keyword} must be a whole number, at least 1.*, got 0"):
             Spark(**{keyword: 0})
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from dissensus.common.arrays import ReadOnlyArrays
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.table.annotations import Annotations
+from dissensus.table.annotations import Annotations, Named
 
 if TYPE_CHECKING:
     from dissensus.compute.engines.local import Threads
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(ReadOnlyArrays):
     """Annotations as the kernels take them: hard labels, perhaps weighted."""
 
     item_ptr: IntArray
@@ -25,13 +26,24 @@ class Rows:
     label: IntArray
     weight: FloatArray | None
 
+    @property
+    def n_items(self) -> int:
+        """I, the number of items."""
+        return int(self.item_ptr.size) - 1
 
-def select_rows(rows: Rows, keep: BoolArray) -> Rows:
-    """The rows of the items (I,) to keep."""
-    lengths = np.diff(rows.item_ptr)
-    own = np.repeat(keep, lengths)
-    ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
-    return read_only(Rows(ptr, rows.annotator[own], rows.label[own], None if rows.weight is None else rows.weight[own]))
+    def select(self, keep: BoolArray) -> Rows:
+        """The rows of the items (I,) to keep."""
+        lengths = np.diff(self.item_ptr)
+        own = np.repeat(keep, lengths)
+        ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
+        return Rows(ptr, self.annotator[own], self.label[own], None if self.weight is None else self.weight[own])
+
+    def between(self, start: int, stop: int) -> Rows:
+        """The rows of items start … stop − 1, their offsets counted from the first."""
+        ptr = self.item_ptr[start : stop + 1]
+        own = slice(int(ptr[0]), int(ptr[-1]))
+        weight = None if self.weight is None else self.weight[own]
+        return Rows(ptr - ptr[0], self.annotator[own], self.label[own], weight)
 
 
 def join_rows(parts: list[Rows]) -> Rows:
@@ -39,22 +51,12 @@ def join_rows(parts: list[Rows]) -> Rows:
     starts = np.cumsum([0, *(part.annotator.size for part in parts)])
     ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
     weights = [part.weight for part in parts if part.weight is not None]
-    return read_only(
-        Rows(
-            np.concatenate([*ptr, starts[-1:]]),
-            np.concatenate([part.annotator for part in parts]),
-            np.concatenate([part.label for part in parts]),
-            np.concatenate(weights) if weights else None,
-        )
+    return Rows(
+        np.concatenate([*ptr, starts[-1:]]),
+        np.concatenate([part.annotator for part in parts]),
+        np.concatenate([part.label for part in parts]),
+        np.concatenate(weights) if weights else None,
     )
-
-
-def read_only(rows: Rows) -> Rows:
-    """The same arrays, closed as those of a table are, so that the same code is compiled."""
-    for array in (rows.item_ptr, rows.annotator, rows.label, rows.weight):
-        if array is not None:
-            array.flags.writeable = False
-    return rows
 
 
 def hard_rows(table: Annotations) -> Rows:
@@ -64,7 +66,7 @@ def hard_rows(table: Annotations) -> Rows:
     row, label = np.nonzero(table.proba)
     weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
     ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
-    return read_only(Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight))
+    return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Block:
 
     def of(self, values: Any) -> Any:
         """The part of an array over all items that these arrays are about."""
-        n = self.rows.item_ptr.size - 1
+        n = self.rows.n_items
         return values if self.offset == 0 and len(values) == n else values[self.offset : self.offset + n]
 
 
@@ -105,19 +107,18 @@ class Sums:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-class TableElsewhere:
+class TableElsewhere(Named):
     """A table whose rows are not in memory here: the names and sizes of an `Annotations`."""
 
     where: ClassVar[str]  # as in "… on a disk takes no …"
     engine: ClassVar[str]  # that can walk it
-    n_items: Any
     n_annotations: Any
-    n_annotators: Any
-    n_classes: Any
-    items: Any
-    annotators: Any
-    classes: Any
     per_annotator: IntArray
+    weighted: bool
+
+    def size(self) -> Size:
+        """What a pass may know of it."""
+        return Size(self.n_items, self.n_annotators, self.n_classes, self.n_annotations, self.weighted)
 
 
 P = TypeVar("P", contravariant=True)
@@ -157,42 +158,25 @@ class Pass(ABC, Generic[P, S, B]):
         """The same pass by `kernels.on_torch` over `data`, a `kernels.on_torch.Data`."""
 
 
-class Checkpoint(Protocol):
-    """Where a driver leaves its state between passes, as named arrays."""
+class Checkpoint:
+    """Where a driver leaves its state between passes, as named arrays. This one keeps nothing: a fit starts again."""
 
-    wanted: bool
+    wanted = False
 
     def load(self) -> dict[str, Any] | None:
         """The last state that was saved for this very fit; None where there is none."""
+        return None
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace the state, whole or not at all."""
 
 
-class NoCheckpoint:
-    """A fit in memory starts again."""
-
-    wanted = False
-
-    def load(self) -> dict[str, Any] | None:
-        """Nothing."""
-        return None
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Nothing is kept."""
-
-
 class Engine(ABC):
-    """A table, placed where passes over it run."""
+    """A table, placed where passes over it run; `per_annotator` (A,) are the annotations of each annotator."""
 
-    size: Size
-    pool: Threads
-    per_annotator: IntArray  # (A,) annotations of each annotator
-    gold: IntArray | None
-    checkpoint: Checkpoint
-
-    def __init__(self) -> None:
-        self.checkpoint = NoCheckpoint()
+    def __init__(self, size: Size, per_annotator: IntArray, pool: Threads, gold: IntArray | None):
+        self.size, self.per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
+        self.checkpoint = Checkpoint()
         self._once: dict[Any, Sums] = {}
 
     @abstractmethod

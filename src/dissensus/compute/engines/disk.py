@@ -23,16 +23,15 @@ import numpy as np
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, join_rows, select_rows
+from dissensus.compute.engines.base import Block, Checkpoint, Engine, P, Pass, Rows, S, join_rows
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
-from dissensus.table.names import smallest_int
 
 STATE = "state.npz"
 PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
 
 
-class RunFolder:
+class RunFolder(Checkpoint):
     """The folder of one fit, and the checkpoint in it."""
 
     wanted = True
@@ -70,7 +69,7 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
     folder.mkdir(exist_ok=True)
     difficulty = getattr(model, "difficulty_", None)
     for number, (first, stop) in enumerate(coded.ranges(PART_ROWS)):
-        posterior = model.posterior_.get(first, stop)
+        posterior = model.posterior_.open()[first:stop]  # mapped anew: what was read before is let go
         hard = None if difficulty is None else difficulty[first:stop]
         columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
         pq.write_table(pa.table(columns), folder / f"part-{number:05d}.parquet")
@@ -94,12 +93,6 @@ class PerItem:
         with self.path.open("r+b") as file:
             os.pwrite(file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
 
-    def get(self, first: int, stop: int) -> FloatArray:
-        """Entries first … stop − 1, in memory."""
-        count = (stop - first) * self._each // 8
-        values = np.fromfile(self.path, np.float64, count, offset=self._start + first * self._each)
-        return values.reshape(-1, *self.shape[1:])
-
     def open(self) -> FloatArray:
         """All of it as a read-only array that is mapped into memory where it is looked into."""
         return np.asarray(np.load(self.path, mmap_mode="r")) if self.shape[0] else np.empty(self.shape)
@@ -109,11 +102,9 @@ class DiskEngine(Engine):
     """A table in files."""
 
     def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
-        super().__init__()
-        self.coded, self.pool, self.gold, self.run = coded, pool, gold, run
-        self.size = Size(coded.n_items, coded.n_annotators, coded.n_classes, coded.n_annotations, coded.weighted)
-        self.per_annotator, self.checkpoint = coded.per_annotator, run
-        self.blocks = coded.ranges(block_rows)
+        super().__init__(coded.size(), coded.per_annotator, pool, gold)
+        self.coded, self.blocks = coded, coded.ranges(block_rows)
+        self.run = self.checkpoint = run
 
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Every thread walks its share of the blocks, one after the other."""
@@ -133,33 +124,18 @@ class DiskEngine(Engine):
             name: np.empty((end - first, *to.shape[1:])) if isinstance(to, PerItem) else to[first:end]
             for name, to in out.items()
         }
-        walk.walk(Block(0, end - first, self._rows(first, end), gold, first), buffer, arrays)
+        walk.walk(Block(0, end - first, self.coded.rows(first, end), gold, first), buffer, arrays)
         for name, to in out.items():
             if isinstance(to, PerItem):
                 to.put(first, arrays[name])
 
-    def _rows(self, first: int, end: int) -> Rows:
-        """The rows of items first … end − 1, their offsets counted from the first."""
-        ptr = np.array(self.coded.file("item_ptr.i64", np.int64, first, end + 1))
-        start, stop = int(ptr[0]), int(ptr[-1])
-        ptr -= start
-        ptr.flags.writeable = False  # as the arrays of a table in memory are, so that the same code is compiled
-        label = smallest_int(self.size.n_classes)
-        return Rows(
-            ptr,
-            self.coded.file("annotator.i32", np.int32, start, stop),
-            self.coded.file(f"label.i{8 * np.dtype(label).itemsize}", label, start, stop),
-            self.coded.file("weight.f64", np.float64, start, stop) if self.coded.weighted else None,
-        )
-
     def rows_of(self, keep: BoolArray) -> Rows:
         """The rows of the items to keep."""
-        return join_rows([select_rows(self._rows(first, end), keep[first:end]) for first, end in self.blocks])
+        return join_rows([self.coded.rows(first, end).select(keep[first:end]) for first, end in self.blocks])
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
-        parts = [np.diff(self.coded.file("item_ptr.i64", np.int64, first, end + 1)) > 0 for first, end in self.blocks]
-        return np.concatenate(parts)
+        return np.concatenate([np.diff(self.coded.rows(first, end).item_ptr) > 0 for first, end in self.blocks])
 
     def per_item(self, name: str, *shape: int) -> Any:
         """A file in the fit's folder."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, select_rows
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size
 from dissensus.exceptions import BadParameter
 
 T = TypeVar("T")
@@ -36,6 +36,11 @@ def balanced(ptr: IntArray, parts: int) -> list[tuple[int, int]]:
     cuts = np.searchsorted(ptr, np.linspace(0, ptr[-1], parts + 1)[1:-1])
     edges = [0, *(int(c) for c in cuts), ptr.size - 1]
     return list(pairwise(edges))
+
+
+def cuts(ptr: IntArray, rows: int) -> list[int]:
+    """Items that ranges of about so many rows each (one item at least) begin with, and the number of items."""
+    return [int(item) for item in np.unique(balanced(ptr, -(-int(ptr[-1]) // rows)))]
 
 
 def even(n: int, parts: int) -> list[tuple[int, int]]:
@@ -70,11 +75,9 @@ class Local(Engine):
     """Rows in memory, walked by the threads of a pool."""
 
     def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
-        super().__init__()
-        n_rows = rows.annotator.size
-        self.size = Size(rows.item_ptr.size - 1, n_annotators, n_classes, n_rows, rows.weight is not None)
-        self.rows, self.pool, self.gold = rows, pool, gold
-        self.per_annotator = np.bincount(rows.annotator, minlength=n_annotators)
+        size = Size(rows.n_items, n_annotators, n_classes, rows.annotator.size, rows.weight is not None)
+        super().__init__(size, np.bincount(rows.annotator, minlength=n_annotators), pool, gold)
+        self.rows = rows
 
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Every thread walks one range of items."""
@@ -89,7 +92,7 @@ class Local(Engine):
 
     def rows_of(self, keep: BoolArray) -> Rows:
         """The rows of the items to keep."""
-        return select_rows(self.rows, keep)
+        return self.rows.select(keep)
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""

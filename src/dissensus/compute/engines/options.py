@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dissensus.common.parameters import is_number, is_whole
+from dissensus.common.extras import need
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import IntArray
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
 from dissensus.compute.engines.local import Local as LocalEngine
 from dissensus.compute.engines.local import Threads, thread_count
-from dissensus.exceptions import BadParameter, MissingExtra
+from dissensus.exceptions import BadParameter
 from dissensus.table.annotations import Annotations
 
 MASTER = re.compile(
@@ -65,9 +66,8 @@ class Disk(Local):
     block_rows: int = 4_000_000
 
     def __post_init__(self) -> None:
-        _check_counts(self, "block_rows")
-        if not (is_number(self.memory_gb) and self.memory_gb > 0):
-            raise BadParameter(f"memory_gb must be above 0, got {self.memory_gb!r}.")
+        check_argument("memory_gb", self.memory_gb, float, above=0)
+        check_argument("block_rows", self.block_rows, int, low=1)
 
     def bring(self, table: Any) -> Any:
         """Codes on the disk, of a path or pattern, or of a table in memory."""
@@ -115,15 +115,14 @@ class Torch(Local):
     part_rows: int | None = None
 
     def __post_init__(self) -> None:
-        _check_counts(self, "part_rows", none=True)
+        check_argument("part_rows", self.part_rows, int | None, low=1)
 
     def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Tensors on the device."""
-        try:
-            from dissensus.compute.engines.torch import on_device
-        except ModuleNotFoundError:
-            raise MissingExtra("engine='torch' needs torch; install dissensus[learning].") from None
-        return on_device(hard_rows(table), table.n_annotators, table.n_classes, gold, self, _pool(model, table))
+        found = need("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
+        rows, pool = hard_rows(table), _pool(model, table)
+        engine: Engine = found.on_device(rows, table.n_annotators, table.n_classes, gold, self, pool)
+        return engine
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,9 @@ class Spark(Local):
     master: str | None = None
 
     def __post_init__(self) -> None:
-        _check_counts(self, "partitions", none=True)
-        _check_counts(self, "partition_rows", "broadcast_annotators")
+        check_argument("partitions", self.partitions, int | None, low=1)
+        check_argument("partition_rows", self.partition_rows, int, low=1)
+        check_argument("broadcast_annotators", self.broadcast_annotators, int, low=1)
         if self.master is not None and not MASTER.fullmatch(self.master):
             raise BadParameter(
                 "master must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', "
@@ -170,14 +170,6 @@ class Spark(Local):
         """In the cluster; they know the table that they are of."""
         if isinstance(table, TableElsewhere):
             model.posterior_.table = table
-
-
-def _check_counts(options: Local, *names: str, none: bool = False) -> None:
-    """An error that begins with the option's name: the command line puts `--set engine.` before it."""
-    for name in names:
-        value = getattr(options, name)
-        if not (is_whole(value) and value >= 1) and not (none and value is None):
-            raise BadParameter(f"{name} must be at least 1{', or None' if none else ''}, got {value!r}.")
 
 
 ENGINES: dict[str, type[Local]] = {"local": Local, "disk": Disk, "torch": Torch, "spark": Spark}

@@ -26,50 +26,36 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dissensus.common.extras import need
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Rows, TableElsewhere, hard_rows
-from dissensus.compute.engines.coding import check_parquet
+from dissensus.compute.engines.coding import check_counts, check_parquet, find_columns
 from dissensus.compute.engines.local import balanced
 from dissensus.compute.engines.options import Spark
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import encode_labels
-from dissensus.table.find_columns import Columns
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
+ItemColumns = Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]
+"""Names, posterior and difficulty of some items → the columns of their frame."""
 PATIENCE = 5.0  # seconds until a master answers; Spark itself would go on asking for a minute
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Rows):
     """The rows of a range of items; `annotator` counts through `annotators` (a,), their codes in the whole table."""
 
     annotators: IntArray
-    item_ptr: IntArray
-    annotator: IntArray
-    label: IntArray
-    weight: FloatArray | None
-
-    @property
-    def n_items(self) -> int:
-        """How many items."""
-        return int(self.item_ptr.size) - 1
-
-    def rows(self) -> Rows:
-        """As the kernels take them, read-only as a table in memory is, so that the same code is compiled."""
-        for array in (self.item_ptr, self.annotator, self.label, self.weight):
-            if array is not None:
-                array.flags.writeable = False
-        return Rows(self.item_ptr, self.annotator, self.label, self.weight)
 
 
-def part_of(item_ptr: IntArray, annotator: IntArray, label: IntArray, weight: FloatArray | None) -> Part:
-    """A part of rows with codes of the whole table; `item_ptr` may begin anywhere."""
-    seen = np.zeros(int(annotator.max(initial=-1)) + 1, np.bool_)
-    seen[annotator] = True
-    own = (np.cumsum(seen, dtype=np.int32) - 1).astype(np.int32)[annotator]
-    return Part(np.flatnonzero(seen).astype(np.int32), item_ptr - item_ptr[0], own, label, weight)
+def part_of(rows: Rows) -> Part:
+    """A part of rows with codes of the whole table."""
+    seen = np.zeros(int(rows.annotator.max(initial=-1)) + 1, np.bool_)
+    seen[rows.annotator] = True
+    own = (np.cumsum(seen, dtype=np.int32) - 1).astype(np.int32)[rows.annotator]
+    return Part(rows.item_ptr, own, rows.label, rows.weight, np.flatnonzero(seen).astype(np.int32))
 
 
 class Spread:
@@ -88,17 +74,31 @@ class Spread:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def item_frame(self, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]) -> Any:
+    def item_frame(self, difficulty: FloatArray | None, columns: ItemColumns) -> Any:
         """The frame of all items as a DataFrame of PySpark; `columns` makes it of names, posterior and difficulty."""
-        from dissensus.compute.engines.spark import item_frame
+        from pyspark.sql.pandas.types import from_arrow_schema
 
-        return item_frame(self.table, self, difficulty, columns)
+        parts, schema = self._arrow_parts(difficulty, columns)
+        frame = session().createDataFrame(parts, "part binary")
+        return frame.mapInArrow(_from_arrow, from_arrow_schema(schema))
 
-    def item_parts(self, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]) -> Iterator[Any]:
+    def item_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> Iterator[Any]:
         """The same as Arrow tables on the driver, one of the cluster's parts after the other."""
-        from dissensus.compute.engines.spark import item_parts
+        parts, _ = self._arrow_parts(difficulty, columns)
+        for (part,) in parts.toLocalIterator():
+            yield pa.ipc.open_stream(part).read_all()
 
-        return item_parts(self.table, self, difficulty, columns)
+    def _arrow_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> tuple[Any, Any]:
+        """An RDD of the frame's parts, each as the bytes of an Arrow stream, and their schema."""
+        table = self.table
+        hard = None if difficulty is None else table.parts.context.broadcast(difficulty)
+        none = np.empty(0, table.items.dtype), np.empty((0, *self.shape[1:])), None if hard is None else np.empty(0)
+        schema = pa.schema(
+            (name, pa.string() if values.dtype.kind == "O" else pa.array(values).type)  # no row says that it is text
+            for name, values in columns(*none).items()
+        )
+        write = partial(_to_arrow, columns, table.offsets, hard, schema)
+        return table.names.zip(self.parts).mapPartitionsWithIndex(write), schema
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *self.parts.collect()]).astype(
@@ -121,37 +121,13 @@ class Scattered(TableElsewhere):
     parts: Any  # RDD of `Part`, one for each partition that has any items
     names: Any  # RDD of Arrow arrays beside it; None where the driver has the table too
     kept: tuple[Any, ...]  # RDDs that Spark keeps for it
-    counts: list[tuple[int, int, int]]  # (partition, items, rows) of every part
+    offsets: dict[int, int]  # partition → the first item of its part
+    n_annotations: int
     items: Any
     annotators: Names
     classes: Names
     per_annotator: IntArray
     weighted: bool
-
-    @property
-    def n_items(self) -> int:
-        """How many items."""
-        return sum(items for _, items, _ in self.counts)
-
-    @property
-    def n_annotations(self) -> int:
-        """How many rows."""
-        return sum(rows for _, _, rows in self.counts)
-
-    @property
-    def n_annotators(self) -> int:
-        """How many annotators."""
-        return int(self.annotators.size)
-
-    @property
-    def n_classes(self) -> int:
-        """How many classes."""
-        return int(self.classes.size)
-
-    def offsets(self) -> dict[int, int]:
-        """Partition → the first item of its part."""
-        first = np.cumsum([0, *(items for _, items, _ in self.counts)]).tolist()
-        return {partition: start for (partition, _, _), start in zip(self.counts, first, strict=False)}
 
     def release(self) -> None:
         """Take the parts off the cluster; a later fit, or a frame of results, makes them again."""
@@ -162,31 +138,23 @@ class Scattered(TableElsewhere):
 def scatter(
     source: Any,
     *,
-    item: str | None = None,
-    annotator: str | None = None,
-    label: str | None = None,
-    weight: str | None = None,
     classes: Iterable[Any] | int | None = None,
     options: Spark | None = None,
+    **columns: str | None,
 ) -> Scattered:
     """The table in a PySpark DataFrame, in a table of Spark's catalogue or in Parquet files, coded in the cluster.
 
-    Text of letters, digits, `_` and dots names a table, any other text (or a `Path`) names Parquet files. Columns are
-    found by name as in `dissensus.read`. The frame must give the same rows whenever it is asked for them.
+    Text of letters, digits, `_` and dots names a table, any other text (or a `Path`) names Parquet files. `columns` are
+    those of `coding.code`. The frame must give the same rows whenever it is asked for them.
     """
     options = options or Spark()
     frame = _frame(source, options.master)
-    columns = Columns(item, annotator, label, weight=weight).find(frame.columns)
-    for role in ("proba", "question"):
-        if role in columns:
-            raise BadParameter(
-                f"engine='spark' takes one label per row; there is a column of {role}: fit its parts by themselves."
-            )
-    rows = frame.select(*(frame[f"`{column}`"].alias(role) for role, column in columns.items()))
-    total, weighted = _check(rows, columns), "weight" in columns
-    who, count = _distinct(rows, "annotator", columns)
+    found = find_columns(columns, frame.columns, "spark")
+    rows = frame.select(*(frame[f"`{column}`"].alias(role) for role, column in found.items()))
+    total, weighted = _check(rows, found), "weight" in found
+    who, count = _distinct(rows, "annotator")
     annotators, who_codes = naming.encode(who, "annotator")
-    labels, _ = _distinct(rows, "label", columns)
+    labels, _ = _distinct(rows, "label")
     class_names, label_codes, _ = encode_labels(labels, classes, ())
     rows = _with_codes(_with_codes(rows, "annotator", who, who_codes), "label", labels, label_codes)
     keys = ["item", "annotator", "label", *(["weight"] if weighted else [])]
@@ -194,54 +162,52 @@ def scatter(
     ranges = rows.select(*keys).repartitionByRange(partitions, "item").sortWithinPartitions(*keys)
     build = partial(_build, label_type=naming.smallest_int(class_names.size))
     made = ranges.mapInArrow(build, "part binary, names binary").rdd.persist(_level("DISK_ONLY"))
-    parts = made.map(_part).persist(_level("MEMORY_AND_DISK"))
+    parts = made.map(lambda one: pickle.loads(one["part"])).persist(_level("MEMORY_AND_DISK"))
     counts = parts.mapPartitionsWithIndex(_count).collect()
-    found = sum(rows for _, _, rows in counts)
-    if found != total:
+    again = sum(n for _, _, n in counts)
+    if again != total:
         raise DataError(
-            f"the frame gave {total:,} rows, and {found:,} when asked again; write it to Parquet and fit that."
+            f"the frame gave {total:,} rows, and {again:,} when asked again; write it to Parquet and fit that."
         )
-    names, n_items = made.map(_names), sum(items for _, items, _ in counts)
+    *first, n_items = np.cumsum([0, *(n for _, n, _ in counts)]).tolist()
+    offsets = {partition: start for (partition, _, _), start in zip(counts, first, strict=True)}
+    names = made.map(lambda one: pickle.loads(one["names"]))
     kind = object if dict(rows.dtypes)["item"] == "string" else np.int64
     items = Spread((n_items,), kind, names.map(naming.to_names))
     per_annotator = np.zeros(annotators.size, np.int64)
     per_annotator[who_codes] = count
-    return Scattered(parts, names, (made, parts), counts, items, annotators, class_names, per_annotator, weighted)
+    return Scattered(
+        parts, names, (made, parts), offsets, total, items, annotators, class_names, per_annotator, weighted
+    )
 
 
 def spread_table(table: Annotations, options: Spark) -> Scattered:
     """A table in memory, cut into parts for the cluster; its results come back to the driver."""
     spark, rows = session(options.master), hard_rows(table)
-    parts = []
-    for start, stop in balanced(rows.item_ptr, _partitions(spark, rows.annotator.size, options)):
-        at = rows.item_ptr[start : stop + 1]
-        cut = slice(int(at[0]), int(at[-1]))
-        weight = None if rows.weight is None else rows.weight[cut]
-        if stop > start:
-            parts.append(part_of(at, rows.annotator[cut], rows.label[cut], weight))
-    counts = [(number, part.n_items, int(part.annotator.size)) for number, part in enumerate(parts)]
+    ranges = balanced(rows.item_ptr, _partitions(spark, rows.annotator.size, options))
+    ranges = [(start, stop) for start, stop in ranges if stop > start]
+    parts = [part_of(rows.between(start, stop)) for start, stop in ranges]
     sent = spark.sparkContext.parallelize(parts, len(parts)).persist(_level("MEMORY_AND_DISK"))
     return Scattered(
-        sent,
-        None,
-        (sent,),
-        counts,
-        table.items,
-        table.annotators,
-        table.classes,
-        np.bincount(rows.annotator, minlength=table.n_annotators),
-        rows.weight is not None,
+        parts=sent,
+        names=None,
+        kept=(sent,),
+        offsets={number: start for number, (start, _) in enumerate(ranges)},
+        n_annotations=rows.annotator.size,
+        items=table.items,
+        annotators=table.annotators,
+        classes=table.classes,
+        per_annotator=np.bincount(rows.annotator, minlength=table.n_annotators),
+        weighted=rows.weight is not None,
     )
 
 
 def session(master: str | None = None) -> Any:
     """The Spark session that is there, or a new one: at this master, or as the environment has it."""
-    try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError:
-        raise MissingExtra("engine='spark' needs PySpark (and Java); install dissensus[spark].") from None
+    PySparkException = need("pyspark.errors", "engine='spark' needs Java and", "spark").PySparkException
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
+
     found, builder = SparkSession.getActiveSession(), SparkSession.builder
     if found is None and master is not None:
         _check_listens(master)
@@ -324,41 +290,30 @@ def _check(rows: Any, columns: dict[str, str]) -> int:
         raise DataError(
             f"column {columns['item']!r} holds values of type {kinds['item']}; convert it to text or integers."
         )
-    missing = of.col("item").isNull()
-    if kinds["item"] == "string":
-        missing = missing | (of.trim("item") == "")
-    weight = of.lit(False)
+    bad = {}
+    for role in ("item", "annotator", "label"):
+        bad[role] = of.col(role).isNull()
+        if kinds[role] == "string":
+            bad[role] = bad[role] | (of.trim(role) == "")
     if "weight" in columns:
         given = of.col("weight").cast("double")
-        weight = given.isNull() | of.isnan(given) | (given < 0) | (given == float("inf"))
-    counted = rows.select(of.count(of.lit(1)), of.count_if(missing), of.count_if(weight)).first()
-    total, blank, bad = counted
-    if total == 0:
-        raise DataError("there is no row; a table needs at least one annotation.")
-    if blank:
-        raise _blank(columns["item"], blank, total)
-    if bad:
-        raise DataError(f"weight: {bad:,} of {total:,} rows are negative or missing; weights are 0 or more.")
+        bad["weight"] = given.isNull() | of.isnan(given) | (given < 0) | (given == float("inf"))
+    total, *counts = rows.select(of.count(of.lit(1)), *map(of.count_if, bad.values())).first()
+    blank = dict(zip(bad, counts, strict=True))
+    weights = blank.pop("weight", 0)
+    check_counts(columns, total, blank, weights)
     return int(total)
 
 
-def _blank(column: str, count: int, total: int) -> DataError:
-    return DataError(f"column {column!r}: {count:,} of {total:,} rows are blank or missing; drop those rows first.")
-
-
-def _distinct(rows: Any, role: str, columns: dict[str, str]) -> tuple[Any, IntArray]:
+def _distinct(rows: Any, role: str) -> tuple[Any, IntArray]:
     """The distinct names of a column, and how many rows have each."""
     found = rows.groupBy(role).count().toArrow()
-    column, count = naming.to_column(found[role], role), found["count"].to_numpy()
-    missing = naming.missing_rows(column)
-    if missing.any():
-        raise _blank(columns[role], int(count[missing].sum()), int(count.sum()))
-    return column, count
+    return naming.to_column(found[role], role), found["count"].to_numpy()
 
 
 def _with_codes(rows: Any, role: str, names: Any, codes: IntArray) -> Any:
     """The rows with a column of codes in place of one of names."""
-    coded = pa.table({role: pa.array(names), "code": pa.array(codes, pa.int32())})
+    coded = pa.table({role: pa.array(names), "code": codes})
     joined = rows.join(rows.sparkSession.createDataFrame(coded), role)
     return joined.drop(role).withColumnRenamed("code", role)
 
@@ -387,19 +342,30 @@ def _build(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
     new = np.flatnonzero(np.asarray(pc.not_equal(item[1:], item[:-1]))) + 1
     ptr = np.concatenate([[0], new, [len(rows)]])
     weight = rows["weight"].to_numpy().astype(np.float64) if "weight" in rows.column_names else None
-    part = part_of(ptr, rows["annotator"].to_numpy(), rows["label"].to_numpy().astype(label_type), weight)
+    part = part_of(Rows(ptr, rows["annotator"].to_numpy(), rows["label"].to_numpy().astype(label_type), weight))
     names = item.take(pa.array(ptr[:-1]))
     yield pa.record_batch({"part": [pickle.dumps(part, 5)], "names": [pickle.dumps(names, 5)]})
-
-
-def _part(made: Any) -> Part:
-    return pickle.loads(made["part"])  # type: ignore[no-any-return]
-
-
-def _names(made: Any) -> Any:
-    return pickle.loads(made["names"])
 
 
 def _count(partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, int, int]]:
     for part in parts:
         yield partition, part.n_items, int(part.annotator.size)
+
+
+def _to_arrow(
+    columns: Any, offsets: dict[int, int], hard: Any, schema: Any, partition: int, parts: Iterator[Any]
+) -> Iterator[tuple[bytes]]:
+    for names, posterior in parts:
+        first = offsets[partition]
+        difficulty = None if hard is None else hard.value[first : first + len(names)]
+        frame = pa.table(columns(naming.to_names(names), posterior, difficulty), schema=schema)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as stream:
+            stream.write_table(frame, max_chunksize=100_000)
+        yield (sink.getvalue().to_pybytes(),)
+
+
+def _from_arrow(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        for part in batch.column(0):
+            yield from pa.ipc.open_stream(part.as_buffer())

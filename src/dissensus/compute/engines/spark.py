@@ -22,14 +22,12 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, Sums, join_rows, select_rows
+from dissensus.common.types import BoolArray, IntArray
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, Sums, join_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.options import Spark
 from dissensus.compute.engines.scatter import Part, Scattered, Spread
-from dissensus.table import names as naming
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ class Task:
         written = {name: np.empty((n, *shape)) for name, shape in self.shapes.items()}
         size = replace(self.size, n_annotators=part.annotators.size)
         buffers = self.walk.open(self.sent.of(part.annotators), size, 1, pool)
-        self.walk.walk(Block(0, n, part.rows(), gold, first), buffers[0], written)
+        self.walk.walk(Block(0, n, part, gold, first), buffers[0], written)
         return self.walk.close(buffers, pool), written
 
 
@@ -105,17 +103,15 @@ class SparkEngine(Engine):
     """A table in a cluster."""
 
     def __init__(self, table: Scattered, options: Spark, pool: Threads, gold: IntArray | None):
-        super().__init__()
-        self.table, self.pool, self.gold, self.each = table, pool, gold, options.broadcast_annotators
-        self.size = Size(table.n_items, table.n_annotators, table.n_classes, table.n_annotations, table.weighted)
-        self.per_annotator = table.per_annotator
+        super().__init__(table.size(), table.per_annotator, pool, gold)
+        self.table, self.each = table, options.broadcast_annotators
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
         """One job over all parts, or where the pass draws one after the other."""
         out, sent = out or {}, self._send(params)
         shapes = {name: tuple(to.shape[1:]) for name, to in out.items()}
-        task = Task(walk, sent, self.size, self._gold, self.table.offsets(), shapes)
+        task = Task(walk, sent, self.size, self._gold, self.table.offsets, shapes)
         keep = [name for name, to in out.items() if not isinstance(to, Spread)]
         if walk.in_order:
             found = self._in_turn(task, keep)
@@ -138,7 +134,7 @@ class SparkEngine(Engine):
 
     def _in_turn(self, task: Task, keep: list[str]) -> Found:
         found: Found | None = None
-        for partition, _, _ in self.table.counts:
+        for partition in self.table.offsets:
             job = self.table.parts.mapPartitionsWithIndex(partial(_walk_on, task, keep))
             ((part, walk),) = self.table.parts.context.runJob(job, list, [partition])
             task, found = replace(task, walk=walk), part if found is None else _add(found, part)
@@ -148,7 +144,7 @@ class SparkEngine(Engine):
     def rows_of(self, keep: BoolArray) -> Rows:
         """The rows of the items to keep, chosen in the cluster."""
         sent = self.table.parts.context.broadcast(keep)
-        chosen = self.table.parts.mapPartitionsWithIndex(partial(_choose, sent, self.table.offsets()))
+        chosen = self.table.parts.mapPartitionsWithIndex(partial(_choose, sent, self.table.offsets))
         return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
 
     def labelled(self) -> BoolArray:
@@ -167,41 +163,6 @@ class SparkEngine(Engine):
             self.table.release()
             if self._gold is not None:
                 self._gold.destroy()
-
-
-def item_frame(
-    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
-) -> Any:
-    """The frame of all items as a DataFrame of PySpark; `columns` makes it of names, posterior and difficulty."""
-    from pyspark.sql import SparkSession
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    parts, schema = _arrow_parts(table, posterior, difficulty, columns)
-    spark = SparkSession.builder.getOrCreate()
-    return spark.createDataFrame(parts, "part binary").mapInArrow(_from_arrow, from_arrow_schema(schema))
-
-
-def item_parts(
-    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
-) -> Iterator[Any]:
-    """The same as Arrow tables on the driver, one of the cluster's parts after the other."""
-    parts, _ = _arrow_parts(table, posterior, difficulty, columns)
-    for (part,) in parts.toLocalIterator():
-        yield pa.ipc.open_stream(part).read_all()
-
-
-def _arrow_parts(
-    table: Scattered, posterior: Spread, difficulty: FloatArray | None, columns: Callable[..., dict[str, Any]]
-) -> tuple[Any, Any]:
-    """An RDD of the frame's parts, each as the bytes of an Arrow stream, and their schema."""
-    context = table.parts.context
-    hard = None if difficulty is None else context.broadcast(difficulty)
-    none = np.empty(0, table.items.dtype), np.empty((0, *posterior.shape[1:]))
-    empty = pa.table(_typed(columns(*none, None if difficulty is None else np.empty(0))))
-    parts = table.names.zip(posterior.parts).mapPartitionsWithIndex(
-        partial(_to_arrow, columns, table.offsets(), hard, empty.schema)
-    )
-    return parts, empty.schema
 
 
 def by_annotator(work: Callable[..., Any], first: Any, *others: Any) -> Any:
@@ -236,9 +197,8 @@ def _walk_on(task: Task, keep: list[str], partition: int, parts: Iterator[Part])
 def _choose(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:
     """The chosen rows of a part, by its first item; annotators have their codes of the whole table."""
     for part in parts:
-        first, own = offsets[partition], part.rows()
-        whole = replace(own, annotator=part.annotators[own.annotator])
-        yield first, select_rows(whole, keep.value[first : first + part.n_items])
+        first, whole = offsets[partition], replace(part, annotator=part.annotators[part.annotator])
+        yield first, whole.select(keep.value[first : first + part.n_items])
 
 
 def _write(task: Task, name: str, partition: int, parts: Iterator[Part]) -> Iterator[Any]:
@@ -251,30 +211,3 @@ def _add(one: Found, other: Found) -> Found:
     if not np.array_equal(both, other.annotators):
         both = np.union1d(both, other.annotators)
     return Found(both, one.over(both) + other.over(both), one.written + other.written)
-
-
-def _to_arrow(
-    columns: Any, offsets: dict[int, int], hard: Any, schema: Any, partition: int, parts: Iterator[Any]
-) -> Iterator[tuple[bytes]]:
-    for names, posterior in parts:
-        first = offsets[partition]
-        difficulty = None if hard is None else hard.value[first : first + len(names)]
-        frame = pa.table(columns(naming.to_names(names), posterior, difficulty), schema=schema)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema) as stream:
-            stream.write_table(frame, max_chunksize=100_000)
-        yield (sink.getvalue().to_pybytes(),)
-
-
-def _from_arrow(batches: Iterator[Any]) -> Iterator[Any]:
-    for batch in batches:
-        for part in batch.column(0):
-            yield from pa.ipc.open_stream(part.as_buffer())
-
-
-def _typed(columns: dict[str, Any]) -> dict[str, Any]:
-    """Columns without rows in the types that columns with rows have: Arrow cannot tell what an empty one holds."""
-    return {
-        name: pa.array([], pa.string()) if values.dtype.kind == "O" else pa.array(values)
-        for name, values in columns.items()
-    }

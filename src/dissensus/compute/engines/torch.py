@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size, read_only
-from dissensus.compute.engines.local import Threads
+from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size
+from dissensus.compute.engines.local import Threads, cuts
 from dissensus.compute.engines.options import Torch
 from dissensus.compute.kernels.on_torch import Data
 from dissensus.exceptions import BadParameter
@@ -22,14 +22,11 @@ class TorchEngine(Engine):
     """A table on a device."""
 
     def __init__(self, data: Data, pool: Threads):
-        super().__init__()
-        ptr = data.item_ptr
-        self.size = Size(
-            ptr.numel() - 1, data.n_annotators, data.n_classes, data.annotator.numel(), data.weight is not None
-        )
-        self.data, self.pool = data, pool
-        self.gold = None if data.gold is None else data.gold.cpu().numpy()
-        self.per_annotator = torch.bincount(data.annotator, minlength=data.n_annotators).cpu().numpy()
+        n_items, n_rows, weighted = data.item_ptr.numel() - 1, data.annotator.numel(), data.weight is not None
+        per_annotator = torch.bincount(data.annotator, minlength=data.n_annotators).cpu().numpy()
+        gold = None if data.gold is None else data.gold.cpu().numpy()
+        super().__init__(Size(n_items, data.n_annotators, data.n_classes, n_rows, weighted), per_annotator, pool, gold)
+        self.data = data
 
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
         """All parts, one after the other, on the device."""
@@ -42,7 +39,7 @@ class TorchEngine(Engine):
         own = torch.repeat_interleave(chosen, lengths)
         ptr = np.concatenate([[0], lengths[chosen].cumsum(0).cpu().numpy()])
         weight = None if data.weight is None else data.weight[own].cpu().numpy()
-        return read_only(Rows(ptr, data.annotator[own].cpu().numpy(), data.label[own].cpu().numpy(), weight))
+        return Rows(ptr, data.annotator[own].cpu().numpy(), data.label[own].cpu().numpy(), weight)
 
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
@@ -73,10 +70,3 @@ def on_device(
         cuts(rows.item_ptr, options.part_rows or PART_ROWS.get(device.type, PART_ROWS["cpu"])),
     )
     return TorchEngine(data, pool)
-
-
-def cuts(item_ptr: IntArray, rows: int) -> list[int]:
-    """Items that parts begin with, each of about so many rows (one item at least), and the number of items."""
-    parts = max(1, int(-(-item_ptr[-1] // rows)))
-    inner = np.searchsorted(item_ptr, np.arange(1, parts) * rows)
-    return [int(item) for item in np.unique([0, *inner.tolist(), item_ptr.size - 1])]

@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dissensus.common.types import IntArray, OnStep
-from dissensus.compute.engines.base import Engine, NoCheckpoint
+from dissensus.compute.engines.base import Checkpoint, Engine
 from dissensus.compute.engines.local import Threads, even
 from dissensus.models.base import reliability
 from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, FloatArray, methods, moved, param
@@ -107,7 +107,7 @@ class CommunityBCC(CrowdModel[Communities]):
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
         start = partial(self.start, engine, communities=communities)
-        return self.run(partial(self.em_pass, engine), start, on_step, NoCheckpoint())
+        return self.run(partial(self.em_pass, engine), start, on_step, Checkpoint())
 
     def start(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
         """The votes as q, and communities by `_sorted`."""

@@ -6,16 +6,19 @@ its own, and the digit it is mistaken for is that of the nearest image of anothe
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import struct
+import zlib
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.arrays import read_only
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.table.datasets.dataset import Dataset, StoredRows
-from dissensus.table.datasets.png import data_uri
 from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
 
 NAME = "digits-crowd"
@@ -83,14 +86,27 @@ def _digits() -> tuple[Any, IntArray]:
     from sklearn.datasets import load_digits  # slow to import, and few need it
 
     pixels, truth = load_digits(return_X_y=True)
-    return _frozen(pixels.reshape(-1, 8, 8).astype(np.uint8)), _frozen(truth.astype(np.int32))
+    return read_only(pixels.reshape(-1, 8, 8).astype(np.uint8)), read_only(truth.astype(np.int32))
 
 
 @cache
 def _pictures() -> list[str]:
     """(1797,) the images as text, dark on light."""
     pixels, _ = _digits()
-    return [data_uri(one) for one in (255 - np.minimum(pixels.astype(np.int64) * 16, 255)).astype(np.uint8)]
+    return [_data_uri(one) for one in (255 - np.minimum(pixels.astype(np.int64) * 16, 255)).astype(np.uint8)]
+
+
+def _data_uri(pixels: Any) -> str:
+    """A grey picture (height, width) of bytes as a PNG inside text, which a column can hold and a page can show."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    height, width = pixels.shape
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # 8 bits of grey (PNG specification, 11.2.2)
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0: as they are
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
 
 
 @cache
@@ -106,10 +122,4 @@ def _difficulty() -> tuple[FloatArray, IntArray]:
     other = np.where(same, np.inf, distance)
     ratio = np.sqrt(own / other.min(axis=1))
     difficulty = MAX_DIFFICULTY * np.clip((ratio - 0.45) / 0.65, 0, 1) ** 2
-    return _frozen(difficulty), _frozen(truth[other.argmin(axis=1)])
-
-
-def _frozen(array: Any) -> Any:
-    """Make an array read-only, because it is kept for the next call."""
-    array.flags.writeable = False
-    return array
+    return read_only(difficulty), read_only(truth[other.argmin(axis=1)])

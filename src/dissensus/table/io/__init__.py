@@ -19,7 +19,7 @@ from dissensus.table.encoding import as_list
 from dissensus.table.find_columns import Columns, column_names, guess_column, no_column, to_arrow
 from dissensus.table.io import hub
 from dissensus.table.io.files import about
-from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of
+from dissensus.table.io.formats import FORMATS, detect, suffix_of
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.questions import Questions
 
@@ -71,7 +71,7 @@ def read(
         frame, names = hub.read(source, columns)
         return _build(frame, columns, names if classes is None else classes, abstain)
     path = Path(source)
-    found = _format(path, format)
+    found = FORMATS[format] if format else detect(path)
     if found.export:
         given = [role for role in ("label", "question", "weight", "proba") if getattr(columns, role) is not None]
         if given:
@@ -83,40 +83,27 @@ def read(
         return _build(frame, columns, classes, abstain)
 
 
-def read_frame(path: str | Path, *, format: str | None = None) -> pa.Table:  # noqa: A002
+def read_frame(path: str | Path) -> pa.Table:
     """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types."""
     path = Path(path)
     with about(path):
-        return _format(path, format).read(path, None)
+        return detect(path).read(path, None)
 
 
-def read_gold(
-    path: str | Path,
-    table: Annotations,
-    item: str | None = None,
-    label: str | None = None,
-    *,
-    format: str | None = None,  # noqa: A002
-) -> IntArray:
+def read_gold(path: str | Path, table: Annotations, item: str | None = None, label: str | None = None) -> IntArray:
     """(I,) class codes of known labels, aligned with `table.items`; −1 where the file has no label for an item.
 
     The columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`) where left out. Text, as CSV holds
     it, is taken for integers where the table's names are integers.
     """
-    columns = gold_columns(path, item, label, format=format)
+    columns = gold_columns(path, item, label)
     with about(Path(path)):
         return gold_codes(table, *columns)
 
 
-def gold_columns(
-    path: str | Path,
-    item: str | None = None,
-    label: str | None = None,
-    *,
-    format: str | None = None,  # noqa: A002
-) -> tuple[Any, Any]:
+def gold_columns(path: str | Path, item: str | None = None, label: str | None = None) -> tuple[Any, Any]:
     """Read the columns of items and labels of a file of known labels, as Arrow arrays."""
-    frame = read_frame(path, format=format)
+    frame = read_frame(path)
     with about(Path(path)):
         item = item or guess_column("item", frame.column_names)
         label = label or guess_column("gold", frame.column_names)
@@ -157,10 +144,6 @@ def write_json(value: Any, path: str | Path) -> None:
     """Write a value as indented JSON, whole or not at all; NaN and infinity become null."""
     with atomic(path) as file:
         file.write((dumps(value, indent=2) + "\n").encode())
-
-
-def _format(path: Path, name: str | None) -> Format:
-    return FORMATS[name] if name else detect(path)
 
 
 def _build(frame: Any, columns: Columns, classes: Any, abstain: Any) -> Annotations | Questions:

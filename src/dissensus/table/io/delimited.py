@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
+from functools import partial
 from itertools import chain, dropwhile
 from pathlib import Path
 from typing import Any
@@ -37,11 +38,6 @@ def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Ta
         if there[-1] in wanted:
             _check_last_quote(path, table[there[-1]])
         return table
-
-
-def read_tsv(path: Path, columns: Columns | None) -> pa.Table:
-    """Read a file whose delimiter is a tab, whatever its header looks like."""
-    return read(path, columns, delimiters="\t")
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
@@ -130,4 +126,4 @@ def _check_last_quote(path: Path, column: Any) -> None:
 
 
 add(Format("csv", (".csv", ".txt"), read, write, summary="text with commas, semicolons or tabs", place=10))
-add(Format("tsv", (".tsv", ".tab"), read_tsv, summary="text with tabs", place=20))
+add(Format("tsv", (".tsv", ".tab"), partial(read, delimiters="\t"), summary="text with tabs", place=20))

@@ -39,20 +39,15 @@ def add_export(
     """Enter the format of an annotation tool."""
 
     def read(path: Path, columns: Columns | None) -> pa.Table:
-        return to_table(list(answers(path, columns or Columns())), path)
+        found = list(answers(path, columns or Columns()))
+        if all(answer.label is None for answer in found):
+            raise DataError(f"{path} holds no answer; a table needs at least one.")
+        made = dict(zip(Answer._fields, zip(*found, strict=True), strict=True))
+        if len(set(made["question"])) == 1:
+            del made["question"]
+        return pa.table({name: to_column(values, name) for name, values in made.items()})
 
     add(Format(name, suffixes, read, claims=claims, export=True, summary=summary, place=place))
-
-
-def to_table(answers: list[Answer], path: Path) -> pa.Table:
-    """Make columns item, annotator, label, and question where there is more than one, from the answers."""
-    if all(answer.label is None for answer in answers):
-        raise DataError(f"{path} holds no answer; a table needs at least one.")
-    item, annotator, label, question = zip(*answers, strict=True)
-    columns = {"item": item, "annotator": annotator, "label": label}
-    if len(set(question)) > 1:
-        columns["question"] = question
-    return pa.table({name: to_column(values, name) for name, values in columns.items()})
 
 
 def field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], role: str, where: str) -> Any:
