@@ -45,8 +45,6 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
 
     own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
     others = [one for one in settings if not one.startswith("engine.")]
-    if any(one.partition("=")[0].strip() == "engine" for one in others):
-        raise BadParameter("--set engine: there is an option for it; say --engine NAME.")
     if name is not None and "engine" not in methods[method].parameter_names():
         able = [one for one in methods if "engine" in methods[one].parameter_names()]
         raise BadParameter(f"'{method}' runs in memory only; --engine {name.value} is for {', '.join(able)}.")
@@ -89,26 +87,26 @@ def read_elsewhere(source: Source, options: Any) -> Any:
 
 
 def fit_and_write(
-    model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, head: dict[str, Any]
+    model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, summary: dict[str, Any]
 ) -> results.Result:
-    """Fit to a table that is elsewhere; `gold` holds columns of items and labels, `head` what a summary begins with.
+    """Fit to a table that is elsewhere and add to the `summary`; `gold` holds columns of items and labels.
 
     With an `output` the files are written too, the items while they are counted.
     """
-    from dissensus.table.io import write_json
-
     with _spark_in_a_sentence():
         seconds = results.fit_with_bar(model, table, text)
+
+        def result_of(frames: Iterable[Any]) -> results.Result:
+            result = results.Result(model, results.summarise(model, count_items(model, frames, gold), seconds))
+            summary.update(result.summary)
+            return result
+
         if output is None:
             with show.waiting("counting the items"):
-                items = count_items(model, model.item_frames(), gold)
-            return results.Result(model, True, results.summarise(model, items, seconds))
-        with show.waiting(f"writing {output}"), folder.atomic_folder(output, results.stale_files(output)) as part:
-            items = count_items(model, _write_through(model.item_frames(), part / "items.parquet"), gold)
-            result = results.Result(model, True, results.summarise(model, items, seconds))
-            results.write_annotators(result, part, "parquet")
-            results.write_model(model, part, "parquet", items=False)
-            write_json(head | result.summary, part / folder.SUMMARY)
+                return result_of(model.item_frames())
+        with folder.results(output, results.stale_files(output), summary) as part:
+            result = result_of(_write_through(model.item_frames(), part / "items.parquet"))
+            results.write(result, part, "parquet", items=False)
     return result
 
 

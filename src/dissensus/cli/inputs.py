@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import show
+from dissensus.cli import options, show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
+from dissensus.cli.options import option
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 TEXT_COLUMNS = ("text", "sentence", "question", "prompt")
 """Columns that are taken for the text where none is named."""
-MAX_COLUMNS_SHOWN = 12  # in an error
 
 
 @dataclass(frozen=True)
@@ -28,52 +29,6 @@ class Inputs:
 
     kind: str  # texts, pairs, positions, features or images
     columns: tuple[str, ...] = ()  # of a table; none for arrays
-
-    @classmethod
-    def choose(
-        cls,
-        items: Path | None,
-        text: str | None,
-        pair: str | None,
-        position: str | None,
-        features: Path | None,
-        images: Path | None,
-    ) -> tuple[Path, Inputs]:
-        """The file of the inputs and what to take from it, by what was asked for."""
-        files = {"--features": features, "--images": images, "--items": items}
-        given = {option: path for option, path in files.items() if path is not None}
-        if len(given) > 1:
-            first, second, *_ = given
-            raise BadParameter(f"{first} and {second} are two kinds of input; a model takes one.")
-        if not given:
-            raise BadParameter(
-                "a model needs something to learn from besides labels: --items FILE with texts, --features FILE or "
-                "--images FILE."
-            )
-        if pair is not None and position is not None:
-            raise BadParameter("--pair and --position both name the second part of an input; give one.")
-        ((option, file),) = given.items()
-        if option == "--items":
-            return file, cls._of_texts(file, text, pair, position)
-        for name, column in (("--text", text), ("--pair", pair), ("--position", position)):
-            if column is not None:
-                raise BadParameter(f"{name} names a column of --items; give that file.")
-        if option == "--images":
-            return file, cls("images")
-        return file, cls("features", () if _holds_arrays(file) else _feature_columns(file))
-
-    @classmethod
-    def _of_texts(cls, file: Path, text: str | None, pair: str | None, position: str | None) -> Inputs:
-        columns = _columns(file)
-        text = text or next((name for name in TEXT_COLUMNS if name in columns), None)
-        if text is None:
-            raise MissingColumn(
-                f"{file}: no column {TEXT_COLUMNS[0]!r} (nor {', '.join(TEXT_COLUMNS[1:])}); the columns are "
-                f"{_listed(columns)}. Name it: --text COLUMN."
-            )
-        if pair is not None:
-            return cls("pairs", (text, pair))
-        return cls("texts", (text,)) if position is None else cls("positions", (text, position))
 
     @classmethod
     def of_model(cls, model: Path) -> Inputs:
@@ -87,10 +42,6 @@ class Inputs:
             raise UnreadableFile(
                 f"{model / SUMMARY} does not say what the model takes; give a folder that `dissensus train` wrote."
             ) from error
-
-    def as_facts(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self) | {"columns": list(self.columns)}
 
     def read(self, path: Path, item: str | None = None) -> tuple[Names, Any]:
         """Names of items (n,) as text or integers, each once, and their inputs (n rows)."""
@@ -119,21 +70,18 @@ class Inputs:
         import numpy as np
 
         from dissensus.table import names as naming
-        from dissensus.table.find_columns import guess_column
+        from dissensus.table.find_columns import guess_column, listed
         from dissensus.table.io import read_frame
 
-        if self.kind == "images":
-            raise BadParameter(f"{path}: images are read from an .npz file with arrays `item` and `x`.")
+        if not self.columns:
+            what = "images are read" if self.kind == "images" else "the model was trained on features"
+            raise BadParameter(f"{path}: {what} from an .npz file; give one with arrays `item` and `x`.")
         frame = read_frame(path)
         key = item or guess_column("item", frame.column_names)
-        if not self.columns:
-            raise BadParameter(
-                f"{path}: the model was trained on features from an .npz file; give one with arrays `item` and `x`."
-            )
         for column, role in ((key or "item", "item"), *((column, "inputs") for column in self.columns)):
             if column not in frame.column_names:
                 raise MissingColumn(
-                    f"{path}: no column {column!r} for {role}; the columns are {_listed(frame.column_names)}."
+                    f"{path}: no column {column!r} for {role}; the columns are {listed(frame.column_names)}."
                 )
         names = naming.to_names(frame[key].combine_chunks())
         columns = {name: frame[name].to_pylist() for name in self.columns}
@@ -145,6 +93,60 @@ class Inputs:
             name = self.columns[1]
             second = [_converted(path, name, columns[name], _whole_number, "a whole number")]
         return names, list(zip(texts, *second, strict=True)) if second else texts
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """Options that name a file of inputs and its columns."""
+
+    items: Path | None = options.ITEMS
+    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN")
+    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN")
+    position: str | None = option(None, "ITEMS' column of a token's place in its text.", metavar="COLUMN")
+    features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE")
+    images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE")
+
+    def choose(self) -> tuple[Path, Inputs]:
+        """The file of the inputs and what to take from it."""
+        given = [name for name in ("features", "images", "items") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise BadParameter(f"--{given[0]} and --{given[1]} are two kinds of input; a model takes one.")
+        if not given:
+            raise BadParameter(
+                "a model needs something to learn from besides labels: --items FILE with texts, --features FILE or "
+                "--images FILE."
+            )
+        if self.pair is not None and self.position is not None:
+            raise BadParameter("--pair and --position both name the second part of an input; give one.")
+        file: Path = getattr(self, given[0])
+        if self.items is not None:
+            return file, self._texts(file)
+        for name in ("text", "pair", "position"):
+            if getattr(self, name) is not None:
+                raise BadParameter(f"--{name} names a column of --items; give that file.")
+        if self.images is not None or _holds_arrays(file):
+            return file, Inputs(given[0])
+        from dissensus.table.find_columns import guess_column, listed
+
+        columns = _columns(file)
+        found = tuple(name for name in columns if name != guess_column("item", columns))
+        if not found:
+            raise UnreadableFile(f"{file} has no columns but {listed(columns)}; features are columns of numbers.")
+        return file, Inputs("features", found)
+
+    def _texts(self, file: Path) -> Inputs:
+        from dissensus.table.find_columns import listed
+
+        columns = _columns(file)
+        text = self.text or next((name for name in TEXT_COLUMNS if name in columns), None)
+        if text is None:
+            raise MissingColumn(
+                f"{file}: no column {TEXT_COLUMNS[0]!r} (nor {', '.join(TEXT_COLUMNS[1:])}); the columns are "
+                f"{listed(columns)}. Name it: --text COLUMN."
+            )
+        if self.pair is not None:
+            return Inputs("pairs", (text, self.pair))
+        return Inputs("texts", (text,)) if self.position is None else Inputs("positions", (text, self.position))
 
 
 def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
@@ -166,8 +168,7 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
         table = table.select(items=at >= 0)
         at = at[at >= 0]
     order = np.argsort(names, kind="stable")
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
+    place = np.argsort(order, kind="stable")  # of each name in that order
     whole = Annotations.from_codes(
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
         table.classes, weight=table.weight, proba=table.proba,
@@ -191,10 +192,8 @@ def in_kind_of(others: Names, names: Names) -> Names:
     if names.dtype.kind in "iu" and others.dtype.kind == "O":
         return np.array([str(name) for name in names.tolist()], object)
     if names.dtype.kind == "O" and others.dtype.kind in "iu":
-        try:
+        with suppress(ValueError):
             return np.array([int(name) for name in names.tolist()])
-        except ValueError:
-            return names
     return names
 
 
@@ -216,17 +215,6 @@ def _columns(path: Path) -> list[str]:
         return list(read_frame(path).column_names)
 
 
-def _feature_columns(path: Path) -> tuple[str, ...]:
-    """The columns of a table besides the items' names."""
-    from dissensus.table.find_columns import guess_column
-
-    columns = _columns(path)
-    found = tuple(name for name in columns if name != guess_column("item", columns))
-    if not found:
-        raise UnreadableFile(f"{path} has no columns but {_listed(columns)}; features are columns of numbers.")
-    return found
-
-
 def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], what: str) -> list[Any]:
     """The cells of a column as numbers; DataError names the first that is none."""
     result = []
@@ -246,7 +234,3 @@ def _whole_number(value: Any) -> int:
     if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()):
         return int(value)
     raise ValueError
-
-
-def _listed(columns: list[str]) -> str:
-    return ", ".join(map(repr, columns[:MAX_COLUMNS_SHOWN])) + (", …" if len(columns) > MAX_COLUMNS_SHOWN else "")

@@ -39,8 +39,7 @@ def predict(
 
     Example: dissensus predict model items.csv --annotators ann,bob
     """
-    if output is not None:
-        folder.check_file(output, "predictions", [items])
+    folder.check_file(output, "predictions", [items])
     inputs = Inputs.of_model(model)
     from dissensus.learning import CrowdClassifier
 
@@ -52,22 +51,20 @@ def predict(
     with show.waiting(f"predicting {items}"):
         proba = fitted.predict_proba(X) if people is None else fitted.predict_annotator_proba(X, people)
     columns = _columns(names, people, proba, fitted)
-    if output is not None:
-        folder.write_file(columns, output)
+    folder.write_file(columns, output)
     labels = columns["label"].tolist()
     summary: dict[str, Any] = {
-        "model": show.path(model),
-        "items_file": show.path(items),
+        **show.paths(model=model, items_file=items),
         "items": len(names),
         **({} if people is None else {"annotators": [str(name) for name in people.tolist()]}),
         "labels": {str(name): labels.count(name) for name in fitted.classes_.tolist()},
         "seconds": time.perf_counter() - began,
     }
     if json:
-        show.json(summary | ({} if output is None else {"file": show.path(output)}))
+        show.json(summary, file=output)
         return
     show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
-    show.label_counts(summary["labels"], len(labels), "predicted")
+    show.bars(("label", "predicted"), summary["labels"], len(labels))
     if output is None:
         _show_first(columns)
     show.written(output, "Predictions are", "FILE to keep the predictions")
@@ -100,5 +97,5 @@ def _columns(names: Names, people: Names | None, proba: FloatArray, model: Crowd
 def _show_first(columns: dict[str, Any]) -> None:
     keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]
     first = zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True)
-    rows = [(*map(show.name, names), f"{confidence:.3f}") for *names, confidence in first]
+    rows = [(*map(show.name, names), show.number(confidence)) for *names, confidence in first]
     show.table("First predictions", keys, rows, numbers=("confidence",))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import options, show
+from dissensus.cli import show
 from dissensus.cli.errors import say
-from dissensus.cli.folder import SUMMARY
+from dissensus.cli.folder import SUMMARY, tables
 from dissensus.exceptions import UnreadableFile
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_FLAGGED_SHOWN = 20  # annotators
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
-FILES = tuple(
-    Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in options.TableFormat
-)
-"""The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
+FILES = tables("items", "annotators", "confusions")
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,8 @@ class Result:
     """One table, answered."""
 
     model: Aggregator  # fitted to the table, or `score`d on it
-    fitted: bool
     summary: dict[str, Any]
+    fitted: bool = True
     diagnosis: Diagnosis | None = None
 
 
@@ -61,12 +58,12 @@ def fit(
     seconds = fit_with_bar(model, table, text, known)
     summary = summarise(model, count_items(model, gold), seconds)
     if not flags:
-        return Result(model, True, summary)
+        return Result(model, summary)
     from dissensus.questions.diagnose import diagnose
 
     with show.waiting("looking at the annotators"):
         found = diagnose(table, threads=model.get_params(deep=False).get("threads"))
-    return Result(model, True, summary | {"annotators_to_look_at": _flagged(found)}, found)
+    return Result(model, summary | {"annotators_to_look_at": _flagged(found)}, diagnosis=found)
 
 
 def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -75,7 +72,7 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: s
     with show.waiting(text):
         model.partial_fit(table)
     summary = summarise(model, count_items(model, gold), time.perf_counter() - began)
-    return Result(model, True, summary | {"new_annotations": len(table)})
+    return Result(model, summary | {"new_annotations": len(table)})
 
 
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -94,7 +91,7 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
         for key in ("reliability_", "hits_", "total_"):
             setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
         vars(scored).pop("difficulty_", None)  # of the items it was fitted to
-    return Result(scored, False, summarise(scored, count_items(scored, gold), time.perf_counter() - began))
+    return Result(scored, summarise(scored, count_items(scored, gold), time.perf_counter() - began), fitted=False)
 
 
 def table_of_items(items: Names, model: Aggregator) -> Annotations:
@@ -150,24 +147,18 @@ def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
     return names
 
 
-def write(result: Result, folder: Path, suffix: str) -> None:
-    """The tables of one answer, and its model where it was fitted here."""
-    from dissensus.table.io import write_frame
-
-    folder.mkdir(exist_ok=True)
-    write_frame(result.model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
-    write_annotators(result, folder, suffix)
-    if result.fitted:
-        write_model(result.model, folder, suffix)
-
-
-def write_annotators(result: Result, folder: Path, suffix: str) -> None:
-    """The table of the annotators."""
+def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> None:
+    """The tables of one answer, perhaps without its items, and its model where it was fitted here."""
     import pyarrow as pa
 
+    from dissensus.models.saving import save
     from dissensus.table.io import write_frame
 
-    annotators = result.model.to_frame("annotators", "pyarrow")
+    model = result.model
+    folder.mkdir(exist_ok=True)
+    if items:
+        write_frame(model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
+    annotators = model.to_frame("annotators", "pyarrow")
     for name in ("reliability", "low", "high"):
         unknown_is_empty = pa.array(annotators[name].to_numpy(), from_pandas=True)
         annotators = annotators.set_column(annotators.column_names.index(name), name, unknown_is_empty)
@@ -175,13 +166,8 @@ def write_annotators(result: Result, folder: Path, suffix: str) -> None:
         annotators = annotators.append_column("flags", pa.array([", ".join(one) for one in result.diagnosis.flags]))
         annotators = annotators.append_column("reasons", pa.array(result.diagnosis.reasons))
     write_frame(annotators, folder / f"annotators.{suffix}")
-
-
-def write_model(model: Aggregator, folder: Path, suffix: str, *, items: bool = True) -> None:
-    """The confusions, where the method models them, and the model, perhaps without its items."""
-    from dissensus.models.saving import save
-    from dissensus.table.io import write_frame
-
+    if not result.fitted:
+        return
     confusion = getattr(model, "confusion_", None)
     if confusion is not None and confusion.size <= MAX_CONFUSION_ROWS:
         write_frame(model.to_frame("confusions", "pyarrow"), folder / f"confusions.{suffix}")
@@ -195,7 +181,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     about = result.summary
     show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
     show.line(_how(result))
-    show.label_counts(about["labels"], about["items"])
+    show.bars(("label", "items"), about["labels"], about["items"])
     unsure = about["items_below_0.7"]
     share = show.percent(unsure / max(about["items"], 1))
     show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.")
@@ -207,7 +193,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         )
     _print_annotators(result.model)
     if result.diagnosis is not None:
-        _print_flags(result.diagnosis)
+        _print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:
         _print_first_items(result.model)
 
@@ -233,13 +219,10 @@ def _print_annotators(model: Aggregator) -> None:
     among = enough if enough.size else known
     rows: list[tuple[str, ...]] = []
     for code in among[np.argsort(-model.reliability_[among], kind="stable")]:
-        numbers = f"{model.n_annotations_[code]:,}", f"{model.reliability_[code]:.3f}"
-        bounds = f"{interval[code, 0]:.3f} to {interval[code, 1]:.3f}"
-        rows.append((show.name(model.annotators_[code]), *numbers, bounds))
-    if len(rows) > 2 * ANNOTATORS_SHOWN:
-        rows[ANNOTATORS_SHOWN:-ANNOTATORS_SHOWN] = [("…",)]
+        numbers = f"{model.n_annotations_[code]:,}", show.number(model.reliability_[code])
+        rows.append((show.name(model.annotators_[code]), *numbers, show.interval(*interval[code])))
     columns = ("annotator", "labels", "reliability", "95 % interval")
-    show.table("Most and least reliable", columns, rows, numbers=columns[1:])
+    show.table("Most and least reliable", columns, show.ends(rows, ANNOTATORS_SHOWN), numbers=columns[1:])
 
 
 def _flagged(found: Diagnosis) -> dict[str, Any]:
@@ -260,8 +243,8 @@ def _flagged(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _print_flags(found: Diagnosis) -> None:
-    about, active = _flagged(found), found.active_annotators
+def _print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
+    active = found.active_annotators
     rows = [
         (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
         for name, one in about["annotators"].items()
@@ -284,7 +267,7 @@ def _print_flags(found: Diagnosis) -> None:
 def _print_first_items(model: Aggregator) -> None:
     columns = ("item", "label", "confidence")
     first = next(model.item_frames()).slice(0, ITEMS_SHOWN).select(columns).to_pylist()
-    rows = [(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}") for row in first]
+    rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
     show.table("First items", columns, rows, numbers=("confidence",))
 
 
