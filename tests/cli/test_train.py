@@ -154,13 +154,14 @@ def test_texts_are_found_and_remembered(cli, labels, texts):
 
 
 def test_pairs_and_positions_are_read(texts):
-    from dissensus.cli.inputs import InputFiles, Inputs
+    from dissensus.cli.inputs import Inputs
+    from dissensus.cli.options import InputFiles
 
-    path, pairs = InputFiles(texts, None, "target", None, None, None).choose()
+    path, pairs = Inputs.choose(InputFiles(texts, None, "target", None, None, None))
     assert (path, pairs) == (texts, Inputs("pairs", ("text", "target")))
     names, X = pairs.read(path)
     assert X[0] == (f"this one is a {X[0][1]} here", dict(rows()[1])[names[0]])
-    places = InputFiles(texts, "text", None, "place", None, None).choose()[1]
+    places = Inputs.choose(InputFiles(texts, "text", None, "place", None, None))[1]
     assert places.read(texts)[1][7] == ("", 4)
     write_csv(texts, ["item", "text", "place"], [("a", "b c", "x")])
     with pytest.raises(ValueError, match="column 'place', row 0 \\(from 0\\) is 'x', not a whole number"):

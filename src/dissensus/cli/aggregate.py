@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import engine as engines
-from dissensus.cli import folder, options, results, show
+from dissensus.cli import folder, options, show
 from dissensus.cli.options import Gold, Source, SourceOfTables, option
 from dissensus.exceptions import BadParameter, UnknownClass
 
@@ -31,7 +30,11 @@ def aggregate(
     max_iter: int | None = option(None, "Passes over the data at most."),
     seed: int | None = options.SEED,
     threads: int | None = option(None, "Where the method uses several; all cores where left out.", min=1),
-    engine: engines.Engine | None = engines.ENGINE,
+    engine: options.Engine | None = option(
+        None,
+        "Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
+        show_default="local",
+    ),
     model: Path | None = option(
         None, "Score FILE with the model of an earlier run's folder instead of fitting one.", metavar="FOLDER"
     ),
@@ -60,6 +63,9 @@ def aggregate(
 
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
+    from dissensus.cli import engine as engines
+    from dissensus.cli import results
+
     folder.check(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]

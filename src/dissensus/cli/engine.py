@@ -8,41 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from dissensus.cli import folder, keywords, results, show
-from dissensus.cli.options import Source, option
+from dissensus.cli.options import Engine, Source
+from dissensus.compute.engines import Disk, Spark, Torch, beside
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-
-if TYPE_CHECKING:
-    from dissensus.compute.engines import Disk, Spark, Torch
-    from dissensus.models.base import Aggregator
-
-
-class Engine(StrEnum):
-    """Where passes run."""
-
-    local = "local"
-    disk = "disk"
-    torch = "torch"
-    spark = "spark"
-
+from dissensus.models.base import Aggregator, methods
+from dissensus.table import names as naming
+from dissensus.table.io import gold_codes
 
 ELSEWHERE = (Engine.disk, Engine.spark)
 """Engines whose table is never in memory here."""
-ENGINE = option(
-    None,
-    "Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
-    show_default="local",
-)
 
 
 def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk | Torch | Spark | None, list[str]]:
     """The engine with its options (None: local), and the settings that are not its own."""
-    from dissensus.models.base import methods
-
     own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
     others = [one for one in settings if not one.startswith("engine.")]
     if name is not None and "engine" not in methods[method].parameter_names():
@@ -52,8 +36,6 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
         if own:
             raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
         return None, others
-    from dissensus.compute.engines import Disk, Spark, Torch
-
     kind = {Engine.disk: Disk, Engine.torch: Torch, Engine.spark: Spark}[name]
     found = keywords.parse(own, kind, f"--engine {name.value}", part="engine")
     try:
@@ -64,7 +46,6 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
 
 def read_elsewhere(source: Source, options: Any) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
-    from dissensus.compute.engines import Disk, beside
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
 
@@ -112,11 +93,6 @@ def fit_and_write(
 
 def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.ItemCounts:
     """What a summary says of the items, from their frame part by part."""
-    import numpy as np
-
-    from dissensus.table import names as naming
-    from dissensus.table.io import gold_codes
-
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
     known: list[tuple[Any, Any, Any]] = [(np.empty(0, np.int32), np.empty(0, np.bool_), np.empty((0, K)))]

@@ -7,17 +7,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dissensus.cli import options, show
+import numpy as np
+
+from dissensus.cli import show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.options import option
+from dissensus.cli.options import InputFiles
+from dissensus.common.types import IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
-
-if TYPE_CHECKING:
-    from dissensus.common.types import IntArray, Names
-    from dissensus.table.annotations import Annotations
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.datasets.folder import read_array
+from dissensus.table.find_columns import guess_column, listed
+from dissensus.table.io import read_frame
 
 TEXT_COLUMNS = ("text", "sentence", "question", "prompt")
 """Columns that are taken for the text where none is named."""
@@ -29,6 +33,42 @@ class Inputs:
 
     kind: str  # texts, pairs, positions, features or images
     columns: tuple[str, ...] = ()  # of a table; none for arrays
+
+    @classmethod
+    def choose(cls, files: InputFiles) -> tuple[Path, Inputs]:
+        """The file of the inputs and what to take from it."""
+        given = {name: file for name in ("features", "images", "items") if (file := getattr(files, name)) is not None}
+        if len(given) > 1:
+            first, second, *_ = given
+            raise BadParameter(f"--{first} and --{second} are two kinds of input; a model takes one.")
+        if not given:
+            raise BadParameter(
+                "a model needs something to learn from besides labels: --items FILE with texts, --features FILE or "
+                "--images FILE."
+            )
+        if files.pair is not None and files.position is not None:
+            raise BadParameter("--pair and --position both name the second part of an input; give one.")
+        ((kind, file),) = given.items()
+        for name in ("text", "pair", "position"):
+            if kind != "items" and getattr(files, name) is not None:
+                raise BadParameter(f"--{name} names a column of --items; give that file.")
+        if kind == "images" or (kind == "features" and _holds_arrays(file)):
+            return file, cls(kind)
+        columns = read_table(file).column_names
+        if kind == "features":
+            found = tuple(name for name in columns if name != guess_column("item", columns))
+            if not found:
+                raise UnreadableFile(f"{file} has no columns but {listed(columns)}; features are columns of numbers.")
+            return file, cls(kind, found)
+        text = files.text or next((name for name in TEXT_COLUMNS if name in columns), None)
+        if text is None:
+            raise MissingColumn(
+                f"{file}: no column {TEXT_COLUMNS[0]!r} (nor {', '.join(TEXT_COLUMNS[1:])}); the columns are "
+                f"{listed(columns)}. Name it: --text COLUMN."
+            )
+        if files.pair is not None:
+            return file, cls("pairs", (text, files.pair))
+        return file, cls("texts", (text,)) if files.position is None else cls("positions", (text, files.position))
 
     @classmethod
     def of_model(cls, model: Path) -> Inputs:
@@ -47,8 +87,6 @@ class Inputs:
         """Names of items (n,) as text or integers, each once, and their inputs (n rows)."""
         with show.waiting(f"reading {path}"):
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
-        import numpy as np
-
         known, count = np.unique(names, return_counts=True)
         if (count > 1).any():
             raise DataError(f"{path}: item {show.name(known[count > 1][0])!r} has {count.max()} rows; keep one.")
@@ -57,8 +95,6 @@ class Inputs:
         return names, X
 
     def _read_arrays(self, path: Path) -> tuple[Names, Any]:
-        from dissensus.table.datasets.folder import read_array
-
         if self.kind not in ("features", "images"):
             raise BadParameter(f"{path} holds arrays; this model takes {self.kind}, from a table.")
         names, x = read_array(path, "item"), read_array(path, "x")
@@ -67,12 +103,6 @@ class Inputs:
         return names, x
 
     def _read_table(self, path: Path, item: str | None) -> tuple[Names, Any]:
-        import numpy as np
-
-        from dissensus.table import names as naming
-        from dissensus.table.find_columns import guess_column, listed
-        from dissensus.table.io import read_frame
-
         if not self.columns:
             what = "images are read" if self.kind == "images" else "the model was trained on features"
             raise BadParameter(f"{path}: {what} from an .npz file; give one with arrays `item` and `x`.")
@@ -95,67 +125,9 @@ class Inputs:
         return names, list(zip(texts, *second, strict=True)) if second else texts
 
 
-@dataclass(frozen=True)
-class InputFiles:
-    """Options that name a file of inputs and its columns."""
-
-    items: Path | None = options.ITEMS
-    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN")
-    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN")
-    position: str | None = option(None, "ITEMS' column of a token's place in its text.", metavar="COLUMN")
-    features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE")
-    images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE")
-
-    def choose(self) -> tuple[Path, Inputs]:
-        """The file of the inputs and what to take from it."""
-        given = [name for name in ("features", "images", "items") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise BadParameter(f"--{given[0]} and --{given[1]} are two kinds of input; a model takes one.")
-        if not given:
-            raise BadParameter(
-                "a model needs something to learn from besides labels: --items FILE with texts, --features FILE or "
-                "--images FILE."
-            )
-        if self.pair is not None and self.position is not None:
-            raise BadParameter("--pair and --position both name the second part of an input; give one.")
-        file: Path = getattr(self, given[0])
-        if self.items is not None:
-            return file, self._texts(file)
-        for name in ("text", "pair", "position"):
-            if getattr(self, name) is not None:
-                raise BadParameter(f"--{name} names a column of --items; give that file.")
-        if self.images is not None or _holds_arrays(file):
-            return file, Inputs(given[0])
-        from dissensus.table.find_columns import guess_column, listed
-
-        columns = _columns(file)
-        found = tuple(name for name in columns if name != guess_column("item", columns))
-        if not found:
-            raise UnreadableFile(f"{file} has no columns but {listed(columns)}; features are columns of numbers.")
-        return file, Inputs("features", found)
-
-    def _texts(self, file: Path) -> Inputs:
-        from dissensus.table.find_columns import listed
-
-        columns = _columns(file)
-        text = self.text or next((name for name in TEXT_COLUMNS if name in columns), None)
-        if text is None:
-            raise MissingColumn(
-                f"{file}: no column {TEXT_COLUMNS[0]!r} (nor {', '.join(TEXT_COLUMNS[1:])}); the columns are "
-                f"{listed(columns)}. Name it: --text COLUMN."
-            )
-        if self.pair is not None:
-            return Inputs("pairs", (text, self.pair))
-        return Inputs("texts", (text,)) if self.position is None else Inputs("positions", (text, self.position))
-
-
 def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
     """The table over all items that have inputs, labelled or not, and the inputs in its order."""
-    import numpy as np
-
     from dissensus.learning.inputs import take
-    from dissensus.table import names as naming
-    from dissensus.table.annotations import Annotations
 
     names = in_kind_of(table.items, names)
     at = naming.match(table.items, names, "items")
@@ -187,8 +159,6 @@ def warn_of_missing(table: Annotations, at: IntArray, file: Path, consequence: s
 
 def in_kind_of(others: Names, names: Names) -> Names:
     """Names as text where others are text, as integers where others are."""
-    import numpy as np
-
     if names.dtype.kind in "iu" and others.dtype.kind == "O":
         return np.array([str(name) for name in names.tolist()], object)
     if names.dtype.kind == "O" and others.dtype.kind in "iu":
@@ -199,8 +169,6 @@ def in_kind_of(others: Names, names: Names) -> Names:
 
 def split_names(text: str, others: Names) -> Names:
     """The names in `A,B,…`, of the same kind as others."""
-    import numpy as np
-
     return in_kind_of(others, np.array([part for name in text.split(",") if (part := name.strip())], object))
 
 
@@ -208,11 +176,10 @@ def _holds_arrays(path: Path) -> bool:
     return path.suffix.lower() == ".npz"
 
 
-def _columns(path: Path) -> list[str]:
-    from dissensus.table.io import read_frame
-
+def read_table(path: Path) -> Any:
+    """All columns of a file, as an Arrow table."""
     with show.waiting(f"reading {path}"):
-        return list(read_frame(path).column_names)
+        return read_frame(path)
 
 
 def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], what: str) -> list[Any]:

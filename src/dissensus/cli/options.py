@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -38,6 +39,15 @@ READING = "Reading FILE"  # panel of the help
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """An option of a command; its name is that of the parameter where no other is given, `...` is no default."""
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+class Engine(StrEnum):
+    """Where passes run."""
+
+    local = "local"
+    disk = "disk"
+    torch = "torch"
+    spark = "spark"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
@@ -93,6 +103,18 @@ class Gold:
         except DissensusError as error:  # its columns have options of their own
             advice = str(error).replace("item=<column>", "--gold-item COLUMN")
             raise type(error)(advice.replace("label=<column>", "--gold-label COLUMN")) from error.__cause__
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """The file of what a model learns from besides labels, and its columns."""
+
+    items: Path | None = ITEMS
+    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN")
+    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN")
+    position: str | None = option(None, "ITEMS' column of a token's place in its text.", metavar="COLUMN")
+    features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE")
+    images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE")
 
 
 def _column(text: str) -> Any:

@@ -10,7 +10,6 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.inputs import Inputs, split_names
 from dissensus.cli.options import option
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ def predict(
     Example: dissensus predict model items.csv --annotators ann,bob
     """
     folder.check_file(output, "predictions", [items])
+    from dissensus.cli.inputs import Inputs
+
     inputs = Inputs.of_model(model)
     from dissensus.learning import CrowdClassifier
 
@@ -72,6 +73,7 @@ def predict(
 
 def _people(text: str, model: CrowdClassifier) -> Names:
     """The annotators to speak for; a warning names those whom the model has not met."""
+    from dissensus.cli.inputs import split_names
     from dissensus.table import names as naming
 
     new = people = split_names(text, model.annotators_)

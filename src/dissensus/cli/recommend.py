@@ -7,9 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import folder, options, results, show
+from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
-from dissensus.cli.inputs import in_kind_of, split_names
 from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
@@ -50,9 +49,14 @@ def recommend(
 
     Example: dissensus recommend labels.csv --budget 200 --model trained
     """
+    from dissensus.cli.inputs import split_names
     from dissensus.questions.recommend import recommend as find
 
-    price, price_file = _price(cost)
+    price, price_file = 1.0, None
+    try:
+        price = float(cost)
+    except ValueError:
+        price_file = Path(cost)
     folder.check_file(output, "recommendations", [source.file, price_file])
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
@@ -100,29 +104,22 @@ def _load(path: Path) -> Any:
         named = " and ".join(there)
         raise BadParameter(f"--model {path}: {named} are there; name one, such as --model {path / there[0]}.")
     if there[0] == "model.npz":
-        return results.load_model(path, None)
+        from dissensus.models.saving import load
+
+        return load(path)
     from dissensus.learning import LIA, CrowdClassifier
 
     kind: Any = LIA if there[0] == "lia.safetensors" else CrowdClassifier
     return kind.load(path, device="cpu")
 
 
-def _price(cost: str) -> tuple[float, Path | None]:
-    """The price of every label, or the file of prices."""
-    try:
-        return float(cost), None
-    except ValueError:
-        return 1.0, Path(cost)
-
-
 def _read_prices(path: Path, people: Names) -> dict[Any, float]:
     """Annotator → cost, from a file."""
+    from dissensus.cli.inputs import in_kind_of, read_table
     from dissensus.table import names as naming
     from dissensus.table.find_columns import guess_column
-    from dissensus.table.io import read_frame
 
-    with show.waiting(f"reading {path}"):
-        frame = read_frame(path)
+    frame = read_table(path)
     key = guess_column("annotator", frame.column_names)
     for column, role in ((key, "annotator"), ("cost", "cost")):
         if column not in frame.column_names:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
 from dissensus.cli.options import Gold, Source, option
-from dissensus.cli.results import safe_names
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, DataError
 
@@ -69,7 +67,12 @@ def report(
     for module in ("jinja2", "altair", "vl_convert"):  # nor should an extra that is missing
         need(module, "the report needs", "report")
     tables = source.read(gold=gold.gold, model=model)
-    parts: dict[str, Any] = {"items": _read_frame(items), "annotators": _read_frame(annotators)}
+    from dissensus.cli.inputs import read_table
+    from dissensus.cli.results import safe_names
+
+    parts: dict[str, Any] = {
+        name: read_table(file) for name, file in (("items", items), ("annotators", annotators)) if file is not None
+    }
     if clusters is not None:
         parts |= _read_clusters(clusters)
     if model is not None:
@@ -111,17 +114,9 @@ def report(
     source.print_each(options.answer_each(tables, write), _show)
 
 
-def _read_frame(path: Path | None) -> Any:
-    if path is None:
-        return None
-    from dissensus.table.io import read_frame
-
-    with show.waiting(f"reading {path}"):
-        return read_frame(path)
-
-
 def _read_inputs(model: Path, file: Path, table: Annotations) -> Any:
     """What the model takes of the table's items; None, and a warning, where the file has not all of them."""
+    from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
     from dissensus.learning.inputs import take
     from dissensus.table import names as naming
 

@@ -11,16 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from dissensus.cli import show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY, tables
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.compute.engines.options import name_of
+from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.exceptions import UnreadableFile
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.saving import load, save
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.io import write_frame
 
 if TYPE_CHECKING:
-    from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-    from dissensus.models.base import Aggregator
     from dissensus.questions.diagnose import Diagnosis
-    from dissensus.table.annotations import Annotations
 
 MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
 ITEMS_SHOWN = 5
@@ -77,10 +85,6 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: s
 
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
     """A fitted model that speaks of another table's items and annotators; reliability is NaN where it is not known."""
-    import numpy as np
-
-    from dissensus.table import names as naming
-
     began = time.perf_counter()
     with show.waiting(text):
         known = naming.match(table.annotators, model.annotators_, "annotators")
@@ -96,19 +100,16 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
 
 def table_of_items(items: Names, model: Aggregator) -> Annotations:
     """A table without rows that names some items; golds are read by it."""
-    import numpy as np
-
-    from dissensus.table.annotations import Annotations
-    from dissensus.table.names import smallest_int
-
-    nothing = np.empty(0, np.int32), np.empty(0, smallest_int(model.classes_.size)), np.zeros(items.size + 1, np.int64)
+    nothing = (
+        np.empty(0, np.int32),
+        np.empty(0, naming.smallest_int(model.classes_.size)),
+        np.zeros(items.size + 1, np.int64),
+    )
     return Annotations(*nothing, items, model.annotators_, model.classes_)
 
 
 def load_model(folder: Path, question: str | None) -> Aggregator:
     """The model that an earlier run wrote, for one question where there were several."""
-    from dissensus.models.saving import load
-
     if question is None:
         return load(folder)
     there = question_folders(folder)
@@ -149,11 +150,6 @@ def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
 
 def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> None:
     """The tables of one answer, perhaps without its items, and its model where it was fitted here."""
-    import pyarrow as pa
-
-    from dissensus.models.saving import save
-    from dissensus.table.io import write_frame
-
     model = result.model
     folder.mkdir(exist_ok=True)
     if items:
@@ -211,8 +207,6 @@ def _how(result: Result) -> str:
 
 def _print_annotators(model: Aggregator) -> None:
     """The best and the worst."""
-    import numpy as np
-
     interval = model.reliability_interval()
     known = np.flatnonzero(~np.isnan(model.reliability_))
     enough = known[model.n_annotations_[known] >= MIN_LABELS]
@@ -284,10 +278,6 @@ class ItemCounts:
 
 def count_items(model: Aggregator, gold: IntArray | None) -> ItemCounts:
     """Of a model whose items are in memory; `gold` (I,), −1 where unknown."""
-    import numpy as np
-
-    from dissensus.table import names as naming
-
     predicted = model.predict()
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_SURE_CONFIDENCE).sum())
@@ -300,9 +290,6 @@ def count_items(model: Aggregator, gold: IntArray | None) -> ItemCounts:
 
 def summarise(model: Aggregator, items: ItemCounts, seconds: float) -> dict[str, Any]:
     """The summary of one answer."""
-    from dissensus.compute.engines.options import name_of
-    from dissensus.models.base import methods
-
     # where it ran, without the options: they name folders and devices of this machine
     engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     summary: dict[str, Any] = {
@@ -328,8 +315,6 @@ def summarise(model: Aggregator, items: ItemCounts, seconds: float) -> dict[str,
 
 def gold_scores(gold: IntArray, right: BoolArray, posterior: FloatArray) -> dict[str, Any]:
     """How good answers are: (n,) known classes, (n,) True where the answer is that class, (n, K) probabilities."""
-    from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
-
     if not gold.size:
         return {"items": 0, "accuracy": None}
     accuracy = bootstrap(right)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand
 
-from dissensus.cli import folder, keywords, options, results, show
+from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.inputs import InputFiles, Inputs, align_inputs
-from dissensus.cli.options import Gold, SourceOfTables, option
+from dissensus.cli.options import Gold, InputFiles, SourceOfTables, option
 from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
+    from dissensus.cli.inputs import Inputs
     from dissensus.common.types import BoolArray, FloatArray, IntArray
     from dissensus.learning import CrowdClassifier, OutOfFold
     from dissensus.table.annotations import Annotations
@@ -112,9 +112,11 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
+    from dissensus.cli.inputs import Inputs, align_inputs
+
     read = [source.file, files.items, files.features, files.images, gold.gold, known]
     folder.check(output, (*FILES, Path(MODEL)), read)
-    file, inputs = files.choose()
+    file, inputs = Inputs.choose(files)
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
     table = source.read_one()
@@ -236,23 +238,24 @@ def _summary(
 
 def _against_gold(model: CrowdClassifier, gold: IntArray, apart: OutOfFold | None) -> dict[str, Any]:
     """Labels of annotated items, and the model by itself: by how it came to know the items."""
+    from dissensus.cli.results import gold_scores, warn_of_no_gold
+
+    def scores(proba: FloatArray, rows: BoolArray) -> dict[str, Any]:
+        at = ((gold >= 0) & rows).nonzero()[0]
+        return gold_scores(gold[at], proba[at].argmax(axis=1) == gold[at], proba[at])
+
     annotated = model.teaches_
     taught = model.teaches_ & ~model.held_out_
-    result: dict[str, Any] = {"labels": _scores(gold, model.posterior_, annotated), "model": {}}
+    result: dict[str, Any] = {"labels": scores(model.posterior_, annotated), "model": {}}
     if apart is not None:
-        result["model"]["out of fold"] = _scores(gold, apart.proba, apart.fold >= 0)
-        result["labels out of fold"] = _scores(gold, apart.posterior, annotated)
+        result["model"]["out of fold"] = scores(apart.proba, apart.fold >= 0)
+        result["labels out of fold"] = scores(apart.posterior, annotated)
     for basis, rows in (("held out", model.held_out_), ("without labels", ~annotated), ("trained on", taught)):
-        result["model"][basis] = _scores(gold, model.proba_, rows)
-    result["model"] = {basis: scores for basis, scores in result["model"].items() if scores["items"]}
+        result["model"][basis] = scores(model.proba_, rows)
+    result["model"] = {basis: one for basis, one in result["model"].items() if one["items"]}
     if not (gold >= 0).any():
-        results.warn_of_no_gold()
+        warn_of_no_gold()
     return result
-
-
-def _scores(gold: IntArray, proba: FloatArray, rows: BoolArray) -> dict[str, Any]:
-    at = ((gold >= 0) & rows).nonzero()[0]
-    return results.gold_scores(gold[at], proba[at].argmax(axis=1) == gold[at], proba[at])
 
 
 def _write(model: CrowdClassifier, apart: OutOfFold | None, part: Path, suffix: str) -> None:
