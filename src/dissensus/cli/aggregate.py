@@ -154,7 +154,6 @@ def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotati
 
 
 def _head(source: Source, seconds: float, model: Path | None, gold: Gold) -> dict[str, Any]:
-    """What a summary says about the run."""
     from dissensus import __version__
 
     files = show.paths(input=source.file, model=model, gold_file=gold.gold)

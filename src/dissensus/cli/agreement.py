@@ -46,7 +46,7 @@ def agreement(
 
     Example: dissensus agreement labels.csv --scale ordinal --classes low,middle,high --pairs
     """
-    settings = {"scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed or 0}
+    settings: dict[str, Any] = {"scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed or 0}
 
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
         values = None if scale == "nominal" else _values(table, scale, source.classes is not None)
@@ -122,7 +122,6 @@ def _show(title: str, facts: dict[str, Any], scale: str) -> None:
 
 
 def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
-    """The same in plain words."""
     found = facts["coefficients"]
     alpha, percent = found["krippendorff_alpha"], found["percent"]["value"]
     single = facts["items"] - facts["items_with_two_ratings"]
@@ -156,7 +155,7 @@ def _show_pairs(facts: dict[str, Any]) -> None:
     if not known:
         show.text(f"No two annotators share {facts['least']:,} items on which κ is defined; lower --least.")
         return
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for pair in known:
         names = show.name(pair["first"]), show.name(pair["second"])
         shares = show.percent(pair["agreement"]), show.number(pair["kappa"]), show.interval(pair["low"], pair["high"])

@@ -108,7 +108,6 @@ def _numbers(text: str, option: str) -> list[int]:
 
 
 def _held_out(text: str, source: Source) -> Annotations | float:
-    """The items of --dev, or their share."""
     try:
         return float(text)
     except ValueError:

@@ -91,8 +91,8 @@ def fit_and_write(
     return result
 
 
-def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.ItemCounts:
-    """What a summary says of the items, from their frame part by part."""
+def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> dict[str, Any]:
+    """The `item_facts`, from the frame of the items part by part."""
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
     known: list[tuple[Any, Any, Any]] = [(np.empty(0, np.int32), np.empty(0, np.bool_), np.empty((0, K)))]
@@ -106,9 +106,8 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
             known.append((codes[at], found[at] == codes[at], posterior))
-    if gold is None:
-        return results.ItemCounts(labels, unsure)
-    return results.ItemCounts(labels, unsure, *map(np.concatenate, zip(*known, strict=True)))
+    answers, right, posterior = map(np.concatenate, zip(*known, strict=True))
+    return results.item_facts(model, labels, unsure, None if gold is None else (answers, right, posterior))
 
 
 def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:

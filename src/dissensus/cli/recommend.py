@@ -114,7 +114,6 @@ def _load(path: Path) -> Any:
 
 
 def _read_prices(path: Path, people: Names) -> dict[Any, float]:
-    """Annotator → cost, from a file."""
     from dissensus.cli.inputs import in_kind_of, read_table
     from dissensus.table import names as naming
     from dissensus.table.find_columns import guess_column

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -114,7 +114,7 @@ def report(
     source.print_each(options.answer_each(tables, write), _show)
 
 
-def _read_inputs(model: Path, file: Path, table: Annotations) -> Any:
+def _read_inputs(model: Path, file: Path, table: Any) -> Any:
     """What the model takes of the table's items; None, and a warning, where the file has not all of them."""
     from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
     from dissensus.learning.inputs import take
@@ -138,13 +138,8 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
     summary, table = folder / SUMMARY, folder / "search.csv"
     if not (summary.is_file() and table.is_file()):
         return {"clustering": model}
-    points = read_csv(table).to_pylist()
-    facts = json_module.loads(summary.read_text(encoding="utf-8"))
-    chosen = (facts["item_clusters"], facts["annotator_clusters"])
-    best = next((point for point in points if (point["K"], point["L"]) == chosen), None)
-    if best is None:
-        return {"clustering": model}
-    return {"clustering": model, "search": {"criterion": facts["search"]["criterion"], "points": points, "best": best}}
+    criterion = json.loads(summary.read_bytes())["search"]["criterion"]
+    return {"clustering": model, "search": {"criterion": criterion, "points": read_csv(table).to_pylist()}}
 
 
 def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest | None:

@@ -206,7 +206,6 @@ def _how(result: Result) -> str:
 
 
 def _print_annotators(model: Aggregator) -> None:
-    """The best and the worst."""
     interval = model.reliability_interval()
     known = np.flatnonzero(~np.isnan(model.reliability_))
     enough = known[model.n_annotations_[known] >= MIN_LABELS]
@@ -265,34 +264,35 @@ def _print_first_items(model: Aggregator) -> None:
     show.table("First items", columns, rows, numbers=("confidence",))
 
 
-@dataclass(frozen=True)
-class ItemCounts:
-    """What a summary says of the items."""
-
-    labels: IntArray  # (K,) items of each class
-    unsure: int  # items below MIN_SURE_CONFIDENCE
-    gold: IntArray | None = None  # (n,) classes of the items whose class is known
-    right: BoolArray | None = None  # (n,) True where that class was found
-    posterior: FloatArray | None = None  # (n, K)
-
-
-def count_items(model: Aggregator, gold: IntArray | None) -> ItemCounts:
-    """Of a model whose items are in memory; `gold` (I,), −1 where unknown."""
+def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
+    """The `item_facts` of a model whose items are in memory; `gold` (I,), −1 where unknown."""
     predicted = model.predict()
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_SURE_CONFIDENCE).sum())
     if gold is None:
-        return ItemCounts(labels, unsure)
+        return item_facts(model, labels, unsure)
     known = gold >= 0
     right = predicted[known] == model.classes_[gold[known]]
-    return ItemCounts(labels, unsure, gold[known], right, model.posterior_[known])
+    return item_facts(model, labels, unsure, (gold[known], right, model.posterior_[known]))
 
 
-def summarise(model: Aggregator, items: ItemCounts, seconds: float) -> dict[str, Any]:
-    """The summary of one answer."""
+def item_facts(
+    model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, BoolArray, FloatArray] | None = None
+) -> dict[str, Any]:
+    """What a summary says of the items: (K,) items of each class, those that are unsure, `gold_scores` of `known`."""
+    facts = {"labels": dict(zip(map(str, model.classes_), labels.tolist(), strict=True)), "items_below_0.7": unsure}
+    if known is None:
+        return facts
+    if not known[0].size:
+        warn_of_no_gold()
+    return facts | {"gold": gold_scores(*known)}
+
+
+def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The summary of one answer; `items` are its `item_facts`."""
     # where it ran, without the options: they name folders and devices of this machine
     engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
-    summary: dict[str, Any] = {
+    return {
         "annotations": int(model.n_annotations_.sum()),
         "items": int(model.items_.size),
         "annotators": int(model.annotators_.size),
@@ -303,14 +303,8 @@ def summarise(model: Aggregator, items: ItemCounts, seconds: float) -> dict[str,
         "converged": model.converged_,
         "objective": float(model.trace_[-1]) if model.trace_.size else None,
         "seconds": seconds,
-        "labels": dict(zip(map(str, model.classes_), items.labels.tolist(), strict=True)),
-        "items_below_0.7": items.unsure,
+        **items,
     }
-    if items.gold is not None and items.right is not None and items.posterior is not None:
-        summary["gold"] = gold_scores(items.gold, items.right, items.posterior)
-        if not items.gold.size:
-            warn_of_no_gold()
-    return summary
 
 
 def gold_scores(gold: IntArray, right: BoolArray, posterior: FloatArray) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dissensus.models.base import clusterings
 from dissensus.report import charts
 from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, list_detail
 from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, plain, shares
+from dissensus.report.study import Study, entries, shares
 
 MAX_EXAMPLES = 5  # items of each cluster
 MAX_MEMBERS = 50  # annotators of each cluster that are listed
@@ -28,7 +28,6 @@ class ClustersSection(Section):
     needs = ("clustering",)
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         model = study.clustering
         assert model is not None
         K, L, _ = model.labels_of_clusters_.shape
@@ -40,33 +39,27 @@ class ClustersSection(Section):
         return {
             "method": clusterings.name_of(type(model)),
             "item_clusters": [
-                {
-                    "cluster": k,
-                    "items": int(n_items[k]),
-                    "labels": shares(labels[k], study.classes),
-                    "examples": _examples(study, k),
-                }
-                for k in range(K)
+                {"cluster": k, "items": n, "labels": shares(labels[k], study.classes), "examples": _examples(study, k)}
+                for k, n in enumerate(n_items)
             ],
             "annotator_clusters": [
                 {
                     "cluster": number,
                     "annotators": own.size,
-                    "labels": int(model.n_annotations_[own].sum()),
+                    "labels": model.n_annotations_[own].sum(),
                     "members": [study.annotator_names[code] for code in own[:MAX_MEMBERS]],
                 }
                 for number, own in enumerate(members)
             ],
             "classes": [study.classes[p] for p in most],
             "says": [  # (K, classes shown) of the largest clusters of annotators
-                {"cluster": int(number), "shares": plain(np.round(model.labels_of_clusters_[:, number][:, most], 3))}
+                {"cluster": number, "shares": np.round(model.labels_of_clusters_[:, number][:, most], 3)}
                 for number in largest[:MAX_PICTURES]
             ],
             "search": study.search,
         }
 
     def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How many clusters there are."""
         sizes = [one["annotators"] for one in facts["annotator_clusters"]]
         text = f"Items fall into {len(facts['item_clusters'])} groups by how they are labelled"
         if len(sizes) > 1:
@@ -75,7 +68,6 @@ class ClustersSection(Section):
         yield Finding(f"{text}.")
 
     def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, the search, sizes, small multiples, tables."""
         items, people, search = facts["item_clusters"], facts["annotator_clusters"], facts["search"]
         numbers = [Number(f"{len(items)}", "clusters of items", f"by {facts['method']}")]
         if len(people) > 1:
@@ -102,6 +94,11 @@ class ClustersSection(Section):
             [[_typical(one["examples"], text)] for one in items],
         )
         if len(people) > 1:
+            members = []
+            for one in people:
+                more = one["annotators"] - len(one["members"])
+                names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
+                members.append([{"type": "text", "title": "Members", "text": names or "Nobody."}])
             yield _table(
                 "annotator",
                 "Open a row for its members.",
@@ -110,7 +107,7 @@ class ClustersSection(Section):
                     "labels": Column("labels", "number", note="given by them"),
                 },
                 people,
-                [[_members(one)] for one in people],
+                members,
             )
 
 
@@ -127,7 +124,7 @@ def _examples(study: Study, cluster: int) -> list[Facts]:
     sure = model.item_clusters_[:, cluster]
     own = np.flatnonzero((model.item_cluster_ == cluster) & model.labelled_)
     own = own[np.argsort(-sure[own], kind="stable")][:MAX_EXAMPLES]
-    return [study.about(i) | {"probability": plain(sure[i], 3)} for i in own.tolist()]
+    return [study.about(i) | entries(i, probability=sure) for i in own.tolist()]
 
 
 def _typical(examples: list[Facts], text: bool) -> Facts:
@@ -137,12 +134,6 @@ def _typical(examples: list[Facts], text: bool) -> Facts:
         for one in examples
     ]
     return list_detail("Typical items", columns, rows)
-
-
-def _members(one: Facts) -> Facts:
-    more = one["annotators"] - len(one["members"])
-    names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
-    return {"type": "text", "title": "Members", "text": names or "Nobody."}
 
 
 def _search_chart(search: Facts) -> Chart:
@@ -173,7 +164,7 @@ def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
     x = charts.quantity("count", what, charts.COUNT, ticks=4)
     y = charts.names("cluster", [row["cluster"] for row in rows])
-    chart = charts.plot(rows, "bar", [("cluster:N", "cluster"), ("count:Q", what, charts.COUNT)], x=x, y=y)
+    chart = charts.plot(rows, "bar", ["cluster:N", ("count:Q", what, charts.COUNT)], x=x, y=y)
     top = rows[0]
     share = percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return Chart(
