@@ -118,6 +118,12 @@ class Study:
         cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
         return [shown(html.unescape(str(value)), cut) for value in values if value]  # exports often escape texts
 
+    def other_columns(self, item: int) -> dict[str, str]:
+        """What else is known of an item: column → value."""
+        used = (*self.text_columns, self.picture_column, *HIDDEN_COLUMNS)
+        there = {name: values[item] for name, values in self.items.items() if name not in used}
+        return {name: shown(value, 120) for name, value in there.items() if value not in (None, "")}
+
     def about(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
         """Name and texts of an item, as far as they are known."""
         texts = {"texts": self.texts(item, max_length)} if self.text_columns else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
 from dissensus.questions.diagnose import UNKNOWN
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text, list_detail
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, first_within, plain, shown, some_of
 from dissensus.table import names as naming
 
@@ -115,7 +114,7 @@ class Annotators(Section):
             "agreement": _agreement_matrix(study, serious),
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         flagged = False
         for flag, (verb, verbs, advice) in WORDS.items():
             names = [person["annotator"] for person in facts["people"] if flag in person["flags"]]
@@ -146,7 +145,7 @@ class Annotators(Section):
                 "looking: their labels hardly go with what the others say."
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         flags, people = facts["flags"], facts["people"]
         worth = f"count as about {facts['effective']:.0f} independent ones" if facts["groups"] else ""
         yield Numbers(
@@ -201,7 +200,7 @@ def _weak_people(facts: Facts) -> list[Facts]:
 
 
 def _details(person: Facts, facts: Facts) -> list[Facts]:
-    about = [list_detail("About", ["", ""], list(person["about"].items()))] if "about" in person else []
+    about = [listing("About", ["", ""], list(person["about"].items()))] if "about" in person else []
     confusion = person.get("confusion")
     if confusion is None:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
@@ -209,7 +208,7 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
     if not facts["whole_confusions"]:
         rows = [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [*about, list_detail(title, ["is", "said", "how often"], rows)]
+        return [*about, listing(title, ["is", "said", "how often"], rows)]
     matrix = {
         "type": "matrix",
         "title": f"What {person['annotator']} says (columns) of items that are … (rows)",

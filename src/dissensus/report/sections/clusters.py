@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ from dissensus.clustering.model import of_clusters
 from dissensus.common.formatting import percent
 from dissensus.models.base import clusterings
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, list_detail
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, shares
 
 MAX_EXAMPLES = 5  # items of each cluster
@@ -59,7 +58,7 @@ class ClustersSection(Section):
             "search": study.search,
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         sizes = [one["annotators"] for one in facts["annotator_clusters"]]
         text = f"Items fall into {len(facts['item_clusters'])} groups by how they are labelled"
         if len(sizes) > 1:
@@ -67,7 +66,7 @@ class ClustersSection(Section):
             text += f", annotators into {len(sizes)} by how they label; the largest has {share} of them"
         yield Finding(f"{text}.")
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         items, people, search = facts["item_clusters"], facts["annotator_clusters"], facts["search"]
         numbers = [Number(f"{len(items)}", "clusters of items", f"by {facts['method']}")]
         if len(people) > 1:
@@ -133,7 +132,7 @@ def _typical(examples: list[Facts], text: bool) -> Facts:
         [one["item"], percent(one["probability"]), *([" / ".join(one.get("texts", []))] if text else [])]
         for one in examples
     ]
-    return list_detail("Typical items", columns, rows)
+    return listing("Typical items", columns, rows)
 
 
 def _search_chart(search: Facts) -> Chart:

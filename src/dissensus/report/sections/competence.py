@@ -5,16 +5,14 @@ All numbers are the model's (Platanios et al. 2020), not gold's: mistakes are la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.report import charts, maps
-from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, first_within, plain, shares, some_of
 from dissensus.table import names as naming
 
@@ -76,7 +74,7 @@ class CompetenceSection(Section):
             "hardest": first_within(rows, MAX_CHARACTERS),
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         named = [person for person in facts["people"] if person["labels"] >= MIN_LABELS]
         if len(named) > 1:
             best, worst = (pick(named, key=lambda one: one["competence"]["all"]) for pick in (max, min))
@@ -103,7 +101,7 @@ class CompetenceSection(Section):
                 table="competence-items" if facts["hardest"] else "",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         people, (mean, easy, hard) = facts["people"], facts["mean_competence"]
         yield Numbers(
             [

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.questions.explain import KINDS, SURE, Explanation
 from dissensus.report import charts
-from dissensus.report.blocks import (
-    ITEM_COLUMNS,
-    VOTE_COLUMNS,
-    Block,
-    Chart,
-    Column,
-    Number,
-    Numbers,
-    Table,
-    Text,
-    list_detail,
-)
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import (
-    HIDDEN_COLUMNS,
-    MAX_TEXT_LENGTH,
-    Study,
-    entries,
-    facts_of,
-    first_within,
-    plain,
-    shares,
-    shown,
-    some_of,
-)
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import MAX_TEXT_LENGTH, Study, entries, facts_of, first_within, plain, shares, some_of
 
 N_FIRST = 10  # items to look at first
 MAX_ITEMS = 1_500  # in the table
@@ -121,7 +97,7 @@ class Items(Section):
             ],
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         kinds, n = facts["kinds"], max(facts["items"], 1)
         said = [f"All annotators of an item agree on {percent(kinds['agreed'] / n)} of the items"]
         if kinds["likely error"]:
@@ -136,7 +112,7 @@ class Items(Section):
         yield Finding("; ".join(said) + ".", look, "note" if open_ones else "good", "items-first" if first else "")
         yield from (_group_finding(group) for group in facts["groups"] if group["significant"])
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         kinds, n = facts["kinds"], max(facts["items"], 1)
         there = [kind for kind in KINDS if kinds[kind]]
         yield Numbers([Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {WHY[kind]}") for kind in there])
@@ -202,9 +178,7 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
             for row in rows[:max_labels]
         ],
     }
-    used = (*study.text_columns, study.picture_column, *HIDDEN_COLUMNS)
-    about = {name: values[item] for name, values in study.items.items() if name not in used}
-    if about := {name: shown(value, 120) for name, value in about.items() if value not in (None, "")}:
+    if about := study.other_columns(item):
         result["about"] = about
     if hasattr(study.fitted, "difficulty_"):
         result |= entries(item, difficulty=study.fitted.difficulty_)
@@ -237,7 +211,7 @@ def _reason_to_look(one: Facts) -> str:
 
 
 def _details(one: Facts) -> list[Facts]:
-    about = [list_detail("About", ["", ""], list(one["about"].items()))] if "about" in one else []
+    about = [listing("About", ["", ""], list(one["about"].items()))] if "about" in one else []
     voices = [
         [name, label, *("" if share is None else percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
@@ -249,8 +223,8 @@ def _details(one: Facts) -> list[Facts]:
     note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
     return [
         *about,
-        list_detail(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
-        list_detail("The method's belief", ["class", "probability"], beliefs, note),
+        listing(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
+        listing("The method's belief", ["class", "probability"], beliefs, note),
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -11,9 +10,9 @@ from dissensus.common.formatting import percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Number, Numbers
+from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text
 
 SETTLED = 0.9  # confidence from which a label is settled
@@ -59,7 +58,7 @@ class Labels(Section):
             "gold": None if study.gold is None else _against_gold(study),
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         share = facts["settled"] / max(facts["items"], 1)
         alpha, gold = facts["alpha"], facts["gold"]
         doubtful = gold is None and alpha is not None and alpha < LOW_ALPHA and share >= 0.5
@@ -90,7 +89,7 @@ class Labels(Section):
                 "good" if honest else "bad" if gap > MISLEADING_GAP else "note",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         notes = {"settled": f" at {percent(SETTLED)} or more", "likely": "", "unsure": f" below {percent(UNSURE)}"}
         numbers = [
             Number(percent(facts[state] / max(facts["items"], 1)), state, f"{facts[state]:,} items{note}")

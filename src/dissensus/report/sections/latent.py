@@ -7,7 +7,6 @@ counted apart from those that it has not seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from dissensus.common.formatting import percent
 from dissensus.common.types import BoolArray
 from dissensus.exceptions import DataError
 from dissensus.report import charts, maps
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, plain, some_of
 from dissensus.table import names as naming
 
@@ -72,7 +71,7 @@ class LatentSection(Section):
             ],
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         if len(facts["points"]) < MIN_ITEMS or len(facts["by_class"]) < 2:
             return
         lost = [
@@ -89,7 +88,7 @@ class LatentSection(Section):
                 table="latent-classes",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         if not facts["points"]:
             yield Text(WITHOUT_INPUTS)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.questions.compare import MAJORITY
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.method_contest import Contest
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, facts_of, plain, some_of
 
 MAX_ITEMS = 200  # on which methods disagree, in the table
@@ -53,7 +53,7 @@ class Methods(Section):
             "contested_items": _contested(study, matrix, held.items),
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         if "failed" in facts:
             return
         said = f"{facts['best']} predicts hidden labels best"
@@ -73,7 +73,7 @@ class Methods(Section):
                 f"Try --method {gold['method']}.",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         if "failed" in facts:
             yield Text(f"The methods could not be compared: {facts['failed']}")
             return

@@ -6,7 +6,6 @@ where there are enough (out of fold, held out, or without labels), and the page 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +15,9 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.calibration import calibration, calibration_chart
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, first_within, interval_text, shares, some_of
 from dissensus.table import names as naming
 
@@ -71,7 +70,7 @@ class ModelSection(Section):
             **_crowd_differences(study, found),
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         if facts["judged"]:
             right = percent(facts["accuracy"]["value"], 1)
             what = "right on" if facts["reference"] == "gold" else "of the crowd's opinion on"
@@ -94,7 +93,7 @@ class ModelSection(Section):
                 "model-crowd",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         epochs, best, by_gold = len(facts["history"]), facts["best_epoch"], facts.get("reference") == "gold"
         kept = f"the weights of epoch {best} were kept" if best else "the last epoch's weights were kept"
         numbers = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.common.types import IntArray
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Number, Numbers
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.blocks import Chart, Number, Numbers
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text
 
 MAX_CLASSES = 15  # with a bar of their own
@@ -47,7 +46,7 @@ class Overview(Section):
             "unlabelled_items": about["items_without_annotation"],
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         if facts["agreement"] is None:
             yield Finding(
                 "No item was labelled by two annotators, so nobody's labels can be checked against another's.",
@@ -81,7 +80,7 @@ class Overview(Section):
                 "If several answers were allowed, make one table per answer.",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         per_item, per_annotator = facts["labels_per_item"], facts["labels_per_annotator"]
         weighted = "weighted; for agreement they count alike" if facts["weighted"] else ""
         numbers = [

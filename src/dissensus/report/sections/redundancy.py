@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from dissensus.common.formatting import percent
 from dissensus.questions.compare import fresh
 from dissensus.questions.redundancy import redundancy
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.method_contest import limit_passes
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, facts_of, plain
 
 MAX_ITEMS = 100  # worth another label, in the table
@@ -52,7 +50,7 @@ class RedundancySection(Section):
             "best": [study.about(i) | {"label": study.classes[study.label[i]]} | entries(i, **columns) for i in best],
         }
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
+    def findings(self, facts: Facts) -> Findings:
         tried, after = facts["rehearsal"], facts["next_label"]
         if tried is None:
             yield Finding(facts["verdict"], "", "bad")
@@ -78,7 +76,7 @@ class RedundancySection(Section):
             "good" if changed < MIN_CHANGED else "note",
         )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
+    def draw(self, facts: Facts) -> Blocks:
         after = facts["next_label"]
         now, most = after["right_now"], f"{after['items_with_most']:,}"
         if now is not None:
