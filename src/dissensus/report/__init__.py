@@ -146,7 +146,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
         section = entry.value()
         if (only is not None and name not in only) or not section.applies(study):
             continue
-        found[name] = plain(section.collect(study))
+        found[name] = section.collect(study)
         findings += [{"section": name} | asdict(one) for one in section.findings(found[name])]
     return {
         "title": shown(title, 200),

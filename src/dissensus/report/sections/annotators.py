@@ -101,7 +101,7 @@ class Annotators(Section):
                 person["confusion"] = confusions[number]
             people.append(person)
         counts = Counter(flag for one in flags for flag in one)
-        return {
+        facts: Facts = {
             "annotators": study.table.n_annotators,
             "active": found.active_annotators,
             "effective": plain(found.effective_annotators, 4),
@@ -113,6 +113,7 @@ class Annotators(Section):
             "whole_confusions": study.table.n_classes <= MAX_CLASSES,
             "agreement": _agreement_matrix(study, serious),
         }
+        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         flagged = False

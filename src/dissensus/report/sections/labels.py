@@ -13,7 +13,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, interval_text
+from dissensus.report.study import Study, interval_text, plain
 
 SETTLED = 0.9  # confidence from which a label is settled
 UNSURE = 0.7  # confidence below which it is unsure
@@ -43,7 +43,7 @@ class Labels(Section):
         by_class = np.zeros((study.table.n_classes, len(STATES)), np.int64)
         np.add.at(by_class, (study.label, state), 1)
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
-        return {
+        facts: Facts = {
             "method": study.method,
             "items": study.table.n_items,
             **dict(zip(STATES, by_class.sum(axis=0).tolist(), strict=True)),
@@ -57,6 +57,7 @@ class Labels(Section):
             "alpha": study.agreement and study.agreement["krippendorff_alpha"].value,
             "gold": None if study.gold is None else _against_gold(study),
         }
+        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         share = facts["settled"] / max(facts["items"], 1)

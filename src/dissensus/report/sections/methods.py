@@ -35,7 +35,7 @@ class Methods(Section):
             return {"failed": str(held)}
         found, n_items = held.comparison, held.items.size
         matrix = np.stack(list(held.labels.values()))  # (methods, items)
-        return {
+        facts: Facts = {
             "method": study.method,
             **facts_of(found, "best", "tied", "majority_will_do", "hidden"),
             "verdict": found.verdict(),
@@ -52,6 +52,7 @@ class Methods(Section):
             "contested": (matrix != matrix[0]).any(axis=0).sum(),
             "contested_items": _contested(study, matrix, held.items),
         }
+        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         if "failed" in facts:

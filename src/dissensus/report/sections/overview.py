@@ -11,7 +11,7 @@ from dissensus.common.types import IntArray
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, interval_text
+from dissensus.report.study import Study, interval_text, plain
 
 MAX_CLASSES = 15  # with a bar of their own
 MAX_BINS = 20
@@ -32,7 +32,7 @@ class Overview(Section):
         given = (
             np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
         )
-        return {
+        facts: Facts = {
             **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
                 {"class": name, "votes": votes / max(given.sum(), 1e-300), "labels": labels}
@@ -45,6 +45,7 @@ class Overview(Section):
             | _histogram(np.diff(table.annotator_ptr), log=True),
             "unlabelled_items": about["items_without_annotation"],
         }
+        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         if facts["agreement"] is None:
