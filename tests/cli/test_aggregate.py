@@ -283,7 +283,7 @@ def test_second_run_replaces_the_first_and_leaves_what_is_not_ours(cli, labels, 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize(
-    "step", ["dissensus.table.io.write_json", "dissensus.models.saving.save", "dissensus.table.io.write_frame"]
+    "step", ["dissensus.table.io.write_json", "dissensus.cli.results.save", "dissensus.cli.results.write_frame"]
 )
 def test_failed_write_leaves_the_earlier_run_as_it_was(cli, labels, here, monkeypatch, step, error):
     cli("aggregate", labels, "-o", "out")

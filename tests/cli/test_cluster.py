@@ -115,4 +115,4 @@ def test_a_development_class_that_was_never_seen_is_an_error(cli, drawn):
 def test_questions_are_taken_one_by_one(cli, questions):
     result = cli("cluster", questions, *SMALL)
     assert result.exit_code == 2
-    assert "several questions" in result.stderr
+    assert "has 3 questions; take each by itself" in result.stderr

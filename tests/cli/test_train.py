@@ -155,12 +155,13 @@ def test_texts_are_found_and_remembered(cli, labels, texts):
 
 def test_pairs_and_positions_are_read(texts):
     from dissensus.cli.inputs import Inputs
+    from dissensus.cli.options import InputFiles
 
-    path, pairs = Inputs.choose(texts, None, "target", None, None, None)
+    path, pairs = Inputs.choose(InputFiles(texts, None, "target", None, None, None))
     assert (path, pairs) == (texts, Inputs("pairs", ("text", "target")))
     names, X = pairs.read(path)
     assert X[0] == (f"this one is a {X[0][1]} here", dict(rows()[1])[names[0]])
-    places = Inputs.choose(texts, "text", None, "place", None, None)[1]
+    places = Inputs.choose(InputFiles(texts, "text", None, "place", None, None))[1]
     assert places.read(texts)[1][7] == ("", 4)
     write_csv(texts, ["item", "text", "place"], [("a", "b c", "x")])
     with pytest.raises(ValueError, match="column 'place', row 0 \\(from 0\\) is 'x', not a whole number"):
@@ -388,7 +389,7 @@ def test_bad_usage_is_one_sentence_and_leaves_nothing(cli, labels, features, tex
 def test_questions_are_taken_one_by_one(cli, questions, here):
     np.savez(here / "x.npz", item=np.array([f"i{i:03}" for i in range(20)]), x=np.ones((20, 2)))
     result = cli("train", questions, "--features", "x.npz", "-o", "model")
-    assert (result.exit_code, "one question" in result.stderr) == (2, True)
+    assert (result.exit_code, "has 3 questions; take each by itself" in result.stderr) == (2, True)
 
 
 def test_what_no_earlier_run_wrote_is_not_overwritten(cli, labels, features):

@@ -46,6 +46,8 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """A command with its options."""
+    from dissensus.cli.options import with_groups
+
     module = import_module(f"dissensus.cli.{name}")
     function = getattr(module, name)
     paragraphs = [COMMANDS[name], *cleandoc(function.__doc__ or "").split("\n\n")]
@@ -54,7 +56,7 @@ def load_command(name: str) -> Any:
         name,
         help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
         cls=getattr(module, "COMMAND_CLASS", None),
-    )(reported(function))
+    )(reported(with_groups(function)))
     return typer.main.get_command(one)
 
 

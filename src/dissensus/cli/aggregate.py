@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import engine as engines
-from dissensus.cli import folder, options, results, show
-from dissensus.cli.options import Gold, Source, option, with_groups
+from dissensus.cli import folder, options, show
+from dissensus.cli.options import Gold, Source, SourceOfTables, option
 from dissensus.exceptions import BadParameter, UnknownClass
 
 if TYPE_CHECKING:
@@ -20,11 +19,10 @@ if TYPE_CHECKING:
 MAX_ANNOTATIONS_FLAGGED = 2_000_000  # beyond, looking for copiers takes longer than most methods
 
 
-@with_groups
 def aggregate(
     *,
     output: Path | None = options.OUTPUT_FOLDER,
-    format_: options.TableFormat | None = option(
+    format_: folder.TableFormat | None = option(
         None, "Of the result tables.", "--format", show_default="csv; parquet with --engine disk or spark"
     ),
     method: str | None = options.METHOD,
@@ -32,7 +30,11 @@ def aggregate(
     max_iter: int | None = option(None, "Passes over the data at most."),
     seed: int | None = options.SEED,
     threads: int | None = option(None, "Where the method uses several; all cores where left out.", min=1),
-    engine: engines.Engine | None = engines.ENGINE,
+    engine: options.Engine | None = option(
+        None,
+        "Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
+        show_default="local",
+    ),
     model: Path | None = option(
         None, "Score FILE with the model of an earlier run's folder instead of fitting one.", metavar="FOLDER"
     ),
@@ -46,8 +48,7 @@ def aggregate(
     ),
     known: Path | None = options.KNOWN,
     gold: Gold,
-    json: bool = options.JSON,
-    source: Source,
+    source: SourceOfTables,
 ) -> None:
     """FOLDER gets items.csv (item, label, confidence, p_CLASS …), annotators.csv (annotator, annotations, reliability,
     its interval, flags with reasons), confusions.csv where the method models them, model.npz for --model, and
@@ -62,8 +63,10 @@ def aggregate(
 
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
-    if output is not None:
-        folder.check(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
+    from dissensus.cli import engine as engines
+    from dissensus.cli import results
+
+    folder.check(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if update and model is None:
@@ -71,12 +74,13 @@ def aggregate(
     engine_options = None
     if model is None:
         engine_options, settings = engines.choose(engine, settings, method or options.DEFAULT_METHOD)
-        make = partial(options.new_model, method or options.DEFAULT_METHOD, settings)
+        make = partial(options.new_model, method, settings)
         make()  # a wrong name or keyword should not wait for the file
     else:
         fitting = [("--engine", engine), ("--method", method), ("--set, --max-iter and --seed", settings)]
-        for name in _given([*fitting, ("--known", known), ("--flags", flags)]):
-            raise BadParameter(f"--model scores with what was learnt before; leave out {name}.")
+        for name, given in (*fitting, ("--known", known), ("--flags", flags)):
+            if given:
+                raise BadParameter(f"--model scores with what was learnt before; leave out {name}.")
         if output is not None and output.resolve() == model.resolve():
             raise BadParameter(f"-o {output} is the model's own folder, whose results would be lost; name another.")
         make = partial(results.load_model, model)
@@ -91,9 +95,9 @@ def aggregate(
 
     def answer(table: Annotations, question: str | None) -> results.Result:
         one = model_for(question)
-        what = f"question {question}" if question else str(source.file)
+        what = source.title(question)
         if model is None:
-            codes, sure = gold.read(table), None if known is None else gold.read_file(known, table)
+            codes, sure = gold.read(table), gold.read_file(known, table)
             look = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED if flags is None else flags
             return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
         table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
@@ -104,56 +108,38 @@ def aggregate(
                 f"the model in {model} was written without its items, as --engine disk and spark do; fit all "
                 "annotations again."
             )
-        return results.update(one, table, gold.read(_all_items(one, table)), f"updating with {source.file}")
+        from dissensus.models.incremental import merge
+
+        all_items = results.table_of_items(merge(one.items_, table.items, "items")[0], one)
+        return results.update(one, table, gold.read(all_items), f"updating with {source.file}")
 
     began = time.perf_counter()
     if engine in engines.ELSEWHERE:  # the table is never in memory here
         in_memory = [("--known", known), ("--flags", flags), ("--format", (format_ or "parquet") != "parquet")]
-        for name in _given(in_memory):
-            raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
+        for name, given in in_memory:
+            if given:
+                raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
         table = engines.read_elsewhere(source, engine_options)
         summary = _head(source, time.perf_counter() - began, model, gold)
         result = engines.fit_and_write(model_for(), table, f"fitting {source.file}", gold.columns(), output, summary)
         answers: dict[str | None, results.Result] = {None: result}
-        summary |= result.summary
     else:
-        tables = source.read()
+        tables = source.read(gold=gold.gold, known=known)
         summary = _head(source, time.perf_counter() - began, model, gold)
-        folders: dict[str | None, str] = {None: ""}
-        if isinstance(tables, Mapping):
-            if gold.gold is not None or known is not None:
-                raise BadParameter("--gold and --known are for a file of one question; take each question by itself.")
-            folders = {None: "", **results.safe_names(tables)}
         answers = options.answer_each(tables, answer)
-        facts = {question: result.summary for question, result in answers.items()}
-        if None not in facts:
-            facts = {question: {"folder": folders[question]} | one for question, one in facts.items()}
-        summary |= options.as_json_facts(facts)
+        folders = results.safe_names(tables) if isinstance(tables, Mapping) else {}
+        named = {question: {"folder": name} | answers[question].summary for question, name in folders.items()}
+        summary |= {"questions": named} if named else answers[None].summary
         if output is not None:
-            from dissensus.table.io import write_json
-
-            with show.waiting(f"writing {output}"), folder.atomic_folder(output, results.stale_files(output)) as part:
+            with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
-                    results.write(result, part / folders[question], format_ or "csv")
-                write_json(summary, part / folder.SUMMARY)
-    if json:
-        show.json(summary | ({} if output is None else {"folder": show.path(output)}))
+                    results.write(result, part / folders.get(question, ""), format_ or "csv")
+    if source.json:
+        show.json(summary, folder=output)
         return
     for question, result in answers.items():
         results.print_result(result, source.title(question), preview=output is None)
     show.written(output, "Results are", "FOLDER to keep the results")
-
-
-def _given(values: Iterable[tuple[str, Any]]) -> list[str]:
-    """The names of the options that were given."""
-    return [name for name, value in values if value]
-
-
-def _all_items(model: Aggregator, table: Annotations) -> Annotations:
-    """A table without rows that names the items of a model and of a table."""
-    from dissensus.models.incremental import merge
-
-    return results.table_of_items(merge(model.items_, table.items, "items")[0], model)
 
 
 def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotations:
@@ -168,9 +154,7 @@ def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotati
 
 
 def _head(source: Source, seconds: float, model: Path | None, gold: Gold) -> dict[str, Any]:
-    """What a summary says about the run."""
     from dissensus import __version__
 
-    files = {"input": source.file, "model": model, "gold_file": gold.gold}
-    given = {key: show.path(path) for key, path in files.items() if path is not None}
-    return {"version": __version__} | given | {"seconds_reading": seconds}
+    files = show.paths(input=source.file, model=model, gold_file=gold.gold)
+    return {"version": __version__} | files | {"seconds_reading": seconds}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
-from dissensus.cli.options import Source, option, with_groups
+from dissensus.cli.options import Source, option
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Pairs
@@ -32,7 +33,6 @@ class Scale(StrEnum):
     interval = "interval"
 
 
-@with_groups
 def agreement(
     *,
     scale: Scale = option(Scale.nominal, "What the classes are: names, steps in an order, or numbers."),
@@ -40,26 +40,19 @@ def agreement(
     least: int = option(20, "Items that a pair must share.", min=1),
     resamples: int = option(1000, "Of the items, for the intervals.", min=0),
     seed: int | None = options.SEED,
-    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """Any number of annotators, each having labelled any of the items. The intervals are by bootstrap over items.
 
     Example: dissensus agreement labels.csv --scale ordinal --classes low,middle,high --pairs
     """
-    settings = {"scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed or 0}
+    settings: dict[str, Any] = {"scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed or 0}
 
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
-        what = f"question {question}" if question else str(source.file)
         values = None if scale == "nominal" else _values(table, scale, source.classes is not None)
-        return _facts(table, values, settings, least if pairs else None, what)
+        return _facts(table, values, settings, least if pairs else None, source.title(question))
 
-    found = options.answer_each(source.read(), answer)
-    if json:
-        show.json({"file": show.path(source.file)} | settings | options.as_json_facts(found))
-        return
-    for question, facts in found.items():
-        _show(source.title(question), facts, scale)
+    source.print_each(options.answer_each(source.read(), answer), partial(_show, scale=scale), **settings)
 
 
 def _values(table: Annotations, scale: str, declared: bool) -> list[float] | None:
@@ -115,9 +108,9 @@ def _rows(pairs: Pairs) -> list[dict[str, Any]]:
 def _show(title: str, facts: dict[str, Any], scale: str) -> None:
     rows = []
     for name, found in facts["coefficients"].items():
-        written = show.percent if name == "percent" else _number
+        written = show.percent if name == "percent" else show.number
         value = written(found["value"]) if found["value"] == found["value"] else "–"
-        interval = f"{written(found['low'])} to {written(found['high'])}" if found["low"] == found["low"] else "–"
+        interval = show.interval(found["low"], found["high"], written) if found["low"] == found["low"] else "–"
         note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
         rows.append((COEFFICIENTS[name], value, interval, note))
     show.table(show.clean(title), ("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
@@ -129,15 +122,13 @@ def _show(title: str, facts: dict[str, Any], scale: str) -> None:
 
 
 def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
-    """The same in plain words."""
     found = facts["coefficients"]
     alpha, percent = found["krippendorff_alpha"], found["percent"]["value"]
     single = facts["items"] - facts["items_with_two_ratings"]
     if alpha["value"] != alpha["value"]:
         yield "Only one class was ever given; there is nothing to disagree about, and α, κ and AC1 are undefined."
         return
-    low = alpha["low"] if alpha["low"] == alpha["low"] else alpha["value"]
-    high = alpha["high"] if alpha["high"] == alpha["high"] else alpha["value"]
+    low, high = (alpha[end] if alpha[end] == alpha[end] else alpha["value"] for end in ("low", "high"))
     if high < 0:
         verdict = "worse than chance: somebody labels against the others"
     elif low <= 0:
@@ -164,19 +155,11 @@ def _show_pairs(facts: dict[str, Any]) -> None:
     if not known:
         show.text(f"No two annotators share {facts['least']:,} items on which κ is defined; lower --least.")
         return
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for pair in known:
         names = show.name(pair["first"]), show.name(pair["second"])
-        interval = f"{_number(pair['low'])} to {_number(pair['high'])}"
-        agree = show.percent(pair["agreement"])
-        rows.append((*names, f"{pair['shared']:,}", agree, _number(pair["kappa"]), interval))
-    between = len(rows) - 2 * PAIRS_SHOWN
-    if between > 0:
-        rows[PAIRS_SHOWN:-PAIRS_SHOWN] = [(f"… {between:,} more", "", "", "", "", "")]
+        shares = show.percent(pair["agreement"]), show.number(pair["kappa"]), show.interval(pair["low"], pair["high"])
+        rows.append((*names, f"{pair['shared']:,}", *shares))
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
     columns = ("annotator", "and", "items", "agree", "κ", "95 % interval")
-    show.table(f"Who agrees with whom: Cohen's κ{weights}", columns, rows, numbers=columns[2:])
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}"
+    show.table(f"Who agrees with whom: Cohen's κ{weights}", columns, show.ends(rows, PAIRS_SHOWN), numbers=columns[2:])

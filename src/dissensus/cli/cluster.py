@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Source, option, with_groups
+from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 PAGE = "clusters.html"
-FILES = tuple(
-    Path(name)
-    for name in ("items.csv", "annotators.csv", "clusters.csv", "search.csv", PAGE, "clusters.json", "clusters-key.csv")
-)
-"""The result tables, which a later run into the same folder replaces or removes."""
+TABLES = ("items.csv", "annotators.csv", "clusters.csv", "search.csv")
+FILES = [Path(name) for name in (*TABLES, PAGE, "clusters.json", "clusters-key.csv")]
+"""What a later run into the same folder replaces or removes."""
+OPTIONS = ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed")
+"""Keywords of the methods that have an option of their own."""
 MAX_CLUSTERS_SHOWN = 12
 CLASSES_SHOWN = 3  # of each cluster
 
@@ -34,7 +34,6 @@ class Criterion(StrEnum):
     likelihood = "likelihood"
 
 
-@with_groups
 def cluster(
     *,
     output: Path | None = options.OUTPUT_FOLDER,
@@ -50,7 +49,6 @@ def cluster(
     restarts: int = option(5, "Starts of the final fit.", min=1),
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
-    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """Ranges of numbers are searched: every pair is fitted to the items that are not in --dev and judged on those.
@@ -64,11 +62,12 @@ def cluster(
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
     K, L = _numbers(item_clusters, "--item-clusters"), _numbers(annotator_clusters, "--annotator-clusters")
-    if output is not None:
-        folder.check(output, FILES, [source.file])
-    settings = {"seed": seed or 0} | _settings(method, setting or [])
+    folder.check(output, FILES, [source.file])
+    from dissensus.models.base import clusterings
+
+    settings = {"seed": seed or 0} | keywords.parse(setting or [], clusterings[method], method, taken=OPTIONS)
     began = time.perf_counter()
-    table = source.read_one("a file of several questions cannot be clustered at once; take each question by itself.")
+    table = source.read_one()
     held_out = _held_out(dev, source)
     items_only = method == "fmm"
     search: Selection | None = None
@@ -76,8 +75,6 @@ def cluster(
         search = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion.value, **settings)
         model = search.estimator()
     else:
-        from dissensus.models.base import clusterings
-
         counts = {"n_clusters": K[0]} if items_only else {"item_clusters": K[0], "annotator_clusters": L[0]}
         model = clusterings[method](**counts, **settings)
     model.set_params(restarts=restarts)
@@ -85,11 +82,11 @@ def cluster(
         model.fit(table, on_step=on_step)
     summary = _summary(source.file, method, model, search, time.perf_counter() - began)
     if output is not None:
-        with show.waiting(f"writing {output}"), folder.atomic_folder(output, FILES) as part:
-            _write(model, search, summary, part)
+        with folder.results(output, FILES, summary) as part:
+            _write(model, search, part)
             _draw(model, table, search, source.file, part)
-    if json:
-        show.json(summary | ({} if output is None else {"folder": show.path(output)}))
+    if source.json:
+        show.json(summary, folder=output)
         return
     _show(model, search, summary)
     show.written(output, "Results are", "FOLDER")
@@ -110,23 +107,11 @@ def _numbers(text: str, option: str) -> list[int]:
     return numbers
 
 
-def _settings(method: str, given: list[str]) -> dict[str, Any]:
-    """Keywords of the method, checked before the file is read."""
-    from dissensus.models.base import clusterings
-
-    found = keywords.parse(given, clusterings[method], method)
-    for keyword in ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed"):
-        if keyword in found:
-            raise BadParameter(f"--set {keyword}: there is an option for it; see `dissensus cluster --help`.")
-    return found
-
-
 def _held_out(text: str, source: Source) -> Annotations | float:
-    """The items of --dev, or their share."""
     try:
         return float(text)
     except ValueError:
-        return dataclasses.replace(source, named=text).read_one(f"--dev {text} holds several questions; give one.")
+        return dataclasses.replace(source, named=text).read_one()
 
 
 def _search(table: Annotations, method: str, output: Path | None, **keywords: Any) -> Selection:
@@ -167,36 +152,39 @@ def _summary(file: Path, method: str, model: Any, search: Selection | None, seco
     return summary
 
 
-def _write(model: Any, search: Selection | None, summary: dict[str, Any], part: Path) -> None:
+def _write(model: Any, search: Selection | None, part: Path) -> None:
     import numpy as np
     import pyarrow as pa
 
     from dissensus.models.saving import save
-    from dissensus.table.io import write_frame, write_json
+    from dissensus.table.io import write_frame
 
-    part.mkdir(exist_ok=True)
-    items = {"item": model.items_, "cluster": model.item_cluster_, "probability": model.item_clusters_.max(axis=1)}
-    shares = {f"p_{name}": model.posterior_[:, p] for p, name in enumerate(model.classes_)}
-    write_frame(items | shares, part / "items.csv")
-    annotators = {
-        "annotator": model.annotators_,
-        "cluster": model.annotator_cluster_,
-        "probability": model.annotator_clusters_.max(axis=1),
-        "annotations": model.n_annotations_,
-    }
-    write_frame(annotators, part / "annotators.csv")
-    K, L, P = model.labels_of_clusters_.shape
-    clusters = {
-        "item_cluster": np.repeat(np.arange(K), L * P),
-        "annotator_cluster": np.tile(np.repeat(np.arange(L), P), K),
-        "label": np.tile(model.classes_, K * L),
-        "probability": model.labels_of_clusters_.reshape(-1),
-    }
-    write_frame(clusters, part / "clusters.csv")
+    item_cluster, annotator_cluster, label = np.indices(model.labels_of_clusters_.shape).reshape(3, -1)
+    frames: list[Any] = [
+        {
+            "item": model.items_,
+            "cluster": model.item_cluster_,
+            "probability": model.item_clusters_.max(axis=1),
+            **{f"p_{name}": model.posterior_[:, p] for p, name in enumerate(model.classes_)},
+        },
+        {
+            "annotator": model.annotators_,
+            "cluster": model.annotator_cluster_,
+            "probability": model.annotator_clusters_.max(axis=1),
+            "annotations": model.n_annotations_,
+        },
+        {
+            "item_cluster": item_cluster,
+            "annotator_cluster": annotator_cluster,
+            "label": model.classes_[label],
+            "probability": model.labels_of_clusters_.reshape(-1),
+        },
+    ]
     if search is not None:
-        write_frame(pa.Table.from_pylist(search.rows()), part / "search.csv")
+        frames.append(pa.Table.from_pylist(search.rows()))
+    for name, frame in zip(TABLES, frames, strict=False):
+        write_frame(frame, part / name)
     save(model, part)
-    write_json(summary, part / folder.SUMMARY)
 
 
 def _draw(model: Any, table: Annotations, search: Selection | None, file: Path, part: Path) -> None:

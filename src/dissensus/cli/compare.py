@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, Source, option, with_groups
+from dissensus.cli.options import Gold, Source, option
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 
-@with_groups
 def compare(
     *,
     methods: list[str] | None = option(
@@ -31,7 +29,6 @@ def compare(
     splits: int = option(3, "Random splits.", min=1),
     resamples: int = option(1000, "Of the items, for intervals and tests.", min=1),
     seed: int | None = options.SEED,
-    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """Part of the annotations is hidden, every method is fitted to the rest and says what it expects of the hidden
@@ -43,9 +40,7 @@ def compare(
     Example: dissensus compare labels.csv --methods majority-vote,dawid-skene,glad
     """
     names = _check_names(methods)
-    tables = source.read()
-    if isinstance(tables, Mapping) and gold.gold is not None:
-        raise BadParameter("--gold is for a file of one question; compare each question by itself.")
+    tables = source.read(gold=gold.gold)
 
     def contest(table: Annotations, question: str | None) -> Comparison:
         from dissensus.questions.compare import compare
@@ -66,13 +61,8 @@ def compare(
             say(f"warning: {name} is left out: {why}")
         return result
 
-    results = options.answer_each(tables, contest)
-    if json:
-        head = {"file": show.path(source.file), "share": share, "splits": splits, "seed": seed or 0}
-        show.json(head | options.as_json_facts({question: _facts(result) for question, result in results.items()}))
-        return
-    for question, result in results.items():
-        _show(source.title(question), result)
+    settings = {"share": share, "splits": splits, "seed": seed or 0}
+    source.print_each(options.answer_each(tables, contest), _show, _facts, **settings)
 
 
 def _check_names(methods: list[str] | None) -> list[str] | None:

@@ -35,8 +35,7 @@ def datasets(
         return
     from dissensus.table.datasets import load_dataset
 
-    if output is not None:
-        folder.check(output)
+    folder.check(output)
     with show.waiting(f"loading {name}"):
         data = load_dataset(name)
     files: list[str] = []
@@ -44,8 +43,7 @@ def datasets(
         with show.waiting(f"writing {output}"), folder.atomic_folder(output) as part:
             files = [path.name for path in data.write(part, features=features)]
     if json:
-        written = {} if output is None else {"folder": show.path(output), "files": files}
-        show.json(_facts(data) | written)
+        show.json(_facts(data) | show.paths(folder=output) | ({"files": files} if files else {}))
         return
     for line in repr(data).splitlines():
         show.line(show.clean(line))

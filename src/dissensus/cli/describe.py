@@ -6,21 +6,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dissensus.cli import options, show
-from dissensus.cli.options import Source, with_groups
+from dissensus.cli.options import Source
 
 
-@with_groups
-def describe(*, json: bool = options.JSON, source: Source) -> None:
+def describe(*, source: Source) -> None:
     """Columns are found by their usual names; the options below name others.
 
     Example: dissensus describe labels.csv --item task --abstain "can't say"
     """
-    facts = options.answer_each(source.read(), lambda table, _: table.describe())
-    if json:
-        show.json({"file": show.path(source.file)} | options.as_json_facts(facts))
-        return
-    for question, about in facts.items():
-        _show(source.title(question), about)
+    source.print_each(options.answer_each(source.read(), lambda table, _: table.describe()), _show)
 
 
 def _show(title: str, about: dict[str, Any]) -> None:
@@ -32,13 +26,7 @@ def _show(title: str, about: dict[str, Any]) -> None:
         ("classes", f"{about['classes']:,}", ""),
     ]
     show.table(show.clean(title), ("what", "count", "each"), counts, numbers=("count",), header=False)
-    first, others = show.most_frequent(about["class_shares"])
-    shares = [(show.name(label), share) for label, share in first]
-    if others:
-        shares.append((f"… {len(others):,} more", sum(share for _, share in others)))
-    rows = [(label, show.percent(share), show.bar(share)) for label, share in shares]
-    show.table(None, ("class", "share", ""), rows, numbers=("share",))
-
+    show.bars(("class", "share"), about["class_shares"], 1, shares=True)
     if about["pairwise_agreement"] is not None:
         show.text(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
     if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:

@@ -8,45 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from dissensus.cli import folder, keywords, results, show
-from dissensus.cli.options import Source, option
+from dissensus.cli.options import Engine, Source
+from dissensus.compute.engines import Disk, Spark, Torch, beside
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-
-if TYPE_CHECKING:
-    from dissensus.compute.engines import Disk, Spark, Torch
-    from dissensus.models.base import Aggregator
-
-
-class Engine(StrEnum):
-    """Where passes run."""
-
-    local = "local"
-    disk = "disk"
-    torch = "torch"
-    spark = "spark"
-
+from dissensus.models.base import Aggregator, methods
+from dissensus.table import names as naming
+from dissensus.table.io import gold_codes
 
 ELSEWHERE = (Engine.disk, Engine.spark)
 """Engines whose table is never in memory here."""
-ENGINE = option(
-    None,
-    "Where passes run: in memory, over Parquet on a disk, on a GPU, in Spark; see --set engine.KEY=VALUE.",
-    show_default="local",
-)
 
 
 def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk | Torch | Spark | None, list[str]]:
     """The engine with its options (None: local), and the settings that are not its own."""
-    from dissensus.models.base import methods
-
     own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
     others = [one for one in settings if not one.startswith("engine.")]
-    if any(one.partition("=")[0].strip() == "engine" for one in others):
-        raise BadParameter("--set engine: there is an option for it; say --engine NAME.")
     if name is not None and "engine" not in methods[method].parameter_names():
         able = [one for one in methods if "engine" in methods[one].parameter_names()]
         raise BadParameter(f"'{method}' runs in memory only; --engine {name.value} is for {', '.join(able)}.")
@@ -54,8 +36,6 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
         if own:
             raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
         return None, others
-    from dissensus.compute.engines import Disk, Spark, Torch
-
     kind = {Engine.disk: Disk, Engine.torch: Torch, Engine.spark: Spark}[name]
     found = keywords.parse(own, kind, f"--engine {name.value}", part="engine")
     try:
@@ -66,7 +46,6 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
 
 def read_elsewhere(source: Source, options: Any) -> Any:
     """FILE as codes on a disk, or as parts in the cluster."""
-    from dissensus.compute.engines import Disk, beside
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
 
@@ -89,36 +68,31 @@ def read_elsewhere(source: Source, options: Any) -> Any:
 
 
 def fit_and_write(
-    model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, head: dict[str, Any]
+    model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, summary: dict[str, Any]
 ) -> results.Result:
-    """Fit to a table that is elsewhere; `gold` holds columns of items and labels, `head` what a summary begins with.
+    """Fit to a table that is elsewhere and add to the `summary`; `gold` holds columns of items and labels.
 
     With an `output` the files are written too, the items while they are counted.
     """
-    from dissensus.table.io import write_json
-
     with _spark_in_a_sentence():
         seconds = results.fit_with_bar(model, table, text)
+
+        def result_of(frames: Iterable[Any]) -> results.Result:
+            result = results.Result(model, results.summarise(model, count_items(model, frames, gold), seconds))
+            summary.update(result.summary)
+            return result
+
         if output is None:
             with show.waiting("counting the items"):
-                items = count_items(model, model.item_frames(), gold)
-            return results.Result(model, True, results.summarise(model, items, seconds))
-        with show.waiting(f"writing {output}"), folder.atomic_folder(output, results.stale_files(output)) as part:
-            items = count_items(model, _write_through(model.item_frames(), part / "items.parquet"), gold)
-            result = results.Result(model, True, results.summarise(model, items, seconds))
-            results.write_annotators(result, part, "parquet")
-            results.write_model(model, part, "parquet", items=False)
-            write_json(head | result.summary, part / folder.SUMMARY)
+                return result_of(model.item_frames())
+        with folder.results(output, results.stale_files(output), summary) as part:
+            result = result_of(_write_through(model.item_frames(), part / "items.parquet"))
+            results.write(result, part, "parquet", items=False)
     return result
 
 
-def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> results.ItemCounts:
-    """What a summary says of the items, from their frame part by part."""
-    import numpy as np
-
-    from dissensus.table import names as naming
-    from dissensus.table.io import gold_codes
-
+def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> dict[str, Any]:
+    """The `item_facts`, from the frame of the items part by part."""
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
     known: list[tuple[Any, Any, Any]] = [(np.empty(0, np.int32), np.empty(0, np.bool_), np.empty((0, K)))]
@@ -132,9 +106,8 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
             known.append((codes[at], found[at] == codes[at], posterior))
-    if gold is None:
-        return results.ItemCounts(labels, unsure)
-    return results.ItemCounts(labels, unsure, *map(np.concatenate, zip(*known, strict=True)))
+    answers, right, posterior = map(np.concatenate, zip(*known, strict=True))
+    return results.item_facts(model, labels, unsure, None if gold is None else (answers, right, posterior))
 
 
 def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:

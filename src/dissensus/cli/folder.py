@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -18,11 +19,26 @@ SUMMARY = "summary.json"
 """The file that says that a folder is complete: it goes first and comes last."""
 
 
-def check(folder: Path, files: Iterable[Path] = (), inputs: Iterable[Path | None] = ()) -> None:
+class TableFormat(StrEnum):
+    """Formats of the result tables."""
+
+    csv = "csv"
+    parquet = "parquet"
+    jsonl = "jsonl"
+
+
+def tables(*stems: str) -> tuple[Path, ...]:
+    """The files of result tables in any format, which a later run into the same folder replaces or removes."""
+    return tuple(Path(f"{stem}.{suffix}") for stem in stems for suffix in TableFormat)
+
+
+def check(folder: Path | None, files: Iterable[Path] = (), inputs: Iterable[Path | None] = ()) -> None:
     """An error, before any work is done, where a folder cannot be made or written to.
 
     Also where writing `files` (relative) would destroy what no earlier run wrote, or one of the `inputs`.
     """
+    if folder is None:
+        return
     if folder.exists() and not folder.is_dir():
         raise BadParameter(f"cannot write into {folder}: it is a file; name a folder.")
     above = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
@@ -42,10 +58,12 @@ def check(folder: Path, files: Iterable[Path] = (), inputs: Iterable[Path | None
         )
 
 
-def check_file(output: Path, what: str, inputs: Iterable[Path | None]) -> None:
+def check_file(output: Path | None, what: str, inputs: Iterable[Path | None]) -> None:
     """An error, before any work is done, where one file of results cannot be written or is being read."""
     from dissensus.table.io.formats import FORMATS, suffix_of
 
+    if output is None:
+        return
     written = [suffix for one in FORMATS.values() if one.write for suffix in one.suffixes]
     if suffix_of(output) not in written:
         raise BadParameter(f"-o {output}: {what} are written as {', '.join(written)}; name such a file.")
@@ -55,12 +73,23 @@ def check_file(output: Path, what: str, inputs: Iterable[Path | None]) -> None:
         raise BadParameter(f"-o {output} would overwrite what is being read; name another file.")
 
 
-def write_file(columns: Any, output: Path) -> None:
-    """Write one file of results: columns (name → array) or an Arrow table."""
+def write_file(columns: Any, output: Path | None) -> None:
+    """Write one file of results, where one is asked for: columns (name → array) or an Arrow table."""
     from dissensus.table.io import write_frame
 
-    with waiting(f"writing {output}"):
-        write_frame(columns, output)
+    if output is not None:
+        with waiting(f"writing {output}"):
+            write_frame(columns, output)
+
+
+@contextmanager
+def results(folder: Path, stale: Iterable[Path], summary: dict[str, Any]) -> Iterator[Path]:
+    """An `atomic_folder` to write results into; what `summary` holds then is written last."""
+    from dissensus.table.io import write_json
+
+    with waiting(f"writing {folder}"), atomic_folder(folder, stale) as part:
+        yield part
+        write_json(summary, part / SUMMARY)
 
 
 @contextmanager

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from dissensus.cli import show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
+from dissensus.cli.options import InputFiles
+from dissensus.common.types import IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
-
-if TYPE_CHECKING:
-    from dissensus.common.types import IntArray, Names
-    from dissensus.table.annotations import Annotations
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.datasets.folder import read_array
+from dissensus.table.find_columns import guess_column, listed
+from dissensus.table.io import read_frame
 
 TEXT_COLUMNS = ("text", "sentence", "question", "prompt")
 """Columns that are taken for the text where none is named."""
-MAX_COLUMNS_SHOWN = 12  # in an error
 
 
 @dataclass(frozen=True)
@@ -30,50 +35,40 @@ class Inputs:
     columns: tuple[str, ...] = ()  # of a table; none for arrays
 
     @classmethod
-    def choose(
-        cls,
-        items: Path | None,
-        text: str | None,
-        pair: str | None,
-        position: str | None,
-        features: Path | None,
-        images: Path | None,
-    ) -> tuple[Path, Inputs]:
-        """The file of the inputs and what to take from it, by what was asked for."""
-        files = {"--features": features, "--images": images, "--items": items}
-        given = {option: path for option, path in files.items() if path is not None}
+    def choose(cls, files: InputFiles) -> tuple[Path, Inputs]:
+        """The file of the inputs and what to take from it."""
+        given = {name: file for name in ("features", "images", "items") if (file := getattr(files, name)) is not None}
         if len(given) > 1:
             first, second, *_ = given
-            raise BadParameter(f"{first} and {second} are two kinds of input; a model takes one.")
+            raise BadParameter(f"--{first} and --{second} are two kinds of input; a model takes one.")
         if not given:
             raise BadParameter(
                 "a model needs something to learn from besides labels: --items FILE with texts, --features FILE or "
                 "--images FILE."
             )
-        if pair is not None and position is not None:
+        if files.pair is not None and files.position is not None:
             raise BadParameter("--pair and --position both name the second part of an input; give one.")
-        ((option, file),) = given.items()
-        if option == "--items":
-            return file, cls._of_texts(file, text, pair, position)
-        for name, column in (("--text", text), ("--pair", pair), ("--position", position)):
-            if column is not None:
-                raise BadParameter(f"{name} names a column of --items; give that file.")
-        if option == "--images":
-            return file, cls("images")
-        return file, cls("features", () if _holds_arrays(file) else _feature_columns(file))
-
-    @classmethod
-    def _of_texts(cls, file: Path, text: str | None, pair: str | None, position: str | None) -> Inputs:
-        columns = _columns(file)
-        text = text or next((name for name in TEXT_COLUMNS if name in columns), None)
+        ((kind, file),) = given.items()
+        for name in ("text", "pair", "position"):
+            if kind != "items" and getattr(files, name) is not None:
+                raise BadParameter(f"--{name} names a column of --items; give that file.")
+        if kind == "images" or (kind == "features" and _holds_arrays(file)):
+            return file, cls(kind)
+        columns = read_table(file).column_names
+        if kind == "features":
+            found = tuple(name for name in columns if name != guess_column("item", columns))
+            if not found:
+                raise UnreadableFile(f"{file} has no columns but {listed(columns)}; features are columns of numbers.")
+            return file, cls(kind, found)
+        text = files.text or next((name for name in TEXT_COLUMNS if name in columns), None)
         if text is None:
             raise MissingColumn(
                 f"{file}: no column {TEXT_COLUMNS[0]!r} (nor {', '.join(TEXT_COLUMNS[1:])}); the columns are "
-                f"{_listed(columns)}. Name it: --text COLUMN."
+                f"{listed(columns)}. Name it: --text COLUMN."
             )
-        if pair is not None:
-            return cls("pairs", (text, pair))
-        return cls("texts", (text,)) if position is None else cls("positions", (text, position))
+        if files.pair is not None:
+            return file, cls("pairs", (text, files.pair))
+        return file, cls("texts", (text,)) if files.position is None else cls("positions", (text, files.position))
 
     @classmethod
     def of_model(cls, model: Path) -> Inputs:
@@ -88,16 +83,10 @@ class Inputs:
                 f"{model / SUMMARY} does not say what the model takes; give a folder that `dissensus train` wrote."
             ) from error
 
-    def as_facts(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self) | {"columns": list(self.columns)}
-
     def read(self, path: Path, item: str | None = None) -> tuple[Names, Any]:
         """Names of items (n,) as text or integers, each once, and their inputs (n rows)."""
         with show.waiting(f"reading {path}"):
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
-        import numpy as np
-
         known, count = np.unique(names, return_counts=True)
         if (count > 1).any():
             raise DataError(f"{path}: item {show.name(known[count > 1][0])!r} has {count.max()} rows; keep one.")
@@ -106,8 +95,6 @@ class Inputs:
         return names, X
 
     def _read_arrays(self, path: Path) -> tuple[Names, Any]:
-        from dissensus.table.datasets.folder import read_array
-
         if self.kind not in ("features", "images"):
             raise BadParameter(f"{path} holds arrays; this model takes {self.kind}, from a table.")
         names, x = read_array(path, "item"), read_array(path, "x")
@@ -116,24 +103,15 @@ class Inputs:
         return names, x
 
     def _read_table(self, path: Path, item: str | None) -> tuple[Names, Any]:
-        import numpy as np
-
-        from dissensus.table import names as naming
-        from dissensus.table.find_columns import guess_column
-        from dissensus.table.io import read_frame
-
-        if self.kind == "images":
-            raise BadParameter(f"{path}: images are read from an .npz file with arrays `item` and `x`.")
+        if not self.columns:
+            what = "images are read" if self.kind == "images" else "the model was trained on features"
+            raise BadParameter(f"{path}: {what} from an .npz file; give one with arrays `item` and `x`.")
         frame = read_frame(path)
         key = item or guess_column("item", frame.column_names)
-        if not self.columns:
-            raise BadParameter(
-                f"{path}: the model was trained on features from an .npz file; give one with arrays `item` and `x`."
-            )
         for column, role in ((key or "item", "item"), *((column, "inputs") for column in self.columns)):
             if column not in frame.column_names:
                 raise MissingColumn(
-                    f"{path}: no column {column!r} for {role}; the columns are {_listed(frame.column_names)}."
+                    f"{path}: no column {column!r} for {role}; the columns are {listed(frame.column_names)}."
                 )
         names = naming.to_names(frame[key].combine_chunks())
         columns = {name: frame[name].to_pylist() for name in self.columns}
@@ -149,11 +127,7 @@ class Inputs:
 
 def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
     """The table over all items that have inputs, labelled or not, and the inputs in its order."""
-    import numpy as np
-
     from dissensus.learning.inputs import take
-    from dissensus.table import names as naming
-    from dissensus.table.annotations import Annotations
 
     names = in_kind_of(table.items, names)
     at = naming.match(table.items, names, "items")
@@ -166,8 +140,7 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
         table = table.select(items=at >= 0)
         at = at[at >= 0]
     order = np.argsort(names, kind="stable")
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
+    place = np.argsort(order, kind="stable")  # of each name in that order
     whole = Annotations.from_codes(
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
         table.classes, weight=table.weight, proba=table.proba,
@@ -186,22 +159,16 @@ def warn_of_missing(table: Annotations, at: IntArray, file: Path, consequence: s
 
 def in_kind_of(others: Names, names: Names) -> Names:
     """Names as text where others are text, as integers where others are."""
-    import numpy as np
-
     if names.dtype.kind in "iu" and others.dtype.kind == "O":
         return np.array([str(name) for name in names.tolist()], object)
     if names.dtype.kind == "O" and others.dtype.kind in "iu":
-        try:
+        with suppress(ValueError):
             return np.array([int(name) for name in names.tolist()])
-        except ValueError:
-            return names
     return names
 
 
 def split_names(text: str, others: Names) -> Names:
     """The names in `A,B,…`, of the same kind as others."""
-    import numpy as np
-
     return in_kind_of(others, np.array([part for name in text.split(",") if (part := name.strip())], object))
 
 
@@ -209,22 +176,10 @@ def _holds_arrays(path: Path) -> bool:
     return path.suffix.lower() == ".npz"
 
 
-def _columns(path: Path) -> list[str]:
-    from dissensus.table.io import read_frame
-
+def read_table(path: Path) -> Any:
+    """All columns of a file, as an Arrow table."""
     with show.waiting(f"reading {path}"):
-        return list(read_frame(path).column_names)
-
-
-def _feature_columns(path: Path) -> tuple[str, ...]:
-    """The columns of a table besides the items' names."""
-    from dissensus.table.find_columns import guess_column
-
-    columns = _columns(path)
-    found = tuple(name for name in columns if name != guess_column("item", columns))
-    if not found:
-        raise UnreadableFile(f"{path} has no columns but {_listed(columns)}; features are columns of numbers.")
-    return found
+        return read_frame(path)
 
 
 def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], what: str) -> list[Any]:
@@ -246,7 +201,3 @@ def _whole_number(value: Any) -> int:
     if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()):
         return int(value)
     raise ValueError
-
-
-def _listed(columns: list[str]) -> str:
-    return ", ".join(map(repr, columns[:MAX_COLUMNS_SHOWN])) + (", …" if len(columns) > MAX_COLUMNS_SHOWN else "")

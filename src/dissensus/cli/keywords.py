@@ -15,10 +15,13 @@ YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 IN_WORDS = {int: "a whole number", float: "a number", bool: "true or false", type(None): "none"}
 
 
-def parse(settings: Iterable[str], kind: type, called: str, part: str = "") -> dict[str, Any]:
+def parse(
+    settings: Iterable[str], kind: type, called: str, *, part: str = "", taken: Iterable[str] = ()
+) -> dict[str, Any]:
     """`["max-iter=50", "accelerate=none"]` as keywords of a class; the words none, true and false are read as such.
 
-    Of a `part`, such as engine, errors name a setting as it was given: `--set engine.folder=x`.
+    Of a `part`, such as engine, errors name a setting as it was given: `--set engine.folder=x`. Keywords that are
+    `taken` have an option of their own.
     """
     before = f"--set {part}." if part else "--set "
     declared = inspect.signature(kind, eval_str=True).parameters  # of `Parameters`, what `param` declares
@@ -33,6 +36,8 @@ def parse(settings: Iterable[str], kind: type, called: str, part: str = "") -> d
             guess = f"did you mean '{near[0]}'? It" if near else "it"
             named = f"{before}{key}: " if part else ""
             raise UnknownName(f"{named}'{called}' has no keyword '{key}'; {guess} has {', '.join(declared)}.")
+        if key in taken:
+            raise BadParameter(f"{before}{key}: there is an option for it; see --help.")
         hint = declared[key].annotation
         untyped = hint in (inspect.Parameter.empty, Any)
         found[key] = _read(text.strip(), type(declared[key].default) if untyped else hint, before + setting)

@@ -1,9 +1,8 @@
 """Options that several commands share, each declared once.
 
-A parameter whose type is a group of options, such as `Source` or `Gold`, stands for all fields of the group:
+A parameter of a command whose type is a group of options, such as `Source`, stands for all fields of the group:
 
-    @with_groups
-    def compare(*, gold: Gold, share: float = option(0.2, "…"), json: bool = JSON, source: Source) -> None: ...
+    def compare(*, gold: Gold, share: float = option(0.2, "…"), source: Source) -> None: ...
 """
 
 from __future__ import annotations
@@ -37,17 +36,18 @@ DEFAULT_METHOD = "dawid-skene"
 READING = "Reading FILE"  # panel of the help
 
 
-class TableFormat(StrEnum):
-    """Formats of the result tables."""
-
-    csv = "csv"
-    parquet = "parquet"
-    jsonl = "jsonl"
-
-
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """An option of a command; its name is that of the parameter where no other is given, `...` is no default."""
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+class Engine(StrEnum):
+    """Where passes run."""
+
+    local = "local"
+    disk = "disk"
+    torch = "torch"
+    spark = "spark"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
@@ -75,12 +75,14 @@ class Gold:
 
     def read(self, table: Annotations) -> IntArray | None:
         """(I,) class codes, −1 where unknown; None where no file is named."""
-        return None if self.gold is None else self.read_file(self.gold, table)
+        return self.read_file(self.gold, table)
 
-    def read_file(self, path: Path, table: Annotations) -> IntArray:
-        """(I,) class codes from another file with the same columns."""
+    def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
+        """The same from another file, if any, with the same columns."""
         from dissensus.table.io import read_gold
 
+        if path is None:
+            return None
         with self._explained(path):
             return read_gold(path, table, self.gold_item, self.gold_label)
 
@@ -103,14 +105,31 @@ class Gold:
             raise type(error)(advice.replace("label=<column>", "--gold-label COLUMN")) from error.__cause__
 
 
+@dataclass(frozen=True)
+class InputFiles:
+    """The file of what a model learns from besides labels, and its columns."""
+
+    items: Path | None = ITEMS
+    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN")
+    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN")
+    position: str | None = option(None, "ITEMS' column of a token's place in its text.", metavar="COLUMN")
+    features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE")
+    images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE")
+
+
 def _column(text: str) -> Any:
     return option(None, f"Column of the {text}.", metavar="COLUMN", panel=READING)
 
 
+def _input_format(*names: str) -> Any:
+    return option(None, "FILE's format, where it is not seen.", *names, metavar="FORMAT", panel=READING)
+
+
 @dataclass(frozen=True)
 class Source:
-    """FILE and how to read it."""
+    """FILE, how to read it, and whether to answer as JSON."""
 
+    json: bool = JSON
     named: str = typer.Argument(
         ...,
         metavar="FILE",
@@ -129,32 +148,49 @@ class Source:
     abstain: list[str] | None = option(
         None, 'An answer that is no class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
     )
-    input_format: str | None = option(
-        None, "FILE's format, where it is not seen.", "--input-format", metavar="FORMAT", panel=READING
-    )
+    input_format: str | None = _input_format("--format", "--input-format")
 
-    def read(self) -> Annotations | Questions:
-        """The table, or one per question."""
+    def read(self, **of_one_question: Any) -> Annotations | Questions:
+        """The table, or one per question; then an error where an option `of_one_question` was given."""
         from dissensus.table.io import read
 
         if own_process:
             hide_pandas()
         columns = {role: getattr(self, role) for role in ("item", "annotator", "label", "question", "weight")}
         with show.waiting(f"reading {self.file}"):
-            return read(
+            tables = read(
                 self.file,
                 format=self.input_format,
                 classes=self.class_names(),
                 abstain=[answer or None for answer in self.abstain or ()],
                 **columns,
             )
+        for name, given in of_one_question.items():
+            if given is not None and isinstance(tables, Mapping):
+                raise BadParameter(f"--{name} is for a file of one question; take each question by itself.")
+        return tables
 
-    def read_one(self, refusal: str) -> Annotations:
-        """The table; BadParameter with a sentence where there are several questions."""
+    def read_one(self) -> Annotations:
+        """The table; an error where there are several questions."""
         tables = self.read()
         if isinstance(tables, Mapping):
-            raise BadParameter(refusal.format(n=len(tables)))
+            raise BadParameter(f"{self.file} has {len(tables):,} questions; take each by itself, in a file of its own.")
         return tables
+
+    def print_each(
+        self,
+        answers: dict[str | None, T],
+        show_one: Callable[[str, T], None],
+        facts: Callable[[Any], dict[str, Any]] = dict,
+        **head: Any,
+    ) -> None:
+        """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title."""
+        if self.json:
+            found = {question: facts(answer) for question, answer in answers.items()}
+            show.json({"file": show.path(self.file), **head} | found.get(None, {"questions": found}))
+            return
+        for question, answer in answers.items():
+            show_one(self.title(question), answer)
 
     @property
     def file(self) -> Path:
@@ -168,6 +204,13 @@ class Source:
     def title(self, question: str | None) -> str:
         """What a result is about."""
         return str(self.file) if question is None else f"{self.file}, question {show.name(question)}"
+
+
+@dataclass(frozen=True)
+class SourceOfTables(Source):
+    """FILE of a command whose own --format is that of the tables which it writes."""
+
+    input_format: str | None = _input_format("--input-format")
 
 
 def hide_pandas() -> None:
@@ -199,36 +242,28 @@ def answer_each(tables: Annotations | Questions, answer: Callable[[Annotations, 
     return found
 
 
-def as_json_facts(answers: dict[str | None, dict[str, Any]]) -> dict[str, Any]:
-    """The facts of `answer_each` as JSON has them."""
-    return answers.get(None, {"questions": answers})
-
-
-def new_model(method: str, settings: list[str] | None, question: str | None = None) -> Aggregator:
+def new_model(method: str | None, settings: list[str] | None, question: str | None = None) -> Aggregator:
     """A method by name, with KEY=VALUE settings; a wrong name or keyword is an error."""
     from dissensus.cli.keywords import parse
     from dissensus.models.base import methods
 
-    return methods[method](**parse(settings or [], methods[method], method))
+    method = method or DEFAULT_METHOD
+    return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Put the fields of a group of options in place of a parameter whose type is that group."""
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {one.name: one.annotation for one in own if dataclasses.is_dataclass(one.annotation)}
+    groups: dict[str, Any] = {}
     expanded: list[inspect.Parameter] = []
-    for one in own:
-        expanded += _options_of(groups[one.name]) if one.name in groups else [one]
-    if not any(one.name == "format_" for one in own):  # no tables are written: --format can only mean the input's
-        expanded = [
-            one.replace(
-                default=option(
-                    None, one.default.help, "--format", *one.default.param_decls, metavar="FORMAT", panel=READING
-                )
-            )
-            if one.name == "input_format"
-            else one
-            for one in expanded
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        if not dataclasses.is_dataclass(one.annotation):
+            expanded.append(one)
+            continue
+        groups[one.name] = one.annotation
+        hints = get_type_hints(one.annotation)
+        expanded += [
+            inspect.Parameter(field.name, one.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+            for field in dataclasses.fields(one.annotation)
         ]
 
     @functools.wraps(command)
@@ -242,10 +277,3 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {one.name: one.annotation for one in expanded}
     del run.__dict__["__wrapped__"]  # else it would look through to the command
     return run
-
-
-def _options_of(group: Any) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(group)
-    for field in dataclasses.fields(group):
-        kind = inspect.Parameter.KEYWORD_ONLY
-        yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])

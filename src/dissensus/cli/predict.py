@@ -10,7 +10,6 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.inputs import Inputs, split_names
 from dissensus.cli.options import option
 
 if TYPE_CHECKING:
@@ -39,8 +38,9 @@ def predict(
 
     Example: dissensus predict model items.csv --annotators ann,bob
     """
-    if output is not None:
-        folder.check_file(output, "predictions", [items])
+    folder.check_file(output, "predictions", [items])
+    from dissensus.cli.inputs import Inputs
+
     inputs = Inputs.of_model(model)
     from dissensus.learning import CrowdClassifier
 
@@ -52,22 +52,20 @@ def predict(
     with show.waiting(f"predicting {items}"):
         proba = fitted.predict_proba(X) if people is None else fitted.predict_annotator_proba(X, people)
     columns = _columns(names, people, proba, fitted)
-    if output is not None:
-        folder.write_file(columns, output)
+    folder.write_file(columns, output)
     labels = columns["label"].tolist()
     summary: dict[str, Any] = {
-        "model": show.path(model),
-        "items_file": show.path(items),
+        **show.paths(model=model, items_file=items),
         "items": len(names),
         **({} if people is None else {"annotators": [str(name) for name in people.tolist()]}),
         "labels": {str(name): labels.count(name) for name in fitted.classes_.tolist()},
         "seconds": time.perf_counter() - began,
     }
     if json:
-        show.json(summary | ({} if output is None else {"file": show.path(output)}))
+        show.json(summary, file=output)
         return
     show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
-    show.label_counts(summary["labels"], len(labels), "predicted")
+    show.bars(("label", "predicted"), summary["labels"], len(labels))
     if output is None:
         _show_first(columns)
     show.written(output, "Predictions are", "FILE to keep the predictions")
@@ -75,6 +73,7 @@ def predict(
 
 def _people(text: str, model: CrowdClassifier) -> Names:
     """The annotators to speak for; a warning names those whom the model has not met."""
+    from dissensus.cli.inputs import split_names
     from dissensus.table import names as naming
 
     new = people = split_names(text, model.annotators_)
@@ -100,5 +99,5 @@ def _columns(names: Names, people: Names | None, proba: FloatArray, model: Crowd
 def _show_first(columns: dict[str, Any]) -> None:
     keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]
     first = zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True)
-    rows = [(*map(show.name, names), f"{confidence:.3f}") for *names, confidence in first]
+    rows = [(*map(show.name, names), show.number(confidence)) for *names, confidence in first]
     show.table("First predictions", keys, rows, numbers=("confidence",))

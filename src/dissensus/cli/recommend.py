@@ -7,10 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import folder, options, results, show
+from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
-from dissensus.cli.inputs import in_kind_of, split_names
-from dissensus.cli.options import Source, option, with_groups
+from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safet
 """Files of models that can be asked, and what writes them."""
 
 
-@with_groups
 def recommend(
     *,
     budget: float = option(..., "What may be spent; a label costs 1 without --cost."),
@@ -39,7 +37,6 @@ def recommend(
     cost: str = option("1", "Of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
     capacity: int | None = option(None, "Labels of one annotator at most.", min=0),
     per_item: int | None = option(None, "Labels of one item at most.", min=1),
-    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """A method is fitted to FILE, and every pair of an item and an annotator that is not in it is looked at: how much
@@ -52,15 +49,19 @@ def recommend(
 
     Example: dissensus recommend labels.csv --budget 200 --model trained
     """
+    from dissensus.cli.inputs import split_names
     from dissensus.questions.recommend import recommend as find
 
-    price, price_file = _price(cost)
-    if output is not None:
-        folder.check_file(output, "recommendations", [source.file, price_file])
+    price, price_file = 1.0, None
+    try:
+        price = float(cost)
+    except ValueError:
+        price_file = Path(cost)
+    folder.check_file(output, "recommendations", [source.file, price_file])
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
-    fitted: Any = options.new_model(method or options.DEFAULT_METHOD, setting) if model is None else None
-    table = source.read_one(f"{source.file} has {{n}} questions; take each by itself, in a file of its own.")
+    fitted: Any = options.new_model(method, setting) if model is None else None
+    table = source.read_one()
     began = time.perf_counter()
     if model is None:
         with show.waiting(f"fitting {source.file}"):
@@ -76,13 +77,12 @@ def recommend(
     prices = price if price_file is None else _read_prices(price_file, table.annotators if people is None else people)
     with show.waiting("looking at every pair"):
         found = find(fitted, table, budget=budget, annotators=people, capacity=capacity, per_item=per_item, cost=prices)
-    if output is not None:
-        folder.write_file(found.to_arrow(), output)
+    folder.write_file(found.to_arrow(), output)
     facts = _facts(found)
-    if json:
+    if source.json:
         head = {"file": show.path(source.file), "budget": budget, "seconds": time.perf_counter() - began}
-        rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {"output": show.path(output)}
-        show.json(head | facts | rows)
+        rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {}
+        show.json(head | facts | rows, output=output)
         return
     show.line(
         f"{show.clean(source.file)}: {facts['labels']:,} of {facts['candidates']:,} labels that could be asked for, "
@@ -104,29 +104,21 @@ def _load(path: Path) -> Any:
         named = " and ".join(there)
         raise BadParameter(f"--model {path}: {named} are there; name one, such as --model {path / there[0]}.")
     if there[0] == "model.npz":
-        return results.load_model(path, None)
+        from dissensus.models.saving import load
+
+        return load(path)
     from dissensus.learning import LIA, CrowdClassifier
 
     kind: Any = LIA if there[0] == "lia.safetensors" else CrowdClassifier
     return kind.load(path, device="cpu")
 
 
-def _price(cost: str) -> tuple[float, Path | None]:
-    """The price of every label, or the file of prices."""
-    try:
-        return float(cost), None
-    except ValueError:
-        return 1.0, Path(cost)
-
-
 def _read_prices(path: Path, people: Names) -> dict[Any, float]:
-    """Annotator → cost, from a file."""
+    from dissensus.cli.inputs import in_kind_of, read_table
     from dissensus.table import names as naming
     from dissensus.table.find_columns import guess_column
-    from dissensus.table.io import read_frame
 
-    with show.waiting(f"reading {path}"):
-        frame = read_frame(path)
+    frame = read_table(path)
     key = guess_column("annotator", frame.column_names)
     for column, role in ((key, "annotator"), ("cost", "cost")):
         if column not in frame.column_names:
@@ -160,7 +152,7 @@ def _show(found: Recommendation, *, preview: bool) -> None:
         columns = ("item", "annotator", "gain", "about item", "cost")
         values = (found.items, found.annotators, found.gain, found.about_item, found.cost)
         rows = [
-            (show.name(item), show.name(annotator), f"{gain:.3f}", f"{about_item:.3f}", f"{cost:g}")
+            (show.name(item), show.name(annotator), show.number(gain), show.number(about_item), f"{cost:g}")
             for item, annotator, gain, about_item, cost in zip(*(one[:LABELS_SHOWN] for one in values), strict=True)
         ]
         show.table("Ask first", columns, rows, numbers=columns[2:])

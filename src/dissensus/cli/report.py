@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
-from dissensus.cli.options import Gold, Source, option, with_groups
-from dissensus.cli.results import safe_names
+from dissensus.cli.options import Gold, Source, option
+from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, DataError
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 
-@with_groups
 def report(
     *,
     output: Path = option(
@@ -48,7 +46,6 @@ def report(
     pseudonyms: bool = option(True, "How annotators are called; the key is a file of its own.", "--pseudonyms/--names"),
     salt: str = option("", "A secret for the pseudonyms: else who guesses a name can check the guess."),
     seed: int | None = options.SEED,
-    json: bool = options.JSON,
     source: Source,
 ) -> None:
     """The page is one file that needs no network. Beside it go the same numbers as JSON and, as annotators are people,
@@ -66,25 +63,25 @@ def report(
         raise BadParameter("--inputs is what a model takes; name its folder with --model.")
     if method is None and setting:
         raise BadParameter("--set is for a method; name it with --method.")
-    if method is not None:
-        options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
-    _check_extras()
-    tables = source.read()
-    several = isinstance(tables, Mapping)
-    parts: dict[str, Any] = {"items": _read_frame(items), "annotators": _read_frame(annotators)}
+    options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
+    for module in ("jinja2", "altair", "vl_convert"):  # nor should an extra that is missing
+        need(module, "the report needs", "report")
+    tables = source.read(gold=gold.gold, model=model)
+    from dissensus.cli.inputs import read_table
+    from dissensus.cli.results import safe_names
+
+    parts: dict[str, Any] = {
+        name: read_table(file) for name, file in (("items", items), ("annotators", annotators)) if file is not None
+    }
     if clusters is not None:
         parts |= _read_clusters(clusters)
     if model is not None:
-        if isinstance(tables, Mapping):
-            raise BadParameter("--model is for a file of one question; report on each question by itself.")
         from dissensus.learning.folds import load_trained
 
         with show.waiting(f"reading {model}"):
             parts["model"], parts["out_of_fold"] = load_trained(model)
         if inputs is not None:
             parts["X"] = _read_inputs(model, inputs, tables)
-    if several and gold.gold is not None:
-        raise BadParameter("--gold is for a file of one question; report on each question by itself.")
     called = title or source.file.name
     page_names = safe_names(tables) if isinstance(tables, Mapping) else {}
 
@@ -99,7 +96,7 @@ def report(
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
             held = _contest(table, known, seed or 0, bar.tell) if method is None else None
-            chosen = method or (held.comparison.best if held is not None else options.DEFAULT_METHOD)
+            chosen = method or (options.DEFAULT_METHOD if held is None else held.comparison.best)
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(
@@ -114,33 +111,12 @@ def report(
             "findings": made.facts["findings"],
         }
 
-    written = options.answer_each(tables, write)
-    if json:
-        show.json({"file": show.path(source.file)} | options.as_json_facts(written))
-        return
-    for question, facts in written.items():
-        _show(called if question is None else f"{called}, question {show.name(question)}", facts)
+    source.print_each(options.answer_each(tables, write), _show)
 
 
-def _check_extras() -> None:
-    """What the page needs should be missed before the work, not after."""
-    from dissensus.common.extras import need
-
-    for module in ("jinja2", "altair", "vl_convert"):
-        need(module, "the report needs", "report")
-
-
-def _read_frame(path: Path | None) -> Any:
-    if path is None:
-        return None
-    from dissensus.table.io import read_frame
-
-    with show.waiting(f"reading {path}"):
-        return read_frame(path)
-
-
-def _read_inputs(model: Path, file: Path, table: Annotations) -> Any:
+def _read_inputs(model: Path, file: Path, table: Any) -> Any:
     """What the model takes of the table's items; None, and a warning, where the file has not all of them."""
+    from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
     from dissensus.learning.inputs import take
     from dissensus.table import names as naming
 
@@ -151,9 +127,10 @@ def _read_inputs(model: Path, file: Path, table: Annotations) -> Any:
 
 def _read_clusters(folder: Path) -> dict[str, Any]:
     """The clustering of an earlier run, and its search where there was one."""
+    from pyarrow.csv import read_csv
+
     from dissensus.clustering import Clustering
     from dissensus.models.saving import load
-    from dissensus.table.io import read_frame
 
     model = load(folder)
     if not isinstance(model, Clustering):
@@ -161,22 +138,8 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
     summary, table = folder / SUMMARY, folder / "search.csv"
     if not (summary.is_file() and table.is_file()):
         return {"clustering": model}
-    points = [{key: _cell(value) for key, value in row.items()} for row in read_frame(table).to_pylist()]
-    facts = json_module.loads(summary.read_text(encoding="utf-8"))
-    chosen = (facts["item_clusters"], facts["annotator_clusters"])
-    best = next((point for point in points if (point["K"], point["L"]) == chosen), None)
-    if best is None:
-        return {"clustering": model}
-    return {"clustering": model, "search": {"criterion": facts["search"]["criterion"], "points": points, "best": best}}
-
-
-def _cell(text: str | None) -> Any:
-    """What a cell of search.csv holds."""
-    if text in (None, ""):
-        return None
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    criterion = json.loads(summary.read_bytes())["search"]["criterion"]
+    return {"clustering": model, "search": {"criterion": criterion, "points": read_csv(table).to_pylist()}}
 
 
 def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest | None:
@@ -189,8 +152,8 @@ def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest
         return None
 
 
-def _show(title: str, facts: dict[str, Any]) -> None:
-    show.text(f"{show.clean(title)}: labels by {facts['method']}, report in {facts['seconds']:.1f} s")
+def _show(file: str, facts: dict[str, Any]) -> None:
+    show.text(f"{show.clean(file)}: labels by {facts['method']}, report in {facts['seconds']:.1f} s")
     marks = {"bad": "!", "note": "•", "good": "✓"}
     for finding in facts["findings"]:
         advice = f" {finding['advice']}" if finding["advice"] else ""

@@ -11,16 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import options, show
+import numpy as np
+import pyarrow as pa
+
+from dissensus.cli import show
 from dissensus.cli.errors import say
-from dissensus.cli.folder import SUMMARY
+from dissensus.cli.folder import SUMMARY, tables
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.compute.engines.options import name_of
+from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.exceptions import UnreadableFile
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.saving import load, save
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.io import write_frame
 
 if TYPE_CHECKING:
-    from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-    from dissensus.models.base import Aggregator
     from dissensus.questions.diagnose import Diagnosis
-    from dissensus.table.annotations import Annotations
 
 MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
 ITEMS_SHOWN = 5
@@ -29,10 +37,7 @@ MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_FLAGGED_SHOWN = 20  # annotators
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
-FILES = tuple(
-    Path(f"{kind}.{suffix}") for kind in ("items", "annotators", "confusions") for suffix in options.TableFormat
-)
-"""The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
+FILES = tables("items", "annotators", "confusions")
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,8 @@ class Result:
     """One table, answered."""
 
     model: Aggregator  # fitted to the table, or `score`d on it
-    fitted: bool
     summary: dict[str, Any]
+    fitted: bool = True
     diagnosis: Diagnosis | None = None
 
 
@@ -61,12 +66,12 @@ def fit(
     seconds = fit_with_bar(model, table, text, known)
     summary = summarise(model, count_items(model, gold), seconds)
     if not flags:
-        return Result(model, True, summary)
+        return Result(model, summary)
     from dissensus.questions.diagnose import diagnose
 
     with show.waiting("looking at the annotators"):
         found = diagnose(table, threads=model.get_params(deep=False).get("threads"))
-    return Result(model, True, summary | {"annotators_to_look_at": _flagged(found)}, found)
+    return Result(model, summary | {"annotators_to_look_at": _flagged(found)}, diagnosis=found)
 
 
 def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -75,15 +80,11 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: s
     with show.waiting(text):
         model.partial_fit(table)
     summary = summarise(model, count_items(model, gold), time.perf_counter() - began)
-    return Result(model, True, summary | {"new_annotations": len(table)})
+    return Result(model, summary | {"new_annotations": len(table)})
 
 
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
     """A fitted model that speaks of another table's items and annotators; reliability is NaN where it is not known."""
-    import numpy as np
-
-    from dissensus.table import names as naming
-
     began = time.perf_counter()
     with show.waiting(text):
         known = naming.match(table.annotators, model.annotators_, "annotators")
@@ -94,24 +95,21 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
         for key in ("reliability_", "hits_", "total_"):
             setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
         vars(scored).pop("difficulty_", None)  # of the items it was fitted to
-    return Result(scored, False, summarise(scored, count_items(scored, gold), time.perf_counter() - began))
+    return Result(scored, summarise(scored, count_items(scored, gold), time.perf_counter() - began), fitted=False)
 
 
 def table_of_items(items: Names, model: Aggregator) -> Annotations:
     """A table without rows that names some items; golds are read by it."""
-    import numpy as np
-
-    from dissensus.table.annotations import Annotations
-    from dissensus.table.names import smallest_int
-
-    nothing = np.empty(0, np.int32), np.empty(0, smallest_int(model.classes_.size)), np.zeros(items.size + 1, np.int64)
+    nothing = (
+        np.empty(0, np.int32),
+        np.empty(0, naming.smallest_int(model.classes_.size)),
+        np.zeros(items.size + 1, np.int64),
+    )
     return Annotations(*nothing, items, model.annotators_, model.classes_)
 
 
 def load_model(folder: Path, question: str | None) -> Aggregator:
     """The model that an earlier run wrote, for one question where there were several."""
-    from dissensus.models.saving import load
-
     if question is None:
         return load(folder)
     there = question_folders(folder)
@@ -150,24 +148,13 @@ def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
     return names
 
 
-def write(result: Result, folder: Path, suffix: str) -> None:
-    """The tables of one answer, and its model where it was fitted here."""
-    from dissensus.table.io import write_frame
-
+def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> None:
+    """The tables of one answer, perhaps without its items, and its model where it was fitted here."""
+    model = result.model
     folder.mkdir(exist_ok=True)
-    write_frame(result.model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
-    write_annotators(result, folder, suffix)
-    if result.fitted:
-        write_model(result.model, folder, suffix)
-
-
-def write_annotators(result: Result, folder: Path, suffix: str) -> None:
-    """The table of the annotators."""
-    import pyarrow as pa
-
-    from dissensus.table.io import write_frame
-
-    annotators = result.model.to_frame("annotators", "pyarrow")
+    if items:
+        write_frame(model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
+    annotators = model.to_frame("annotators", "pyarrow")
     for name in ("reliability", "low", "high"):
         unknown_is_empty = pa.array(annotators[name].to_numpy(), from_pandas=True)
         annotators = annotators.set_column(annotators.column_names.index(name), name, unknown_is_empty)
@@ -175,13 +162,8 @@ def write_annotators(result: Result, folder: Path, suffix: str) -> None:
         annotators = annotators.append_column("flags", pa.array([", ".join(one) for one in result.diagnosis.flags]))
         annotators = annotators.append_column("reasons", pa.array(result.diagnosis.reasons))
     write_frame(annotators, folder / f"annotators.{suffix}")
-
-
-def write_model(model: Aggregator, folder: Path, suffix: str, *, items: bool = True) -> None:
-    """The confusions, where the method models them, and the model, perhaps without its items."""
-    from dissensus.models.saving import save
-    from dissensus.table.io import write_frame
-
+    if not result.fitted:
+        return
     confusion = getattr(model, "confusion_", None)
     if confusion is not None and confusion.size <= MAX_CONFUSION_ROWS:
         write_frame(model.to_frame("confusions", "pyarrow"), folder / f"confusions.{suffix}")
@@ -195,7 +177,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     about = result.summary
     show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
     show.line(_how(result))
-    show.label_counts(about["labels"], about["items"])
+    show.bars(("label", "items"), about["labels"], about["items"])
     unsure = about["items_below_0.7"]
     share = show.percent(unsure / max(about["items"], 1))
     show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.")
@@ -207,7 +189,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         )
     _print_annotators(result.model)
     if result.diagnosis is not None:
-        _print_flags(result.diagnosis)
+        _print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:
         _print_first_items(result.model)
 
@@ -224,22 +206,16 @@ def _how(result: Result) -> str:
 
 
 def _print_annotators(model: Aggregator) -> None:
-    """The best and the worst."""
-    import numpy as np
-
     interval = model.reliability_interval()
     known = np.flatnonzero(~np.isnan(model.reliability_))
     enough = known[model.n_annotations_[known] >= MIN_LABELS]
     among = enough if enough.size else known
     rows: list[tuple[str, ...]] = []
     for code in among[np.argsort(-model.reliability_[among], kind="stable")]:
-        numbers = f"{model.n_annotations_[code]:,}", f"{model.reliability_[code]:.3f}"
-        bounds = f"{interval[code, 0]:.3f} to {interval[code, 1]:.3f}"
-        rows.append((show.name(model.annotators_[code]), *numbers, bounds))
-    if len(rows) > 2 * ANNOTATORS_SHOWN:
-        rows[ANNOTATORS_SHOWN:-ANNOTATORS_SHOWN] = [("…",)]
+        numbers = f"{model.n_annotations_[code]:,}", show.number(model.reliability_[code])
+        rows.append((show.name(model.annotators_[code]), *numbers, show.interval(*interval[code])))
     columns = ("annotator", "labels", "reliability", "95 % interval")
-    show.table("Most and least reliable", columns, rows, numbers=columns[1:])
+    show.table("Most and least reliable", columns, show.ends(rows, ANNOTATORS_SHOWN), numbers=columns[1:])
 
 
 def _flagged(found: Diagnosis) -> dict[str, Any]:
@@ -260,8 +236,8 @@ def _flagged(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _print_flags(found: Diagnosis) -> None:
-    about, active = _flagged(found), found.active_annotators
+def _print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
+    active = found.active_annotators
     rows = [
         (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
         for name, one in about["annotators"].items()
@@ -284,45 +260,39 @@ def _print_flags(found: Diagnosis) -> None:
 def _print_first_items(model: Aggregator) -> None:
     columns = ("item", "label", "confidence")
     first = next(model.item_frames()).slice(0, ITEMS_SHOWN).select(columns).to_pylist()
-    rows = [(show.name(row["item"]), show.name(row["label"]), f"{row['confidence']:.3f}") for row in first]
+    rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
     show.table("First items", columns, rows, numbers=("confidence",))
 
 
-@dataclass(frozen=True)
-class ItemCounts:
-    """What a summary says of the items."""
-
-    labels: IntArray  # (K,) items of each class
-    unsure: int  # items below MIN_SURE_CONFIDENCE
-    gold: IntArray | None = None  # (n,) classes of the items whose class is known
-    right: BoolArray | None = None  # (n,) True where that class was found
-    posterior: FloatArray | None = None  # (n, K)
-
-
-def count_items(model: Aggregator, gold: IntArray | None) -> ItemCounts:
-    """Of a model whose items are in memory; `gold` (I,), −1 where unknown."""
-    import numpy as np
-
-    from dissensus.table import names as naming
-
+def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
+    """The `item_facts` of a model whose items are in memory; `gold` (I,), −1 where unknown."""
     predicted = model.predict()
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_SURE_CONFIDENCE).sum())
     if gold is None:
-        return ItemCounts(labels, unsure)
+        return item_facts(model, labels, unsure)
     known = gold >= 0
     right = predicted[known] == model.classes_[gold[known]]
-    return ItemCounts(labels, unsure, gold[known], right, model.posterior_[known])
+    return item_facts(model, labels, unsure, (gold[known], right, model.posterior_[known]))
 
 
-def summarise(model: Aggregator, items: ItemCounts, seconds: float) -> dict[str, Any]:
-    """The summary of one answer."""
-    from dissensus.compute.engines.options import name_of
-    from dissensus.models.base import methods
+def item_facts(
+    model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, BoolArray, FloatArray] | None = None
+) -> dict[str, Any]:
+    """What a summary says of the items: (K,) items of each class, those that are unsure, `gold_scores` of `known`."""
+    facts = {"labels": dict(zip(map(str, model.classes_), labels.tolist(), strict=True)), "items_below_0.7": unsure}
+    if known is None:
+        return facts
+    if not known[0].size:
+        warn_of_no_gold()
+    return facts | {"gold": gold_scores(*known)}
 
+
+def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The summary of one answer; `items` are its `item_facts`."""
     # where it ran, without the options: they name folders and devices of this machine
     engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
-    summary: dict[str, Any] = {
+    return {
         "annotations": int(model.n_annotations_.sum()),
         "items": int(model.items_.size),
         "annotators": int(model.annotators_.size),
@@ -333,20 +303,12 @@ def summarise(model: Aggregator, items: ItemCounts, seconds: float) -> dict[str,
         "converged": model.converged_,
         "objective": float(model.trace_[-1]) if model.trace_.size else None,
         "seconds": seconds,
-        "labels": dict(zip(map(str, model.classes_), items.labels.tolist(), strict=True)),
-        "items_below_0.7": items.unsure,
+        **items,
     }
-    if items.gold is not None and items.right is not None and items.posterior is not None:
-        summary["gold"] = gold_scores(items.gold, items.right, items.posterior)
-        if not items.gold.size:
-            warn_of_no_gold()
-    return summary
 
 
 def gold_scores(gold: IntArray, right: BoolArray, posterior: FloatArray) -> dict[str, Any]:
     """How good answers are: (n,) known classes, (n,) True where the answer is that class, (n, K) probabilities."""
-    from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
-
     if not gold.size:
         return {"items": 0, "accuracy": None}
     accuracy = bootstrap(right)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,11 @@ def path(value: Path) -> str:
     return os.fsencode(value).decode("utf-8", "replace")
 
 
+def paths(**files: Path | None) -> dict[str, str]:
+    """The files that there are, by key, as JSON can hold them."""
+    return {key: path(file) for key, file in files.items() if file is not None}
+
+
 def bar(share: float, width: int = 20) -> str:
     """A share as a little bar."""
     return "█" * round(share * width)
@@ -36,6 +41,16 @@ def bar(share: float, width: int = 20) -> str:
 def percent(share: float) -> str:
     """A share for people."""
     return f"{100 * share:.1f} %"
+
+
+def number(value: float) -> str:
+    """A number for people."""
+    return f"{value:.3f}"
+
+
+def interval(low: float, high: float, write: Callable[[float], str] = number) -> str:
+    """An interval for people."""
+    return f"{write(low)} to {write(high)}"
 
 
 def text(sentence: str = "") -> None:
@@ -71,19 +86,21 @@ def table(
     console().print(made)
 
 
-def label_counts(counts: Mapping[str, int], total: int, column: str = "items") -> None:
-    """Print how many items have each label, the most frequent first."""
-    first, others = most_frequent(counts)
-    rows = [(name(label), f"{count:,}", bar(count / max(total, 1))) for label, count in first]
+def bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, *, shares: bool = False) -> None:
+    """Print how often each of several names occurs, the most frequent first, as a table with little bars."""
+    ordered = sorted(counts.items(), key=lambda pair: -pair[1])
+    first, others = ordered[:MAX_CLASSES_SHOWN], ordered[MAX_CLASSES_SHOWN:]
+    shown = [(name(label), count) for label, count in first]
     if others:
-        rows.append((f"… {len(others):,} more", f"{sum(count for _, count in others):,}", ""))
-    table(None, ("label", column, ""), rows, numbers=(column,))
+        shown.append((f"… {len(others):,} more", sum(count for _, count in others)))
+    rows = [(label, percent(count) if shares else f"{count:,}", bar(count / max(total, 1))) for label, count in shown]
+    table(None, (*columns, ""), rows, numbers=columns[1:])
 
 
-def most_frequent(counts: Mapping[str, float]) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-    """The classes that are shown, the most frequent first, and the others."""
-    rows = sorted(counts.items(), key=lambda pair: -pair[1])
-    return rows[:MAX_CLASSES_SHOWN], rows[MAX_CLASSES_SHOWN:]
+def ends(rows: list[tuple[str, ...]], n: int) -> list[tuple[str, ...]]:
+    """The first and last n rows; one between them counts the others."""
+    between = len(rows) - 2 * n
+    return [*rows[:n], (f"… {between:,} more",), *rows[-n:]] if between > 0 else rows
 
 
 def written(output: Path | None, what: str, option: str) -> None:
@@ -91,8 +108,8 @@ def written(output: Path | None, what: str, option: str) -> None:
     line(f"Nothing was written; add -o {option}." if output is None else f"{what} in {clean(output)}")
 
 
-def json(value: Any) -> None:
-    """One JSON object on stdout, in UTF-8 whatever the terminal's encoding is."""
+def json(value: dict[str, Any], **files: Path | None) -> None:
+    """One JSON object on stdout, in UTF-8 whatever the terminal's encoding is; `files` that were written are named."""
     from dissensus.table.io.jsonl import dumps
 
-    typer.echo(dumps(value, indent=2).encode())
+    typer.echo(dumps(value | paths(**files), indent=2).encode())

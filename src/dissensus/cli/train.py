@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand
 
-from dissensus.cli import folder, keywords, options, results, show
+from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.inputs import Inputs, align_inputs
-from dissensus.cli.options import Gold, Source, option, with_groups
+from dissensus.cli.options import Gold, InputFiles, SourceOfTables, option
 from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
+    from dissensus.cli.inputs import Inputs
     from dissensus.common.types import BoolArray, FloatArray, IntArray
     from dissensus.learning import CrowdClassifier, OutOfFold
     from dissensus.table.annotations import Annotations
@@ -32,12 +33,7 @@ ENCODERS = {
 """What encodes each kind of input where nobody names an encoder."""
 LEARNING = "Learning"  # panel of the help
 MODEL = "model.safetensors"
-FILES = tuple(
-    Path(f"{stem}.{suffix}")
-    for stem in ("items", "annotators", "history", "out_of_fold")
-    for suffix in options.TableFormat
-)
-"""The result tables, which a later run into the same folder replaces or removes; a model is only ever replaced."""
+FILES = folder.tables("items", "annotators", "history", "out_of_fold")
 
 
 class Monitor(StrEnum):
@@ -68,17 +64,11 @@ class Shortcuts:
     seed: int | None = options.SEED
 
 
-@with_groups
 def train(
     *,
     output: Path = option(..., "Write model and results here.", "--output", "-o", metavar="FOLDER"),
-    items: Path | None = options.ITEMS,
-    text: str | None = option(None, "ITEMS' column of texts (text, sentence, …).", metavar="COLUMN"),
-    pair: str | None = option(None, "ITEMS' column of a second text, such as a target.", metavar="COLUMN"),
-    position: str | None = option(None, "ITEMS' column of a token's place in its text.", metavar="COLUMN"),
-    features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE"),
-    images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE"),
-    format_: options.TableFormat = option(options.TableFormat.csv, "Of the result tables.", "--format"),
+    files: InputFiles,
+    format_: folder.TableFormat = option(folder.TableFormat.csv, "Of the result tables.", "--format"),
     encoder: str | None = option(
         None,
         "Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
@@ -106,8 +96,7 @@ def train(
     ),
     known: Path | None = options.KNOWN,
     gold: Gold,
-    json: bool = options.JSON,
-    source: Source,
+    source: SourceOfTables,
 ) -> None:
     """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
     confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv (with
@@ -123,14 +112,16 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
-    folder.check(output, (*FILES, Path(MODEL)), [source.file, items, features, images, gold.gold, known])
-    file, inputs = Inputs.choose(items, text, pair, position, features, images)
+    from dissensus.cli.inputs import Inputs, align_inputs
+
+    read = [source.file, files.items, files.features, files.images, gold.gold, known]
+    folder.check(output, (*FILES, Path(MODEL)), read)
+    file, inputs = Inputs.choose(files)
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
-    table = source.read_one("a model is trained on one question; take each question by itself.")
+    table = source.read_one()
     table, X = align_inputs(table, *inputs.read(file), source.file, file)
-    sure = None if known is None else gold.read_file(known, table)
-    truth = gold.read(table)
+    sure, truth = gold.read_file(known, table), gold.read(table)
 
     store = output / "checkpoint"
     if fresh and store.exists():
@@ -145,24 +136,23 @@ def train(
         if folds is not None:
             from dissensus.learning import out_of_fold
 
-            def step(epoch: int, loss: float) -> None:
-                on_step(model.n_iter_ + epoch, loss)
-
             apart = out_of_fold(
-                model, table, X, gold=sure, validation=validation, folds=folds, seed=model.seed or 0, on_step=step
-            )
-    files = {"input": source.file, "inputs_file": file, "gold_file": gold.gold, "known_file": known}
-    summary: dict[str, Any] = {key: show.path(path) for key, path in files.items() if path is not None}
-    summary |= _summary(model, inputs, table, apart, time.perf_counter() - began)
+                model, table, X, gold=sure, validation=validation, folds=folds, seed=model.seed or 0,
+                on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
+            )  # fmt: skip
+    summary: dict[str, Any] = {
+        **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
+        **_summary(model, inputs, table, apart, time.perf_counter() - began),
+    }
     if truth is not None:
         import numpy as np
 
         summary["gold"] = _against_gold(model, truth if sure is None else np.where(sure >= 0, -1, truth), apart)
-    with show.waiting(f"writing {output}"), folder.atomic_folder(output, FILES) as part:
-        _write(model, apart, summary, part, format_)
+    with folder.results(output, FILES, summary) as part:
+        _write(model, apart, part, format_)
     shutil.rmtree(store, ignore_errors=True)
-    if json:
-        show.json(summary | {"folder": show.path(output)})
+    if source.json:
+        show.json(summary, folder=output)
         return
     _show(summary)
     show.written(output, "Results are", "FOLDER")
@@ -173,17 +163,13 @@ class COMMAND_CLASS(TyperCommand):  # noqa: N801 - what the group of commands as
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, with the names and summaries of encoders and objectives."""
-        try:
-            from dissensus.learning.encoders import encoders
-            from dissensus.learning.objectives import objectives
-
-            found: dict[str, Any] = {"ENCODERS": encoders, "OBJECTIVES": objectives}
-        except MissingExtra as error:
-            found = {"ENCODERS": error, "OBJECTIVES": error}
-        for word, registry in found.items():
-            entries = [] if isinstance(registry, MissingExtra) else registry.entries()
-            listed = "; ".join(f"{name} ({entry.summary})" for name, entry in entries) or str(registry)
-            self.help = (self.help or "").replace(word, listed)
+        for word in ("encoders", "objectives"):
+            try:
+                registry = getattr(import_module(f"dissensus.learning.{word}"), word)
+                listed = "; ".join(f"{name} ({entry.summary})" for name, entry in registry.entries())
+            except MissingExtra as error:
+                listed = str(error)
+            self.help = (self.help or "").replace(word.upper(), listed)
         super().format_help(ctx, formatter)
 
 
@@ -204,10 +190,7 @@ def new_model(kind: str, encoder: str | None, objective: str, settings: list[str
     if encoder is None and name == "transformer":
         given = {"tune": False} | given  # a last layer over fixed vectors: minutes become seconds
     teaching = keywords.parse(own["objective"], objectives[objective], objective, part="objective")
-    found = keywords.parse(own[""], CrowdClassifier, "train")
-    for key in ("encoder", "objective", "checkpoint"):
-        if key in found:
-            raise BadParameter(f"--set {key}: there is an option for it; see `dissensus train --help`.")
+    found = keywords.parse(own[""], CrowdClassifier, "train", taken=("encoder", "objective", "checkpoint"))
     model = CrowdClassifier(**found, encoder=encoders[name](**given), objective=objectives[objective](**teaching))
     model.check()
     return model
@@ -230,7 +213,7 @@ def _summary(
     taught = model.teaches_ & ~model.held_out_
     return {
         "version": __version__,
-        "inputs": inputs.as_facts(),
+        "inputs": asdict(inputs),
         "encoder": encoders.name_of(type(model.encoder_)),
         "objective": objectives.name_of(type(model.objective_)),
         "parameters": {key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint")}
@@ -255,34 +238,34 @@ def _summary(
 
 def _against_gold(model: CrowdClassifier, gold: IntArray, apart: OutOfFold | None) -> dict[str, Any]:
     """Labels of annotated items, and the model by itself: by how it came to know the items."""
+    from dissensus.cli.results import gold_scores, warn_of_no_gold
+
+    def scores(proba: FloatArray, rows: BoolArray) -> dict[str, Any]:
+        at = ((gold >= 0) & rows).nonzero()[0]
+        return gold_scores(gold[at], proba[at].argmax(axis=1) == gold[at], proba[at])
+
     annotated = model.teaches_
     taught = model.teaches_ & ~model.held_out_
-    result: dict[str, Any] = {"labels": _scores(gold, model.posterior_, annotated), "model": {}}
+    result: dict[str, Any] = {"labels": scores(model.posterior_, annotated), "model": {}}
     if apart is not None:
-        result["model"]["out of fold"] = _scores(gold, apart.proba, apart.fold >= 0)
-        result["labels out of fold"] = _scores(gold, apart.posterior, annotated)
+        result["model"]["out of fold"] = scores(apart.proba, apart.fold >= 0)
+        result["labels out of fold"] = scores(apart.posterior, annotated)
     for basis, rows in (("held out", model.held_out_), ("without labels", ~annotated), ("trained on", taught)):
-        result["model"][basis] = _scores(gold, model.proba_, rows)
-    result["model"] = {basis: scores for basis, scores in result["model"].items() if scores["items"]}
+        result["model"][basis] = scores(model.proba_, rows)
+    result["model"] = {basis: one for basis, one in result["model"].items() if one["items"]}
     if not (gold >= 0).any():
-        results.warn_of_no_gold()
+        warn_of_no_gold()
     return result
 
 
-def _scores(gold: IntArray, proba: FloatArray, rows: BoolArray) -> dict[str, Any]:
-    at = ((gold >= 0) & rows).nonzero()[0]
-    return results.gold_scores(gold[at], proba[at].argmax(axis=1) == gold[at], proba[at])
-
-
-def _write(model: CrowdClassifier, apart: OutOfFold | None, summary: dict[str, Any], part: Path, suffix: str) -> None:
-    from dissensus.table.io import write_frame, write_json
+def _write(model: CrowdClassifier, apart: OutOfFold | None, part: Path, suffix: str) -> None:
+    from dissensus.table.io import write_frame
 
     for kind in ("items", "annotators", "history"):
         write_frame(model.to_frame(kind), part / f"{kind}.{suffix}")
     if apart is not None:
         write_frame(apart.to_frame(), part / f"out_of_fold.{suffix}")
     model.save(part)
-    write_json(summary, part / folder.SUMMARY)
 
 
 def _show(about: dict[str, Any]) -> None:
@@ -293,7 +276,7 @@ def _show(about: dict[str, Any]) -> None:
     if about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
         show.line(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.")
-    show.label_counts(about["labels"], about["items"])
+    show.bars(("label", "items"), about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return
     scores = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}

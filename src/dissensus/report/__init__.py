@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dissensus.clustering import Selection
+from dissensus.clustering import Clustering, Selection
 from dissensus.common.atomic import atomic
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import check_gold
@@ -93,7 +93,7 @@ class Report(Study):
         self.gold = check_gold(self.gold, table)
         self.items = aligned(self.items, "item", table.items)
         self.annotators = aligned(self.annotators, "annotator", table.annotators)
-        self.search = _as_facts(self.search)
+        self.search = None if self.clustering is None else _as_facts(self.search, self.clustering)
         self.on_step = self.on_step or (lambda what: None)
 
     def __repr__(self) -> str:
@@ -160,10 +160,12 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
     }
 
 
-def _as_facts(search: Selection | Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a search for numbers of clusters as plain values."""
-    if not isinstance(search, Selection):
-        return None if search is None else dict(search)
-    points = [plain(row) for row in search.rows()]
-    best = next(p for p in points if (p["K"], p["L"]) == (search.best.K, search.best.L))
-    return {"criterion": search.criterion, "points": points, "best": best}
+def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:
+    """Return the search that led to a clustering as plain values; None where it was another's."""
+    if isinstance(search, Selection):
+        search = {"criterion": search.criterion, "points": search.rows()}
+    points = [] if search is None else plain(search["points"])
+    best = next((p for p in points if (p["K"], p["L"]) == chosen.labels_of_clusters_.shape[:2]), None)
+    if search is None or best is None:
+        return None
+    return {"criterion": search["criterion"], "points": points, "best": best}

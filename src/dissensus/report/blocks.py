@@ -100,7 +100,7 @@ class Table(Block):
         return cls(name, title, caption, list(there.values()), cells, **more)
 
 
-def list_detail(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
+def listing(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
     """Make a list that opens beneath a row of a table."""
     detail = {"type": "list", "title": title, "columns": columns, "rows": rows}
     return detail | ({"note": note} if note else {})

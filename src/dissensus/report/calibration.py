@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dissensus.common.formatting import percent
 from dissensus.evaluation import reliability_curve
 from dissensus.evaluation.pairs import wilson
 from dissensus.report import charts
 from dissensus.report.blocks import Chart
-from dissensus.report.study import plain
+from dissensus.report.study import entries
 
 N_BINS = 10
 
@@ -19,13 +17,12 @@ N_BINS = 10
 def calibration(gold: Any, h: Any) -> dict[str, Any]:
     """Return the expected calibration error and the bins that hold items; `gold`, `h` as in `reliability_curve`."""
     curve = reliability_curve(gold, h, bins=N_BINS)
-    bins = []
-    for b in np.flatnonzero(curve.count).tolist():
-        share, n = curve.accuracy[b], np.array(float(curve.count[b]))
-        low, high = wilson(share, share * (1 - share), n)
-        found = {"confidence": curve.confidence[b], "accuracy": share, "low": low, "high": high}
-        bins.append({"items": int(n)} | plain(found))
-    return {"calibration_error": plain(curve.error), "bins": bins}
+    some = curve.count > 0
+    share, items = curve.accuracy[some], curve.count[some]
+    low, high = wilson(share, share * (1 - share), items.astype(float))
+    columns: dict[str, Any] = {"items": items, "confidence": curve.confidence[some], "accuracy": share}
+    bins = [entries(b, 5, **columns, low=low, high=high) for b in range(items.size)]
+    return {"calibration_error": curve.error, "bins": bins}
 
 
 def calibration_chart(bins: list[dict[str, Any]], *, who: str, right: str) -> Chart:

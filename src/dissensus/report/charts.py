@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,24 +19,24 @@ EXACT_SHARE = ".1%"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 OTHER = "(others)"  # in brackets: no name of a class
 
-Tip = tuple[str, ...]
-"""A line of a tooltip: field with its type, title and perhaps a format."""
+Tip = Sequence[str]
+"""A line of a tooltip: field with its type, title where it is not the field's name, and perhaps a format."""
 Rows = Iterable[Mapping[str, Any]]
 Channel = dict[str, Any]
 """What x, y, color or shape shows; Altair takes it for any of them."""
 
 
-def altair() -> Any:
-    """Import Altair, or say in one sentence that it is not installed."""
-    return need("altair", "the report needs", "report")
+need_for_report = partial(need, who="the report needs", extra="report")
+"""Import a module, or say in one sentence that it is not installed."""
 
 
 def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[Tip] = (), **channels: Any) -> Any:
     """Draw rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are x, y, color … of Altair."""
-    alt = altair()
+    alt = need_for_report("altair")
     if tips:
+        lines = [(tip, tip.partition(":")[0]) if isinstance(tip, str) else tip for tip in tips]
         channels["tooltip"] = [
-            alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in tips
+            alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in lines
         ]
     return alt.Chart(alt.Data(values=[dict(row) for row in rows]), mark=mark).encode(**channels)
 

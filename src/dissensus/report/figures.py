@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.extras import need
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
@@ -67,7 +66,7 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
     """
     from dissensus.learning.annotator_map import annotator_map
 
-    alt, found = charts.altair(), annotator_map(model, table, **options)
+    alt, found = charts.need_for_report("altair"), annotator_map(model, table, **options)
     study = Study(table, model, names=True)
     rows = maps.annotator_rows(found, study)
     drawn = [
@@ -112,7 +111,7 @@ def plot_latent(
     chart = maps.item_chart(maps.item_rows(found, names, classes), classes, columns=3, size=30)
     apart = found.separation
     known = f"{apart.mean:.0%} of {apart.neighbours} neighbours share the class, {apart.mean_chance:.0%} by chance"
-    title = charts.altair().TitleParams(
+    title = charts.need_for_report("altair").TitleParams(
         f"{len(found.item):,} items as the network sees them ({found.how})",
         subtitle=known if apart.neighbours and apart.count.any() else "",
         anchor="start",
@@ -125,7 +124,7 @@ def _write(chart: Any, path: str | Path, size: tuple[int, int] | None = SIZE) ->
     path = Path(path)
     if size is not None:
         chart = chart.properties(width=size[0], height=size[1])
-    spec, convert, kind = chart.to_dict(), need("vl_convert", "the report needs", "report"), path.suffix.lower()
+    spec, convert, kind = chart.to_dict(), charts.need_for_report("vl_convert"), path.suffix.lower()
     if kind == ".svg":
         drawn = convert.vegalite_to_svg(spec).encode()
     elif kind == ".png":

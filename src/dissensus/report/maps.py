@@ -14,7 +14,7 @@ from dissensus.common.types import FloatArray
 from dissensus.evaluation import entropy
 from dissensus.report import charts
 from dissensus.report.blocks import Row
-from dissensus.report.study import N_COLORS, Study, plain
+from dissensus.report.study import N_COLORS, Study, entries
 
 MAX_DOTS = 2000  # items in the chart of difficulty
 MAX_MARKS = 24  # classes told apart: eight colours and six shapes, each turned by one, meet again after so many
@@ -39,15 +39,13 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
         cluster, over = int(mistakes.cluster[n]), int(mistakes.overused[n])
         row = {
             "annotator": study.annotator_names[code],
-            "x": plain(found.place[n, 0], 4),
-            "y": plain(found.place[n, 1], 4),
-            "labels": int(mistakes.labels[n]),
+            **_place_of(found, n),
             "cluster": TOO_FEW if cluster < 0 else f"{cluster + 1}",
-            "error": plain(mistakes.error[n], 3),
+            **entries(n, labels=mistakes.labels, error=mistakes.error),
         }
         if len(study.classes) == 2:
-            row["false_positive"] = plain(mistakes.false_positive[n, 1], 3)
-            row["false_negative"] = plain(mistakes.false_negative[n, 1], 3)
+            positive, negative = mistakes.false_positive[:, 1], mistakes.false_negative[:, 1]
+            row |= entries(n, false_positive=positive, false_negative=negative)
         elif over >= 0:
             row["overused"] = study.classes[over]
         else:
@@ -71,6 +69,10 @@ def annotator_charts(rows: Sequence[Row], classes: Sequence[str]) -> list[tuple[
         ("Error rate", "Share of the labels that are wrong.", _by_rate(rows, "error")),
         ("Class that is over-used", "What an annotator says more often than it is true, by most labels.", overused),
     ]
+
+
+def _place_of(found: Any, n: int) -> Row:
+    return entries(n, 4, x=found.place[:, 0], y=found.place[:, 1])
 
 
 def _place(**axis: Any) -> dict[str, charts.Channel]:
@@ -101,7 +103,7 @@ def _by_rate(rows: Sequence[Row], field: str) -> Any:
     return charts.plot(other, grey, _TIPS, **_place()) + dots
 
 
-_TIPS = (("annotator:N", "annotator"), ("labels:Q", "labels", charts.COUNT))
+_TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT))
 
 
 def _with_colors(rows: Sequence[Row], field: str) -> tuple[list[Row], list[str]]:
@@ -125,7 +127,7 @@ def difficulty_rows(difficulty: FloatArray, posterior: FloatArray, study: Study)
     by_gold = gold is not None and bool((gold[there] >= 0).any())
     rows = []
     for n, i in enumerate(order.tolist()):
-        row = {"item": study.item_names[i], "difficulty": plain(difficulty[i], 4), "entropy": plain(spread[n], 4)}
+        row = {"item": study.item_names[i], **entries(i, 4, difficulty=difficulty), **entries(n, 4, entropy=spread)}
         if by_gold:
             assert gold is not None
             row["model"] = UNKNOWN if gold[i] < 0 else RIGHT if gold[i] == posterior[i].argmax() else WRONG
@@ -142,7 +144,7 @@ def difficulty_chart(rows: Sequence[Row]) -> Any:
     x = charts.quantity("entropy", "entropy of the votes (nats)", ".1f")
     y = charts.quantity("difficulty", "difficulty", charts.SHARE)
     tips = [
-        ("item:N", "item"),
+        "item:N",
         ("difficulty:Q", "difficulty", charts.EXACT_SHARE),
         ("entropy:Q", "entropy", ".2f"),
         (f"{field}:N", title),
@@ -160,8 +162,7 @@ def item_rows(
     return [
         {
             "item": names[row],
-            "x": plain(found.place[n, 0], 4),
-            "y": plain(found.place[n, 1], 4),
+            **_place_of(found, n),
             "class": NO_LABELS if code < 0 else classes[code],
             **({} if text is None else {"text": text(row)}),
         }

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from dissensus.common.extras import need
 from dissensus.report.blocks import Block, Chart, Table
+from dissensus.report.charts import need_for_report
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
 
@@ -33,10 +33,11 @@ def render(facts: dict[str, Any]) -> str:
         head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
         drawn.append(head | {"rows": _rows(placed)})
     scripts = [_vega(), _asset("page.js")]
-    environment = need("jinja2", "the report needs", "report").Environment(
-        loader=need("jinja2", "the report needs", "report").PackageLoader("dissensus", "report"),
+    jinja2 = need_for_report("jinja2")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("dissensus", "report"),
         autoescape=True,
-        undefined=need("jinja2", "the report needs", "report").StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         finalize=_together,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -95,7 +96,7 @@ def _in_script(value: Any) -> Any:
     text = dumps(value)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
-    return need("markupsafe", "the report needs", "report").Markup(text)
+    return need_for_report("markupsafe").Markup(text)
 
 
 def _policy(scripts: list[str]) -> str:
@@ -108,7 +109,7 @@ def _policy(scripts: list[str]) -> str:
 @cache
 def _vega() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script."""
-    bundle: str = need("vl_convert", "the report needs", "report").javascript_bundle(VEGA)
+    bundle: str = need_for_report("vl_convert").javascript_bundle(VEGA)
     return bundle.replace("</script", "<\\/script")
 
 

@@ -6,7 +6,7 @@ A new section is one file in `sections/` with one class that `sections.enter` re
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -26,6 +26,10 @@ class Finding:
     advice: str = ""
     tone: Tone = "note"
     table: str = ""  # name of the table that shows it; left out, the section
+
+
+Findings = Iterator[Finding]
+Blocks = Iterator[Block]
 
 
 class Section(ABC):

@@ -9,11 +9,11 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from dissensus.report.method_contest import DEFAULT_METHODS, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import guess_column, to_arrow
+from dissensus.table.find_columns import column_names, guess_column, to_arrow
 from dissensus.table.io.jsonl import dumps
 
 MAX_TEXT_LENGTH = 600  # characters of an item's texts that are shown
@@ -106,15 +106,6 @@ class Study:
                 return str(name)
         return None
 
-    @property
-    def item_columns(self) -> dict[str, bool]:
-        """Whether there are pictures, texts and gold of the items."""
-        return {
-            "picture": self.picture_column is not None,
-            "text": bool(self.text_columns),
-            "gold": self.gold is not None,
-        }
-
     def picture(self, item: int) -> str | None:
         """The picture of an item, where it is small enough to be shown."""
         value = self.items[self.picture_column][item] if self.picture_column else None
@@ -126,6 +117,12 @@ class Study:
         values = [self.items[name][item] for name in self.text_columns]
         cut = max(max_length // max(len(values), 1), MIN_TEXT_LENGTH)
         return [shown(html.unescape(str(value)), cut) for value in values if value]  # exports often escape texts
+
+    def other_columns(self, item: int) -> dict[str, str]:
+        """What else is known of an item: column → value."""
+        used = (*self.text_columns, self.picture_column, *HIDDEN_COLUMNS)
+        there = {name: values[item] for name, values in self.items.items() if name not in used}
+        return {name: shown(value, 120) for name, value in there.items() if value not in (None, "")}
 
     def about(self, item: int, max_length: int = SHORT_TEXT_LENGTH) -> dict[str, Any]:
         """Name and texts of an item, as far as they are known."""
@@ -214,24 +211,23 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
         return {}
     if isinstance(frame, Mapping):
         frame = pa.table(dict(frame))
-    columns = list(nw.from_native(frame).collect_schema().names())
+    columns = column_names(frame)
     key = guess_column(role, columns)
     if key is None:
         raise MissingColumn(f"the frame about {role}s has no column '{role}'; its columns are {', '.join(columns)}.")
     data = to_arrow(frame, columns)
     found = _in_kind_of(data.pop(key), names)
     row_names, code = naming.encode(found, role)
+    if not row_names.size:
+        raise DataError(f"the frame about {role}s has no rows.")
     at = naming.match(names, row_names, f"{role}s")
-    first = np.full(row_names.size, -1)
-    first[code[::-1]] = np.arange(len(code))[::-1]  # of rows with one name, the first
-    rows = np.where(at >= 0, first[at], -1) if row_names.size else np.full(names.size, -1)
-    if (rows < 0).all():
+    if (at < 0).all():
         raise DataError(
             f"none of the {len(code):,} {role}s described is in the table, such as {naming.shown(row_names[0])}; "
             f"is '{key}' the right column?"
-            if row_names.size
-            else f"the frame about {role}s has no rows."
         )
+    first = np.unique(code, return_index=True)[1]  # of rows with one name, the first
+    rows = np.where(at >= 0, first[at], -1)
     chosen = pa.array(rows, mask=rows < 0)
     return {name: column.take(chosen).to_pylist() for name, column in data.items()}
 
@@ -239,13 +235,9 @@ def aligned(frame: Any, role: str, names: Names) -> dict[str, list[Any]]:
 def _in_kind_of(column: Any, names: Names) -> Any:
     """Convert a column of names to the type of the table's names, where that is possible."""
     integers = names.dtype.kind in "iu"
-    try:
-        if integers and not pa.types.is_integer(column.type):
-            return column.cast(pa.int64())
-        if not integers and pa.types.is_integer(column.type):
-            return column.cast(pa.string())
-    except pa.ArrowInvalid:
-        pass
+    with suppress(pa.ArrowInvalid):
+        if integers != pa.types.is_integer(column.type):
+            return column.cast(pa.int64() if integers else pa.string())
     return column
 
 
@@ -301,6 +293,16 @@ def plain(value: Any, digits: int = 5) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
+
+
+def entries(i: int, digits: int = 3, **arrays: Any) -> dict[str, Any]:
+    """Return the i-th entry of each array, as plain values."""
+    return {key: plain(values[i], digits) for key, values in arrays.items()}
+
+
+def some_of(rows: Sequence[Any], total: int, words: str = "are here.", before: str = " ") -> str:
+    """Say how many of all are shown; "" where all are."""
+    return f"{before}{len(rows):,} of {total:,} {words}".rstrip() if len(rows) < total else ""
 
 
 def facts_of(thing: Any, *names: str) -> dict[str, Any]:

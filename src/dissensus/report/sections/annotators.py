@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import percent, word_list
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
 from dissensus.questions.diagnose import UNKNOWN
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text, list_detail
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, first_within, plain, shown
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, entries, first_within, plain, shown, some_of
 from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # in the table and the chart
@@ -57,6 +56,13 @@ WORDS = {
         "Count a group of copiers as one opinion; ask how they work.",
     ),
 }
+COLUMNS = {
+    "annotator": Column("annotator"),
+    "labels": Column("labels", "number"),
+    "interval": Column("reliability", "interval", note="share right, 95 % interval"),
+    "flags": Column("flags", "chips"),
+    "why": Column("why", "long"),
+}
 
 
 @sections.enter(
@@ -66,10 +72,9 @@ class Annotators(Section):
     """Reliability with intervals, flags with reasons, confusion matrices, agreement."""
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         fitted, found = study.fitted, study.diagnosis
         interval = fitted.reliability_interval()
-        average = plain(np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300))
+        average = np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300)
         weak = interval[:, 1] < average  # for certain
         flags = [
             [*one, *(["weak"] if below and not set(one) - set(UNKNOWN) else [])]
@@ -79,16 +84,16 @@ class Annotators(Section):
         order = np.lexsort((interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
         confusions = _confusions(study, order)
         people = []
+        about_all: Facts = {
+            "labels": fitted.n_annotations_,
+            "reliability": fitted.reliability_,
+            "low": interval[:, 0],
+            "high": interval[:, 1],
+            "flags": flags,
+            "reasons": found.reasons,
+        }
         for number, code in enumerate(order.tolist()):
-            person: Facts = {
-                "annotator": study.annotator_names[code],
-                "labels": int(fitted.n_annotations_[code]),
-                "reliability": plain(fitted.reliability_[code], 3),
-                "low": plain(interval[code, 0], 3),
-                "high": plain(interval[code, 1], 3),
-                "flags": flags[code],
-                "reasons": found.reasons[code],
-            }
+            person = {"annotator": study.annotator_names[code]} | entries(code, **about_all)
             about = {name: shown(values[code], 80) for name, values in study.annotators.items() if values[code]}
             if about:
                 person["about"] = about
@@ -96,7 +101,7 @@ class Annotators(Section):
                 person["confusion"] = confusions[number]
             people.append(person)
         counts = Counter(flag for one in flags for flag in one)
-        return {
+        facts: Facts = {
             "annotators": study.table.n_annotators,
             "active": found.active_annotators,
             "effective": plain(found.effective_annotators, 4),
@@ -108,9 +113,9 @@ class Annotators(Section):
             "whole_confusions": study.table.n_classes <= MAX_CLASSES,
             "agreement": _agreement_matrix(study, serious),
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """Who is to be looked at, and who cannot be judged."""
+    def findings(self, facts: Facts) -> Findings:
         flagged = False
         for flag, (verb, verbs, advice) in WORDS.items():
             names = [person["annotator"] for person in facts["people"] if flag in person["flags"]]
@@ -141,8 +146,7 @@ class Annotators(Section):
                 "looking: their labels hardly go with what the others say."
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, the chart of all, those to look at, agreement, the table."""
+    def draw(self, facts: Facts) -> Blocks:
         flags, people = facts["flags"], facts["people"]
         worth = f"count as about {facts['effective']:.0f} independent ones" if facts["groups"] else ""
         yield Numbers(
@@ -170,9 +174,7 @@ class Annotators(Section):
             yield _agreement_chart(facts["agreement"])
         else:
             yield Text(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
-        cut = ""
-        if len(people) < facts["annotators"]:
-            cut = f" {len(people):,} of {facts['annotators']:,} are here: the flagged and the busiest."
+        cut = some_of(people, facts["annotators"], "are here: the flagged and the busiest.")
         yield _table(
             "annotators",
             "All annotators",
@@ -184,22 +186,13 @@ class Annotators(Section):
 
 
 def _table(name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any) -> Table:
-    columns = [
-        Column("annotator"),
-        Column("labels", "number"),
-        Column("reliability", "interval", note="share right, 95 % interval"),
-        Column("flags", "chips"),
-        Column("why", "long"),
-    ]
-    rows = []
+    average, rows = percent(facts["mean_reliability"]), []
     for one in people:
         why = one["reasons"]
         if "weak" in one["flags"] and not why:
-            right, average = percent(one["reliability"]), percent(facts["mean_reliability"])
-            why = f"right {right} of the time, where the average is {average}"
-        interval = [one["reliability"], one["low"], one["high"]]
-        rows.append([one["annotator"], one["labels"], interval, one["flags"], why])
-    return Table(name, title, caption, columns, rows, [_details(one, facts) for one in people], **options)
+            why = f"right {percent(one['reliability'])} of the time, where the average is {average}"
+        rows.append(one | {"interval": [one["reliability"], one["low"], one["high"]], "why": why})
+    return Table.of(name, title, caption, COLUMNS, rows, details=[_details(one, facts) for one in people], **options)
 
 
 def _weak_people(facts: Facts) -> list[Facts]:
@@ -208,7 +201,7 @@ def _weak_people(facts: Facts) -> list[Facts]:
 
 
 def _details(person: Facts, facts: Facts) -> list[Facts]:
-    about = [list_detail("About", ["", ""], list(person["about"].items()))] if "about" in person else []
+    about = [listing("About", ["", ""], list(person["about"].items()))] if "about" in person else []
     confusion = person.get("confusion")
     if confusion is None:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
@@ -216,7 +209,7 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
     if not facts["whole_confusions"]:
         rows = [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [*about, list_detail(title, ["is", "said", "how often"], rows)]
+        return [*about, listing(title, ["is", "said", "how often"], rows)]
     matrix = {
         "type": "matrix",
         "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
@@ -285,32 +278,29 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
     return {
         "annotators": [study.annotator_names[codes[leaf]] for leaf in leaves],
         "share": plain(share[leaves][:, leaves], 2),
-        "shared": plain(count[leaves][:, leaves]),
-        "of": int((labels > 0).sum()),
+        "shared": count[leaves][:, leaves],
+        "of": (labels > 0).sum(),
     }
 
 
 def _reliability_chart(facts: Facts) -> Chart:
+    rank = list(FLAGS).index
     rows = [
-        {key: p[key] for key in ("annotator", "labels", "reliability", "low", "high")}
-        | {"labels": max(p["labels"], 1), "flag": min(p["flags"], key=list(FLAGS).index, default="none")}
+        {key: p[key] for key in ("annotator", "reliability", "low", "high")}
+        | {"labels": max(p["labels"], 1), "flag": min(p["flags"], key=rank, default="none")}
         for p in facts["people"]
         if p["reliability"] is not None
     ]
-    rows.sort(key=lambda row: -list(FLAGS).index(row["flag"]))  # what is worst is drawn on top
-    there = [flag for flag in FLAGS if any(row["flag"] == flag for row in rows)]
+    rows.sort(key=lambda row: -rank(row["flag"]))  # what is worst is drawn on top
+    there = sorted({row["flag"] for row in rows}, key=rank)
     scale = {"type": "log", "nice": False, "padding": 12}
     x = charts.quantity("labels", "labels given", "~s", scale=scale, labelOverlap=True)
     y = charts.quantity("low", "reliability", "%")
     color = charts.color("flag", there, [FLAGS[flag] for flag in there], columns=4)
     bars = charts.plot(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
     shares = {"reliability": "reliability", "low": "from", "high": "to"}
-    tips = [
-        ("annotator:N", "annotator"),
-        ("labels:Q", "labels", charts.COUNT),
-        *((f"{field}:Q", title, charts.SHARE) for field, title in shares.items()),
-        ("flag:N", "flag"),
-    ]
+    in_percent = [(f"{field}:Q", title, charts.SHARE) for field, title in shares.items()]
+    tips = ["annotator:N", ("labels:Q", "labels", charts.COUNT), *in_percent, "flag:N"]
     shape = charts.color("flag", there, columns=4)
     dots = charts.dots(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
     bad = [f"{row['annotator']} ({row['flag']})" for row in rows if row["flag"] in WORDS]
@@ -356,8 +346,6 @@ def _agreement_chart(matrix: Facts) -> Chart:
 
 
 def _name_list(names: list[str]) -> str:
-    if len(names) == 1:
-        return names[0]
     if (more := len(names) - MAX_NAMES) > 0:
         return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES])} and {more} more)"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return word_list(names)

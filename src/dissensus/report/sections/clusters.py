@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ from dissensus.clustering.model import of_clusters
 from dissensus.common.formatting import percent
 from dissensus.models.base import clusterings
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, list_detail
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, plain, shares
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, entries, plain, shares
 
 MAX_EXAMPLES = 5  # items of each cluster
 MAX_MEMBERS = 50  # annotators of each cluster that are listed
@@ -28,7 +27,6 @@ class ClustersSection(Section):
     needs = ("clustering",)
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         model = study.clustering
         assert model is not None
         K, L, _ = model.labels_of_clusters_.shape
@@ -37,36 +35,31 @@ class ClustersSection(Section):
         n_items = np.bincount(model.item_cluster_[model.labelled_], minlength=K)
         members = [np.flatnonzero(model.annotator_cluster_ == number) for number in range(L)]
         largest = np.argsort([-one.size for one in members], kind="stable")
-        return {
+        facts: Facts = {
             "method": clusterings.name_of(type(model)),
             "item_clusters": [
-                {
-                    "cluster": k,
-                    "items": int(n_items[k]),
-                    "labels": shares(labels[k], study.classes),
-                    "examples": _examples(study, k),
-                }
-                for k in range(K)
+                {"cluster": k, "items": n, "labels": shares(labels[k], study.classes), "examples": _examples(study, k)}
+                for k, n in enumerate(n_items)
             ],
             "annotator_clusters": [
                 {
                     "cluster": number,
                     "annotators": own.size,
-                    "labels": int(model.n_annotations_[own].sum()),
+                    "labels": model.n_annotations_[own].sum(),
                     "members": [study.annotator_names[code] for code in own[:MAX_MEMBERS]],
                 }
                 for number, own in enumerate(members)
             ],
             "classes": [study.classes[p] for p in most],
             "says": [  # (K, classes shown) of the largest clusters of annotators
-                {"cluster": int(number), "shares": plain(np.round(model.labels_of_clusters_[:, number][:, most], 3))}
+                {"cluster": number, "shares": np.round(model.labels_of_clusters_[:, number][:, most], 3)}
                 for number in largest[:MAX_PICTURES]
             ],
             "search": study.search,
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How many clusters there are."""
+    def findings(self, facts: Facts) -> Findings:
         sizes = [one["annotators"] for one in facts["annotator_clusters"]]
         text = f"Items fall into {len(facts['item_clusters'])} groups by how they are labelled"
         if len(sizes) > 1:
@@ -74,8 +67,7 @@ class ClustersSection(Section):
             text += f", annotators into {len(sizes)} by how they label; the largest has {share} of them"
         yield Finding(f"{text}.")
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, the search, sizes, small multiples, tables."""
+    def draw(self, facts: Facts) -> Blocks:
         items, people, search = facts["item_clusters"], facts["annotator_clusters"], facts["search"]
         numbers = [Number(f"{len(items)}", "clusters of items", f"by {facts['method']}")]
         if len(people) > 1:
@@ -102,6 +94,11 @@ class ClustersSection(Section):
             [[_typical(one["examples"], text)] for one in items],
         )
         if len(people) > 1:
+            members = []
+            for one in people:
+                more = one["annotators"] - len(one["members"])
+                names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
+                members.append([{"type": "text", "title": "Members", "text": names or "Nobody."}])
             yield _table(
                 "annotator",
                 "Open a row for its members.",
@@ -110,7 +107,7 @@ class ClustersSection(Section):
                     "labels": Column("labels", "number", note="given by them"),
                 },
                 people,
-                [[_members(one)] for one in people],
+                members,
             )
 
 
@@ -127,7 +124,7 @@ def _examples(study: Study, cluster: int) -> list[Facts]:
     sure = model.item_clusters_[:, cluster]
     own = np.flatnonzero((model.item_cluster_ == cluster) & model.labelled_)
     own = own[np.argsort(-sure[own], kind="stable")][:MAX_EXAMPLES]
-    return [study.about(i) | {"probability": plain(sure[i], 3)} for i in own.tolist()]
+    return [study.about(i) | entries(i, probability=sure) for i in own.tolist()]
 
 
 def _typical(examples: list[Facts], text: bool) -> Facts:
@@ -136,13 +133,7 @@ def _typical(examples: list[Facts], text: bool) -> Facts:
         [one["item"], percent(one["probability"]), *([" / ".join(one.get("texts", []))] if text else [])]
         for one in examples
     ]
-    return list_detail("Typical items", columns, rows)
-
-
-def _members(one: Facts) -> Facts:
-    more = one["annotators"] - len(one["members"])
-    names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
-    return {"type": "text", "title": "Members", "text": names or "Nobody."}
+    return listing("Typical items", columns, rows)
 
 
 def _search_chart(search: Facts) -> Chart:
@@ -173,7 +164,7 @@ def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
     x = charts.quantity("count", what, charts.COUNT, ticks=4)
     y = charts.names("cluster", [row["cluster"] for row in rows])
-    chart = charts.plot(rows, "bar", [("cluster:N", "cluster"), ("count:Q", what, charts.COUNT)], x=x, y=y)
+    chart = charts.plot(rows, "bar", ["cluster:N", ("count:Q", what, charts.COUNT)], x=x, y=y)
     top = rows[0]
     share = percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return Chart(

@@ -5,17 +5,15 @@ All numbers are the model's (Platanios et al. 2020), not gold's: mistakes are la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from dissensus.common.formatting import percent
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.report import charts, maps
-from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, first_within, plain, shares
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, entries, first_within, plain, shares, some_of
 from dissensus.table import names as naming
 
 MAX_ITEMS = 100  # in the table, the hardest
@@ -29,7 +27,6 @@ class CompetenceSection(Section):
     """A map of annotators, difficulty against disagreement, annotators by competence, the hardest items."""
 
     def applies(self, study: Study) -> bool:
-        """Where the model is a LIA that knows annotators of this table."""
         if getattr(study.model, "difficulty_", None) is None:
             return False
         from dissensus.learning.annotator_map import known_rows
@@ -40,7 +37,6 @@ class CompetenceSection(Section):
             return False
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         from dissensus.learning.annotator_map import annotator_map, difficulty_of, posterior_of
         from dissensus.learning.competence import WHERE, sample_size
 
@@ -54,7 +50,14 @@ class CompetenceSection(Section):
             person["competence"] = {where: plain(value, 3) for where, value in zip(WHERE, row, strict=True)}
         taught = int(model.teaches_.sum())
         labelled = np.flatnonzero((study.votes.sum(axis=1) > 0) & ~np.isnan(difficulty))
-        return {
+        hardest = labelled[np.argsort(-difficulty[labelled], kind="stable")[:MAX_ITEMS]]
+        rows = (
+            study.about_with_votes(i)
+            | entries(i, difficulty=difficulty)
+            | {"model": shares(posterior[i], study.classes)}
+            for i in hardest.tolist()
+        )
+        facts: Facts = {
             "classes": study.classes,
             "how": found.how,
             "clusters_by": found.mistakes.by,
@@ -64,16 +67,15 @@ class CompetenceSection(Section):
             "sample": sample_size(taught, model.annotators_.size, model.classes_.size),
             "taught": taught,
             "difficulty": plain(difficulty[labelled].mean(), 4),
-            "over_half": int((difficulty[labelled] > 0.5).sum()),
+            "over_half": (difficulty[labelled] > 0.5).sum(),
             "correlation": plain(_correlation(difficulty[labelled], study.votes[labelled]), 3),
             "dots": maps.difficulty_rows(difficulty, posterior, study),
             "items": labelled.size,
-            "hardest": _hardest(study, difficulty, posterior, labelled),
-            "columns": study.item_columns,
+            "hardest": first_within(rows, MAX_CHARACTERS),
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """Who is best and worst, whether anyone is better on hard items, what is hardest."""
+    def findings(self, facts: Facts) -> Findings:
         named = [person for person in facts["people"] if person["labels"] >= MIN_LABELS]
         if len(named) > 1:
             best, worst = (pick(named, key=lambda one: one["competence"]["all"]) for pick in (max, min))
@@ -100,8 +102,7 @@ class CompetenceSection(Section):
                 table="competence-items" if facts["hardest"] else "",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, the map, difficulty, annotators, items."""
+    def draw(self, facts: Facts) -> Blocks:
         people, (mean, easy, hard) = facts["people"], facts["mean_competence"]
         yield Numbers(
             [
@@ -140,18 +141,7 @@ def _correlation(difficulty: FloatArray, votes: FloatArray) -> float:
     return float(spearmanr(difficulty, spread).statistic)
 
 
-def _hardest(study: Study, difficulty: FloatArray, posterior: FloatArray, labelled: IntArray) -> list[Facts]:
-    order = labelled[np.argsort(-difficulty[labelled], kind="stable")[:MAX_ITEMS]]
-    rows = (
-        study.about_with_votes(i)
-        | {"difficulty": plain(difficulty[i], 3), "model": shares(posterior[i], study.classes)}
-        for i in order.tolist()
-    )
-    return first_within(rows, MAX_CHARACTERS)
-
-
 def _basis(facts: Facts) -> str:
-    """Say which items the figures rest on."""
     if facts["sample"] < facts["taught"]:
         over = f"{facts['sample']:,} of the {facts['taught']:,} items, taken evenly in their order of difficulty"
     else:
@@ -161,9 +151,7 @@ def _basis(facts: Facts) -> str:
         f"as the model sees them; means are over {over}. Mistakes are labels that the model thinks wrong: "
         f"{maps.CLUSTERS_BY[facts['clusters_by']]}."
     )
-    if len(facts["people"]) < facts["of"]:
-        text += f" {len(facts['people']):,} of {facts['of']:,} annotators are here, those with the most labels."
-    return text
+    return text + some_of(facts["people"], facts["of"], "annotators are here, those with the most labels.")
 
 
 def _difficulty_chart(facts: Facts) -> Chart:
@@ -172,7 +160,7 @@ def _difficulty_chart(facts: Facts) -> Chart:
     if rho is not None:
         said = f"Rank correlation of difficulty and entropy: {rho:.2f}."
     colours = "whether the model's class is right" if "model" in rows[0] else "what most annotators say"
-    some = f"; {len(rows):,} of {facts['items']:,} items" if len(rows) < facts["items"] else ""
+    some = some_of(rows, facts["items"], "items", "; ")
     return Chart(
         charts.spec(maps.difficulty_chart(rows), 300),
         "Difficulty and disagreement",
@@ -209,11 +197,10 @@ def _annotator_table(facts: Facts) -> Table:
 
 def _item_table(facts: Facts) -> Table:
     rows = facts["hardest"]
-    cut = f" {len(rows):,} of {facts['items']:,} are here." if len(rows) < facts["items"] else ""
     return Table.of(
         "competence-items",
         "The hardest items",
-        f"How probably an average annotator is wrong, by the model; the hardest first.{cut}",
+        f"How probably an average annotator is wrong, by the model; the hardest first.{some_of(rows, facts['items'])}",
         {
             **ITEM_COLUMNS,
             "difficulty": Column("difficulty", "percent"),

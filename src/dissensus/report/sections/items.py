@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.questions.explain import KINDS, SURE, Explanation
 from dissensus.report import charts
-from dissensus.report.blocks import (
-    ITEM_COLUMNS,
-    VOTE_COLUMNS,
-    Block,
-    Chart,
-    Column,
-    Number,
-    Numbers,
-    Table,
-    Text,
-    list_detail,
-)
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import HIDDEN_COLUMNS, MAX_TEXT_LENGTH, Study, facts_of, first_within, plain, shares, shown
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import MAX_TEXT_LENGTH, Study, entries, facts_of, first_within, plain, shares, some_of
 
 N_FIRST = 10  # items to look at first
 MAX_ITEMS = 1_500  # in the table
@@ -69,7 +56,6 @@ class Items(Section):
     """Disagreement split by its reason, ten items to look at, a table of all."""
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         found = study.explanation
         worth = look_first(found)
         rng = np.random.default_rng(study.seed)
@@ -86,9 +72,9 @@ class Items(Section):
         table = about(first, MAX_CHARACTERS)
         others = about(rng.permutation(order[len(table) :])[:MAX_OTHER_ITEMS], MAX_CHARACTERS // 4)
         dots = rng.permutation(found.kind.size)[:MAX_DOTS]
-        return {
-            "items": int(found.kind.size),
-            "kinds": {str(kind): int(count) for kind, count in found.counts().items()},
+        facts: Facts = {
+            "items": found.kind.size,
+            "kinds": found.counts(),
             "first": table[: min(N_FIRST, int((worth > 0).sum()))],
             "table": table + others,
             "others": len(others),
@@ -96,28 +82,23 @@ class Items(Section):
                 facts_of(effect, "column", "effect", "p_value", "significant")
                 | {
                     "groups": [
-                        {"group": name, "labels": int(n), "reliability": plain(right, 3)}
-                        for name, n, right in zip(effect.groups, effect.labels, effect.reliability, strict=True)
+                        {"group": name} | entries(n, labels=effect.labels, reliability=effect.reliability)
+                        for n, name in enumerate(effect.groups)
                     ],
                     "strongest": [study.item_names[i] for i in effect.items[:N_FIRST].tolist()],
                 }
                 for effect in found.groups
             ],
             "map": [
-                {
-                    "item": study.item_names[i],
-                    "disagreement": plain(found.disagreement[i], 3),
-                    "confidence": plain(found.confidence[i], 3),
-                    "kind": KINDS[found.kind[i]],
-                }
+                {"item": study.item_names[i], "kind": KINDS[found.kind[i]]}
+                | entries(i, disagreement=found.disagreement, confidence=found.confidence)
                 for i in dots.tolist()
                 if np.isfinite(found.disagreement[i])
             ],
-            "columns": study.item_columns | {"difficulty": hasattr(study.fitted, "difficulty_")},
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How the disagreement splits, which items to look at, and whom they divide."""
+    def findings(self, facts: Facts) -> Findings:
         kinds, n = facts["kinds"], max(facts["items"], 1)
         said = [f"All annotators of an item agree on {percent(kinds['agreed'] / n)} of the items"]
         if kinds["likely error"]:
@@ -132,16 +113,10 @@ class Items(Section):
         yield Finding("; ".join(said) + ".", look, "note" if open_ones else "good", "items-first" if first else "")
         yield from (_group_finding(group) for group in facts["groups"] if group["significant"])
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Reasons, map, groups, ten items, all items."""
+    def draw(self, facts: Facts) -> Blocks:
         kinds, n = facts["kinds"], max(facts["items"], 1)
-        yield Numbers(
-            [
-                Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {WHY[kind]}")
-                for kind in KINDS
-                if kinds[kind]
-            ]
-        )
+        there = [kind for kind in KINDS if kinds[kind]]
+        yield Numbers([Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {WHY[kind]}") for kind in there])
         yield _reason_chart(facts)
         if facts["map"]:
             yield _map_chart(facts)
@@ -160,12 +135,8 @@ class Items(Section):
             )
         else:
             yield Text("No item needs a look: all labels agree.")
-        table, cut = facts["table"], ""
-        if len(table) < facts["items"]:
-            cut = (
-                f" {len(table):,} of {facts['items']:,} are here: those most in need of a look, and {facts['others']} "
-                "others at random; `dissensus aggregate` writes all."
-            )
+        table, others = facts["table"], f"and {facts['others']} others at random; `dissensus aggregate` writes all."
+        cut = some_of(table, facts["items"], f"are here: those most in need of a look, {others}")
         yield Table.of(
             "items",
             "Items" if cut else "All items",
@@ -194,11 +165,9 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
     rows = range(int(table.item_ptr[item]), int(table.item_ptr[item + 1]))
     result = study.about_with_votes(item, max_length) | {
         "label": study.classes[study.label[item]],
-        "confidence": plain(study.confidence[item], 3),
         "kind": KINDS[found.kind[item]],
-        "two_answers": plain(found.ambiguity[item], 3),
-        "disagreement": plain(found.disagreement[item], 3),
-        "surprise": plain(found.surprise[item], 3),
+        **entries(item, confidence=study.confidence, two_answers=found.ambiguity),
+        **entries(item, disagreement=found.disagreement, surprise=found.surprise),
         "posterior": shares(study.fitted.posterior_[item], study.classes),
         "voices": [
             [
@@ -210,19 +179,16 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
             for row in rows[:max_labels]
         ],
     }
-    used = (*study.text_columns, study.picture_column, *HIDDEN_COLUMNS)
-    about = {name: values[item] for name, values in study.items.items() if name not in used}
-    if about := {name: shown(value, 120) for name, value in about.items() if value not in (None, "")}:
+    if about := study.other_columns(item):
         result["about"] = about
     if hasattr(study.fitted, "difficulty_"):
-        result["difficulty"] = plain(study.fitted.difficulty_[item], 3)
+        result |= entries(item, difficulty=study.fitted.difficulty_)
     if (group := int(found.by_group[item])) >= 0:
         result["group"] = found.groups[group].column
     return result
 
 
 def _reason_to_look(one: Facts) -> str:
-    """Say why an item is worth a look."""
     if not one["votes"]:
         return "Nobody has labelled it."
     (top, share, _), *others = one["votes"]
@@ -246,7 +212,7 @@ def _reason_to_look(one: Facts) -> str:
 
 
 def _details(one: Facts) -> list[Facts]:
-    about = [list_detail("About", ["", ""], list(one["about"].items()))] if "about" in one else []
+    about = [listing("About", ["", ""], list(one["about"].items()))] if "about" in one else []
     voices = [
         [name, label, *("" if share is None else percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
@@ -258,8 +224,8 @@ def _details(one: Facts) -> list[Facts]:
     note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
     return [
         *about,
-        list_detail(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
-        list_detail("The method's belief", ["class", "probability"], beliefs, note),
+        listing(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
+        listing("The method's belief", ["class", "probability"], beliefs, note),
     ]
 
 
@@ -303,10 +269,9 @@ def _map_chart(facts: Facts) -> Chart:
     x = charts.quantity("disagreement", "disagreement", "%")
     y = charts.quantity("confidence", "confidence", "%", scale={"zero": False})
     color = charts.color("kind", there, [KIND_COLORS[kind] for kind in there])
-    shares = [(f"{field}:Q", field, charts.SHARE) for field in ("disagreement", "confidence")]
-    chart = charts.dots(
-        facts["map"], 28, 0.6, [("item:N", "item"), ("kind:N", "reason"), *shares], x=x, y=y, color=color
-    )
+    in_percent = [(f"{field}:Q", field, charts.SHARE) for field in ("disagreement", "confidence")]
+    tips = ["item:N", ("kind:N", "reason"), *in_percent]
+    chart = charts.dots(facts["map"], 28, 0.6, tips, x=x, y=y, color=color)
     some = f" A random {MAX_DOTS:,} of {facts['items']:,} items." if facts["items"] > MAX_DOTS else ""
     return Chart(
         charts.spec(chart, 280, opens=("items", "item")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -11,9 +10,9 @@ from dissensus.common.formatting import percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Number, Numbers
+from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text, plain
 
 SETTLED = 0.9  # confidence from which a label is settled
@@ -37,7 +36,6 @@ class Labels(Section):
     """Posterior confidence, settled items, calibration."""
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         study.on_step("weighing the labels")
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
@@ -45,23 +43,23 @@ class Labels(Section):
         by_class = np.zeros((study.table.n_classes, len(STATES)), np.int64)
         np.add.at(by_class, (study.label, state), 1)
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
-        return {
+        facts: Facts = {
             "method": study.method,
             "items": study.table.n_items,
             **dict(zip(STATES, by_class.sum(axis=0).tolist(), strict=True)),
-            "tied": int(tied.sum()),
-            "expected_right": plain(confidence.mean()) if confidence.size else None,
-            "histogram": {"counts": plain(np.histogram(confidence, edges)[0]), "edges": plain(edges)},
+            "tied": tied.sum(),
+            "expected_right": confidence.mean() if confidence.size else None,
+            "histogram": {"counts": np.histogram(confidence, edges)[0], "edges": edges},
             "by_class": [
                 {"class": name, **dict(zip(STATES, counts, strict=True))}
                 for name, counts in zip(study.classes, by_class.tolist(), strict=True)
             ],
-            "alpha": None if study.agreement is None else plain(study.agreement["krippendorff_alpha"].value),
+            "alpha": study.agreement and study.agreement["krippendorff_alpha"].value,
             "gold": None if study.gold is None else _against_gold(study),
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How many are settled; whether confidence can be believed."""
+    def findings(self, facts: Facts) -> Findings:
         share = facts["settled"] / max(facts["items"], 1)
         alpha, gold = facts["alpha"], facts["gold"]
         doubtful = gold is None and alpha is not None and alpha < LOW_ALPHA and share >= 0.5
@@ -92,8 +90,7 @@ class Labels(Section):
                 "good" if honest else "bad" if gap > MISLEADING_GAP else "note",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, confidence, classes, calibration."""
+    def draw(self, facts: Facts) -> Blocks:
         notes = {"settled": f" at {percent(SETTLED)} or more", "likely": "", "unsure": f" below {percent(UNSURE)}"}
         numbers = [
             Number(percent(facts[state] / max(facts["items"], 1)), state, f"{facts[state]:,} items{note}")
@@ -117,18 +114,19 @@ def _against_gold(study: Study) -> Facts:
     known = study.gold >= 0
     gold, posterior = study.gold[known], study.fitted.posterior_[known]
     return {
-        "items": int(known.sum()),
-        "accuracy": plain(bootstrap(hits(gold, posterior), seed=study.seed)),
-        "expected": plain(study.confidence[known].mean()),
-        "log_loss": plain(log_loss(gold, np.maximum(posterior, 1e-15))),
+        "items": known.sum(),
+        "accuracy": bootstrap(hits(gold, posterior), seed=study.seed),
+        "expected": study.confidence[known].mean(),
+        "log_loss": log_loss(gold, np.maximum(posterior, 1e-15)),
         **calibration(gold, posterior),
     }
 
 
 def _confidence_chart(facts: Facts) -> Chart:
     edges, counts = facts["histogram"]["edges"], facts["histogram"]["counts"]
+    words = list(STATES.values())[::-1]
     rows = [
-        {"from": low, "to": high, "count": count, "state": _state(low)}
+        {"from": low, "to": high, "count": count, "state": words[np.digitize(low + 1e-9, [UNSURE, SETTLED])]}
         for (low, high), count in zip(pairwise(edges), counts, strict=True)
     ]
     first = next((i for i, row in enumerate(rows) if row["count"]), 0)
@@ -155,7 +153,7 @@ def _state_chart(facts: Facts) -> Chart:
         for order, (state, words) in enumerate(STATES.items())
     ]
     y = charts.names("class", [one["class"] for one in classes], limit=180)
-    tips = [("class:N", "label"), ("state:N", "state"), ("count:Q", "items", charts.COUNT)]
+    tips = [("class:N", "label"), "state:N", ("count:Q", "items", charts.COUNT)]
     chart = charts.plot(rows, "bar", tips, x=N_ITEMS, y=y, color=STATE_COLOR, order="order:Q")
     caption = "Items by their label."
     share, worst = max(
@@ -172,7 +170,3 @@ def _state_chart(facts: Facts) -> Chart:
         caption,
         f"Bars of items by label and state: {said}.",
     )
-
-
-def _state(low: float) -> str:
-    return STATES["settled" if low >= SETTLED - 1e-9 else "likely" if low >= UNSURE - 1e-9 else "unsure"]

@@ -7,7 +7,6 @@ counted apart from those that it has not seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from dissensus.common.formatting import percent
 from dissensus.common.types import BoolArray
 from dissensus.exceptions import DataError
 from dissensus.report import charts, maps
-from dissensus.report.blocks import Block, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, plain
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, entries, plain, some_of
 from dissensus.table import names as naming
 
 MAX_TEXT_LENGTH = 100  # characters of a text beside a dot
@@ -28,6 +27,13 @@ WITHOUT_INPUTS = (
     "There is no map of the items as the model sees them: what it takes of an item (texts, features, images) was not "
     "given. It is --inputs FILE of `dissensus report`, X of Report."
 )
+COLUMNS = {
+    "class": Column("class"),
+    "items": Column("items", "number"),
+    "same": Column("neighbours alike", "percent"),
+    "chance": Column("by chance", "percent"),
+    "above": Column("above chance", "percent"),
+}
 
 
 @sections.enter("latent", title="Latent space", summary="Which items look alike to the model?", place=57)
@@ -37,7 +43,6 @@ class LatentSection(Section):
     needs = ("model",)
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         if study.X is None:
             return {"points": []}
         from dissensus.learning.latent_map import item_map
@@ -48,32 +53,26 @@ class LatentSection(Section):
         text = (lambda i: " ".join(study.texts(i, MAX_TEXT_LENGTH))[:MAX_TEXT_LENGTH]) if study.text_columns else None
         order = np.argsort(-apart.count, kind="stable")
         new = ~_taught(study)[found.item]
-        return {
+        shares = {"same": apart.mean, "chance": apart.mean_chance, "kept": found.kept}
+        facts: Facts = {
             "classes": study.classes,
             "how": found.how,
             "size": found.size,
             "of": found.of,
             "points": maps.item_rows(found, study.item_names, study.classes, text),
             "neighbours": apart.neighbours,
-            "same": plain(apart.mean, 4),
-            "chance": plain(apart.mean_chance, 4),
-            "kept": plain(found.kept, 4),
+            **{name: plain(share, 4) for name, share in shares.items()},
             "seen": _mean(apart.same, ~new),
             "unseen": _mean(apart.same, new),
             "by_class": [
-                {
-                    "class": study.classes[k],
-                    "items": int(apart.count[k]),
-                    "same": plain(apart.by_class[k], 4),
-                    "chance": plain(apart.chance[k], 4),
-                }
+                {"class": study.classes[k]} | entries(k, 4, items=apart.count, same=apart.by_class, chance=apart.chance)
                 for k in order.tolist()
                 if apart.count[k]
             ],
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """Which classes the network does not tell apart."""
+    def findings(self, facts: Facts) -> Findings:
         if len(facts["points"]) < MIN_ITEMS or len(facts["by_class"]) < 2:
             return
         lost = [
@@ -90,8 +89,7 @@ class LatentSection(Section):
                 table="latent-classes",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, the map, what it says, classes."""
+    def draw(self, facts: Facts) -> Blocks:
         if not facts["points"]:
             yield Text(WITHOUT_INPUTS)
             return
@@ -99,7 +97,15 @@ class LatentSection(Section):
             yield Numbers(_numbers(facts))
         yield _map_chart(facts)
         if facts["same"] is not None:
-            yield _class_table(facts)
+            yield Table.of(
+                "latent-classes",
+                "Classes in the latent space",
+                f"How many of the {facts['neighbours']} nearest neighbours of an item have its majority label, among "
+                "all that the network makes of items and not on the map; by chance, it would be the share of that "
+                "label.",
+                COLUMNS,
+                [one | {"above": plain(one["same"] - one["chance"], 4)} for one in facts["by_class"]],
+            )
 
 
 def _taught(study: Study) -> BoolArray:
@@ -114,7 +120,7 @@ def _taught(study: Study) -> BoolArray:
 
 def _mean(same: Any, which: BoolArray) -> Facts:
     known = same[which & ~np.isnan(same)]
-    return {"items": int(known.size), "same": plain(known.mean(), 4) if known.size >= MIN_ITEMS else None}
+    return {"items": known.size, "same": plain(known.mean(), 4) if known.size >= MIN_ITEMS else None}
 
 
 def _numbers(facts: Facts) -> list[Number]:
@@ -132,7 +138,7 @@ def _numbers(facts: Facts) -> list[Number]:
 
 def _map_chart(facts: Facts) -> Chart:
     rows, how = facts["points"], facts["how"]
-    some = f" {len(rows):,} of {facts['of']:,} items are here, drawn at random." if len(rows) < facts["of"] else ""
+    some = some_of(rows, facts["of"], "items are here, drawn at random.")
     warning = (
         "Who is next to whom means something; how far groups are from each other, and how wide they are, means nothing."
         if how == "t-SNE"
@@ -146,21 +152,4 @@ def _map_chart(facts: Facts) -> Chart:
         f"network makes the same ({how}). {warning}{some}",
         f"Map of {len(rows):,} items by {how}, coloured by majority label.{said}",
         wide=True,
-    )
-
-
-def _class_table(facts: Facts) -> Table:
-    return Table.of(
-        "latent-classes",
-        "Classes in the latent space",
-        f"How many of the {facts['neighbours']} nearest neighbours of an item have its majority label, among all that "
-        "the network makes of items and not on the map; by chance, it would be the share of that label.",
-        {
-            "class": Column("class"),
-            "items": Column("items", "number"),
-            "same": Column("neighbours alike", "percent"),
-            "chance": Column("by chance", "percent"),
-            "above": Column("above chance", "percent"),
-        },
-        [one | {"above": plain(one["same"] - one["chance"], 4)} for one in facts["by_class"]],
     )

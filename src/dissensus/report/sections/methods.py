@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.questions.compare import MAJORITY
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.method_contest import Contest
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, facts_of, plain
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, facts_of, plain, some_of
 
 MAX_ITEMS = 200  # on which methods disagree, in the table
 LEVEL, WORSE = "best, or level with it", "worse"
@@ -27,17 +27,15 @@ class Methods(Section):
     """The comparison without gold, and the labels that depend on the method."""
 
     def applies(self, study: Study) -> bool:
-        """Where an item has two labels."""
         return bool((study.labels_per_item > 1).any())
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         held = study.method_contest
         if isinstance(held, DataError):
             return {"failed": str(held)}
-        found, n_items = held.comparison, int(held.items.size)
+        found, n_items = held.comparison, held.items.size
         matrix = np.stack(list(held.labels.values()))  # (methods, items)
-        return {
+        facts: Facts = {
             "method": study.method,
             **facts_of(found, "best", "tied", "majority_will_do", "hidden"),
             "verdict": found.verdict(),
@@ -51,12 +49,12 @@ class Methods(Section):
             ],
             "failed_methods": found.failed,
             "differ": plain([[(one != other).mean() for other in matrix] for one in matrix], 3),
-            "contested": int((matrix != matrix[0]).any(axis=0).sum()),
+            "contested": (matrix != matrix[0]).any(axis=0).sum(),
             "contested_items": _contested(study, matrix, held.items),
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """Whether the method matters, and whether gold says otherwise."""
+    def findings(self, facts: Facts) -> Findings:
         if "failed" in facts:
             return
         said = f"{facts['best']} predicts hidden labels best"
@@ -76,8 +74,7 @@ class Methods(Section):
                 f"Try --method {gold['method']}.",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Ranking, matrix, the items that depend on it."""
+    def draw(self, facts: Facts) -> Blocks:
         if "failed" in facts:
             yield Text(f"The methods could not be compared: {facts['failed']}")
             return
@@ -98,11 +95,11 @@ class Methods(Section):
         yield _difference_chart(facts)
         if contested := facts["contested_items"]:
             names = [one["method"] for one in facts["methods"]]
-            some = f"; {len(contested)} of {facts['contested']:,}" if len(contested) < facts["contested"] else ""
             yield Table.of(
                 "contested",
                 "Items on which they disagree",
-                f"Items whose label depends on the method, the most contested first{some}.",
+                f"Items whose label depends on the method, the most contested first"
+                f"{some_of(contested, facts['contested'], '', '; ')}.",
                 ITEM_COLUMNS | {name: Column(name) for name in names},
                 [one | dict(zip(names, one["labels"], strict=True)) for one in contested],
                 page=10,
@@ -122,7 +119,7 @@ def _by_gold(study: Study, held: Contest) -> Facts | None:
     right = {name: (labels[known] == gold[known]).astype(float) for name, labels in held.labels.items()}
     best = max(right, key=lambda name: float(right[name].mean()))
     ahead = paired_bootstrap(right[best], right[study.method], seed=study.seed).mean
-    return {"method": best, "ahead": plain(ahead)} if ahead.low > 0 else None
+    return {"method": best, "ahead": ahead} if ahead.low > 0 else None
 
 
 def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
@@ -138,7 +135,6 @@ def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
 
 
 def _contested_share(facts: Facts) -> str:
-    """The share of the items on which methods disagree."""
     return percent(facts["contested"] / max(facts["items"], 1))
 
 
@@ -146,7 +142,7 @@ def _with_intervals(rows: list[Facts], x: charts.Channel, tips: Sequence[charts.
     """Draw each method's value as a dot, on a line from low to high."""
     y = charts.names("method", [row["method"] for row in rows], limit=200)
     bars = charts.plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
-    return bars + charts.dots(rows, 80, 1, [("method:N", "method"), *tips], x="value:Q", y=y, **channels)
+    return bars + charts.dots(rows, 80, 1, ["method:N", *tips], x="value:Q", y=y, **channels)
 
 
 def _ranking_chart(facts: Facts) -> Chart:

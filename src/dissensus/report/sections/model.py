@@ -6,7 +6,6 @@ where there are enough (out of fold, held out, or without labels), and the page 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +15,10 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.calibration import calibration, calibration_chart
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, first_within, interval_text, plain, shares
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, entries, first_within, interval_text, plain, shares, some_of
 from dissensus.table import names as naming
 
 MIN_UNSEEN_ITEMS = 20  # that the model has not seen, from which it is judged by them alone
@@ -50,31 +49,29 @@ class ModelSection(Section):
     needs = ("model",)
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         from dissensus.learning.encoders import encoders
         from dissensus.learning.objectives import objectives
 
         study.on_step("looking at the model")
         model, found = study.model, _predictions(study)
         taught = model.teaches_ & ~model.held_out_
-        return {
+        facts: Facts = {
             "encoder": encoders.name_of(type(model.encoder_)),
             "objective": objectives.name_of(type(model.objective_)),
             "method": study.method,
-            "taught": int(taught.sum()),
-            "held_out": int(model.held_out_.sum()),
-            "items": int((found.seen >= 0).sum()),
+            "taught": taught.sum(),
+            "held_out": model.held_out_.sum(),
+            "items": (found.seen >= 0).sum(),
             "of": study.table.n_items,
             "best_epoch": model.best_epoch_,
             "monitor": model.monitor_,
-            "history": plain(model.history_),
+            "history": model.history_,
             **_judgement(study, found),
             **_crowd_differences(study, found),
-            "columns": study.item_columns,
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How good the model is, on which items, and for how many it contradicts the crowd."""
+    def findings(self, facts: Facts) -> Findings:
         if facts["judged"]:
             right = percent(facts["accuracy"]["value"], 1)
             what = "right on" if facts["reference"] == "gold" else "of the crowd's opinion on"
@@ -97,8 +94,7 @@ class ModelSection(Section):
                 "model-crowd",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, what they rest on, curves, confusion, calibration, items."""
+    def draw(self, facts: Facts) -> Blocks:
         epochs, best, by_gold = len(facts["history"]), facts["best_epoch"], facts.get("reference") == "gold"
         kept = f"the weights of epoch {best} were kept" if best else "the last epoch's weights were kept"
         numbers = [
@@ -182,17 +178,17 @@ def _judgement(study: Study, found: Predictions) -> Facts:
     counts = confusion_matrix(truth, said, study.table.n_classes)
     most = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[:MAX_CLASSES])
     return {
-        "judged": int(rows.sum()),
+        "judged": rows.sum(),
         "basis": basis,
         "reference": "gold" if by_gold else "crowd",
         "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (found.seen[rows] == HELD_OUT).any()),
-        "accuracy": plain(bootstrap(right, seed=study.seed)),
-        "crowd_accuracy": plain(None if crowd is None else bootstrap(crowd, seed=study.seed)),
-        "ahead": plain(None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean),
+        "accuracy": bootstrap(right, seed=study.seed),
+        "crowd_accuracy": None if crowd is None else bootstrap(crowd, seed=study.seed),
+        "ahead": None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean,
         "confusion": {
             "classes": [study.classes[k] for k in most],
-            "counts": counts[np.ix_(most, most)].tolist(),
-            "items": counts.sum(axis=1)[most].tolist(),
+            "counts": counts[np.ix_(most, most)],
+            "items": counts.sum(axis=1)[most],
             "of": study.table.n_classes,
         },
         **calibration(truth if by_gold else study.fitted.posterior_[rows], found.proba[rows]),
@@ -210,19 +206,18 @@ def _crowd_differences(study: Study, found: Predictions) -> Facts:
         return study.about_with_votes(i) | {
             "model": shares(found.proba[i], study.classes),
             "crowd": shares(study.fitted.posterior_[i], study.classes),
-            "distance": plain(distance[number], 3),
             "seen": SEEN[found.seen[i]],
+            **entries(number, distance=distance),
         }
 
     return {
-        "compared": int(both.size),
-        "apart": int((found.proba[both].argmax(axis=1) != study.label[both]).sum()),
+        "compared": both.size,
+        "apart": (found.proba[both].argmax(axis=1) != study.label[both]).sum(),
         "items_apart": first_within(map(about, order.tolist()), MAX_CHARACTERS),
     }
 
 
 def _basis(facts: Facts) -> str:
-    """Say which items the figures rest on."""
     if not facts["judged"]:
         return "The model cannot be judged here: none of its items has gold or labels."
     against = "gold" if facts["reference"] == "gold" else f"the labels by {facts['method']}, as there is no gold"
@@ -252,11 +247,13 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
     x = charts.quantity("epoch", "epoch", "d", tickMinStep=1)
     y = charts.quantity("value", words[0] if one else None, charts.SHARE if share else "", scale={"zero": False})
     color = charts.color("what", words, legend=not one)
-    tips = [("epoch:Q", "epoch"), ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE if share else ".4f")]
+    tips = ["epoch:Q", ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE if share else ".4f")]
     drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
-    caption = "On the items that were held out, after every epoch."
-    if "loss" in lines:
-        caption = "Mean loss over the items that teach, while learning."
+    caption = (
+        "Mean loss over the items that teach, while learning."
+        if "loss" in lines
+        else "On the items that were held out, after every epoch."
+    )
     if best:
         drawn += charts.plot([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
         caption += f" Dashed: epoch {best}, which was best by {facts['monitor']}."
@@ -291,12 +288,12 @@ def _confusion_chart(facts: Facts) -> Chart:
 
 def _item_table(facts: Facts) -> Table:
     rows = facts["items_apart"]
-    cut = f" {len(rows):,} of {facts['compared']:,} are here." if len(rows) < facts["compared"] else ""
     return Table.of(
         "model-crowd",
         "Where model and crowd disagree most",
         "What the model makes of the item itself, beside what annotators made of it; the furthest apart first. Where "
-        f"the model is right, the labels are wrong; where it is not, it has something to learn.{cut}",
+        f"the model is right, the labels are wrong; where it is not, it has something to learn."
+        f"{some_of(rows, facts['compared'])}",
         {
             **ITEM_COLUMNS,
             "model": Column("model", "shares", note="by the item alone"),

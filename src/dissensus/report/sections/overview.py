@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,8 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.common.types import IntArray
 from dissensus.report import charts
-from dissensus.report.blocks import Block, Chart, Number, Numbers
-from dissensus.report.section import Facts, Finding, Section, sections
+from dissensus.report.blocks import Chart, Number, Numbers
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text, plain
 
 MAX_CLASSES = 15  # with a bar of their own
@@ -27,29 +26,28 @@ class Overview(Section):
     """Counts, agreement with intervals, redundancy, class balance."""
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         study.on_step("counting")
         table = study.table
         about = table.describe()
         given = (
             np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
         )
-        return {
+        facts: Facts = {
             **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
-                {"class": name, "votes": plain(votes / max(given.sum(), 1e-300)), "labels": plain(labels)}
+                {"class": name, "votes": votes / max(given.sum(), 1e-300), "labels": labels}
                 for name, votes, labels in zip(study.classes, given, study.fitted.posterior_.mean(axis=0), strict=True)
             ],
-            "agreement": plain(study.agreement),
-            "unanimous": plain(about["unanimous_items"]),
+            "agreement": study.agreement,
+            "unanimous": about["unanimous_items"],
             "labels_per_item": about["annotations_per_item"] | _histogram(study.labels_per_item),
             "labels_per_annotator": about["annotations_per_annotator"]
             | _histogram(np.diff(table.annotator_ptr), log=True),
             "unlabelled_items": about["items_without_annotation"],
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """How far labels agree, and what is odd about the table."""
+    def findings(self, facts: Facts) -> Findings:
         if facts["agreement"] is None:
             yield Finding(
                 "No item was labelled by two annotators, so nobody's labels can be checked against another's.",
@@ -83,8 +81,7 @@ class Overview(Section):
                 "If several answers were allowed, make one table per answer.",
             )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, then three charts."""
+    def draw(self, facts: Facts) -> Blocks:
         per_item, per_annotator = facts["labels_per_item"], facts["labels_per_annotator"]
         weighted = "weighted; for agreement they count alike" if facts["weighted"] else ""
         numbers = [
@@ -101,12 +98,14 @@ class Overview(Section):
                 numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
         yield Numbers(numbers)
         yield _class_chart(facts["classes"])
+        low, high = per_item["min"], per_item["max"]
         yield Chart(
             charts.histogram(per_item["counts"], per_item["edges"], x_title="labels per item", y_title="items"),
             "Labels per item",
-            _how_many(per_item),
-            f"Histogram of labels per item: from {per_item['min']} to {per_item['max']}, median "
-            f"{per_item['median']:g}.",
+            f"Every item has {low} label{'s' * (low != 1)}."
+            if low == high
+            else f"A typical item has {per_item['median']:g} labels; the fewest {low}, the most {high}.",
+            f"Histogram of labels per item: from {low} to {high}, median {per_item['median']:g}.",
         )
         least, median, most = (f"{per_annotator[key]:,.0f}" for key in ("min", "median", "max"))
         titles = {"x_title": "labels per annotator", "y_title": "annotators"}
@@ -128,7 +127,7 @@ def _class_chart(classes: list[Facts]) -> Chart:
     x = charts.quantity("share", "share", "%", ticks=4)
     y = charts.names("class", [one["class"] for one in shown], limit=180)
     offset = {"field": "what", "type": "nominal", "sort": words}
-    tips = [("class:N", "class"), ("what:N", "share"), ("share:Q", "is", charts.EXACT_SHARE)]
+    tips = ["class:N", ("what:N", "share"), ("share:Q", "is", charts.EXACT_SHARE)]
     chart = charts.plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=charts.color("what", words))
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
@@ -155,14 +154,7 @@ def _histogram(values: IntArray, log: bool = False) -> Facts:
         edges = np.arange(low, high + 2) - 0.5
     else:
         edges = np.linspace(low, high + 1, MAX_BINS + 1)
-    return {"counts": plain(np.histogram(values, edges)[0]), "edges": plain(edges)}
-
-
-def _how_many(per_item: Facts) -> str:
-    low, median, high = (per_item[key] for key in ("min", "median", "max"))
-    if low == high:
-        return f"Every item has {low} label{'s' * (low != 1)}."
-    return f"A typical item has {median:g} labels; the fewest {low}, the most {high}."
+    return {"counts": np.histogram(values, edges)[0], "edges": edges}
 
 
 def _range(about: Facts) -> str:

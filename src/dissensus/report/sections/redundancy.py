@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from dissensus.common.formatting import percent
 from dissensus.questions.compare import fresh
 from dissensus.questions.redundancy import redundancy
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, Block, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.method_contest import limit_passes
-from dissensus.report.section import Facts, Finding, Section, sections
-from dissensus.report.study import Study, facts_of, plain
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, entries, facts_of, plain
 
 MAX_ITEMS = 100  # worth another label, in the table
 MIN_CHANGED = 0.02  # share of the labels that one label each changes, below which more are hardly worth it
@@ -24,7 +22,6 @@ class RedundancySection(Section):
     """Stability and accuracy against labels per item; what one more would change."""
 
     def collect(self, study: Study) -> Facts:
-        """See the class."""
         found = redundancy(
             study.table,
             limit_passes(fresh(study.fitted)),
@@ -35,34 +32,26 @@ class RedundancySection(Section):
         after, tried = found.next_label, found.rehearsal
         code = {name: code for code, name in enumerate(study.table.items.tolist())}
         best = [i for name in after.best(MAX_ITEMS) if after.gain[i := code[name]] > 0]
-        return {
+        columns: Facts = {"confidence": study.confidence, "labels": study.labels_per_item}
+        columns |= {"gain": after.gain, "flips": after.flips}
+        facts: Facts = {
             "verdict": found.verdict(),
             "sampled_items": found.sampled_items,
             "levels": [facts_of(level, "labels", "annotations", "stability", "accuracy") for level in found.levels],
             "next_label": {
-                "right_now": plain(after.expected_right),
-                "right_after": plain(after.expected_right_after),
-                "changed": plain(float(after.flips.mean())) if after.flips.size else None,
+                "right_now": after.expected_right,
+                "right_after": after.expected_right_after,
+                "changed": after.flips.mean() if after.flips.size else None,
                 "curve": plain(after.curve, 4),
                 "items_with_most": after.holding(0.8),
-                "items": int(after.gain.size),
+                "items": after.gain.size,
             },
-            "rehearsal": tried and facts_of(tried, "changed", "too_sure") | {"expected": plain(tried.flips)},
-            "best": [
-                study.about(i)
-                | {
-                    "label": study.classes[study.label[i]],
-                    "confidence": plain(study.confidence[i], 3),
-                    "labels": int(study.labels_per_item[i]),
-                    "gain": plain(after.gain[i], 3),
-                    "flips": plain(after.flips[i], 3),
-                }
-                for i in best
-            ],
+            "rehearsal": tried and facts_of(tried, "changed", "too_sure") | {"expected": tried.flips},
+            "best": [study.about(i) | {"label": study.classes[study.label[i]]} | entries(i, **columns) for i in best],
         }
+        return dict(plain(facts))
 
-    def findings(self, facts: Facts) -> Iterator[Finding]:
-        """Whether to buy more: by what the last label of each item changed, not only by what the method expects."""
+    def findings(self, facts: Facts) -> Findings:
         tried, after = facts["rehearsal"], facts["next_label"]
         if tried is None:
             yield Finding(facts["verdict"], "", "bad")
@@ -88,8 +77,7 @@ class RedundancySection(Section):
             "good" if changed < MIN_CHANGED else "note",
         )
 
-    def draw(self, facts: Facts) -> Iterator[Block]:
-        """Figures, the curve, what one more label brings, for which items."""
+    def draw(self, facts: Facts) -> Blocks:
         after = facts["next_label"]
         now, most = after["right_now"], f"{after['items_with_most']:,}"
         if now is not None:
