@@ -201,11 +201,15 @@ def walk_short(
     q, evidence = posterior_of(log_prior + votes, gold)
     right = q.reshape(-1)[own]
     pull, bend = weight * (right - 0.5), weight * bend
-    slope, square = np.bincount(item, pull * alpha, I), np.bincount(item, bend * alpha**2, I)
+    slope: FloatArray = np.bincount(item, pull * alpha, I).astype(np.float64)
+    square: FloatArray = np.bincount(item, bend * alpha**2, I).astype(np.float64)
     b = climb(slope, square, precision, easiness)
     if fixed is not None:
         b = np.where(fixed, easiness, b)
     beta = np.exp(b)[item]
-    sums = (np.bincount(rows.annotator, of_row, A) for of_row in (pull * beta, bend * beta**2, weight * right))
+    next_pull, curvature, hits = (
+        np.bincount(rows.annotator, of_row, A).astype(np.float64)
+        for of_row in (pull * beta, bend * beta**2, weight * right)
+    )
     wrong = weight * (np.maximum(x, 0) + log_wrong + np.log1p(e))  # −log P(y | z ≠ y)
-    return float(evidence.sum() - wrong.sum()), q, b, *sums
+    return float(evidence.sum() - wrong.sum()), q, b, next_pull, curvature, hits

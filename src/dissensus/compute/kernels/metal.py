@@ -140,5 +140,5 @@ def project(x: FloatArray) -> FloatArray:
         n = inside.sum(axis=1, keepdims=True)
         shift = (np.where(inside, x, 0).sum(axis=1, keepdims=True) - 1) / n
         if (n == above).all():
-            return np.maximum(x - shift, 0)
+            return np.asarray(np.maximum(x - shift, 0))
         inside, above = x > shift, n

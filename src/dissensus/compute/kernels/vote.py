@@ -165,7 +165,7 @@ class Ballot:
         tells = several_annotators(self.rows.item_ptr, self.rows.annotator) | alone
         if gold is not None:
             tells |= gold >= 0
-        of_row = tells[self.item]
+        of_row = tells[self.item].astype(np.float64)
         hits, total = (self.sum_by_annotator(part) for part in (of_row * outcome.reshape(-1)[self.own], of_row))
         return hits, total, self.votes.sum(axis=0), int(tells.sum())
 

@@ -195,8 +195,8 @@ class Talk:
         beyond_chance = (agree + 2 * NEWCOMER**2) / (pairs + 2)  # one pair of newcomers more
         self.kappa = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
         self.crowd = self.kappa if share else 1.0
-        self.message = np.zeros(edges.annotator.size)
-        self.heard = np.zeros((len(known), 2))  # Y, Q
+        self.message: FloatArray = np.zeros(edges.annotator.size)
+        self.heard: FloatArray = np.zeros((len(known), 2))  # Y, Q
         self.heard[:, 0] = 1.0  # so that sums start at 1, and shares, having heard nothing, at the crowd's
         self.scale = 1.0
         self.weight: FloatArray = np.full(len(known), self.crowd)

@@ -206,9 +206,8 @@ class MMCE(EMAggregator[Effects]):
         """σ of the next pass: all of them moved by the same first, then each by itself."""
         alpha, centre = self.alpha(effect.shape[1]), self._middle(effect)
         if self.centre == "crowd":
-            together = (part.sum(axis=0, keepdims=True) for part in sums)  # as if all annotators were one
-            expected = expected_effect(len(centre))
-            centre = kernels.maximise(centre[None], *together, self.known * alpha, expected)[0]
+            seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # as if all annotators were one
+            centre = kernels.maximise(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
         return kernels.maximise(effect, *sums, alpha, centre)
 
     def log_penalty(self, params: Effects) -> float:
@@ -292,7 +291,8 @@ class Sweep:
             block = Rows(
                 rows.item_ptr[start : stop + 1] - first, rows.annotator[first:end], rows.label[first:end], weight
             )
-            gold, before = (None if values is None else values[start:stop] for values in (self.gold, params.belief))
+            gold = None if self.gold is None else self.gold[start:stop]
+            before = None if params.belief is None else params.belief[start:stop]
             special = max(self.special - start, 0)
             found.append(kernels.walk_short(block, confusion, log_prior, self.penalty, gold, special, rounds, before))
         objectives, posteriors, seen, expected = zip(*found, strict=True)
