@@ -19,6 +19,8 @@ numba's own import above all: a table of fewer than MIN_KERNEL_ROWS rows is walk
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
@@ -82,3 +84,22 @@ def sum_by_item(values: FloatArray, item_ptr: IntArray) -> FloatArray:
     if busy.any():
         sums[busy] = np.add.reduceat(values, item_ptr[:-1][busy], axis=0)
     return sums
+
+
+def label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
+    """Sparse (I, A·K) weight of the labels of each item, in the column annotator·K + label."""
+    from scipy.sparse import csr_array
+
+    column = rows.annotator.astype(np.int64) * n_classes + rows.label
+    weight = np.ones(column.size) if rows.weight is None else rows.weight
+    return csr_array((weight, column, rows.item_ptr), (rows.item_ptr.size - 1, n_annotators * n_classes))
+
+
+def posterior_of(joint: FloatArray, gold: IntArray | None) -> tuple[FloatArray, FloatArray]:
+    """(I, K) posterior by log joint probabilities (I, K) and known classes, and (I,) log evidence."""
+    if gold is not None:
+        joint = np.where((gold[:, None] >= 0) & (np.arange(joint.shape[1]) != gold[:, None]), -np.inf, joint)
+    top = joint.max(axis=1, keepdims=True, initial=-np.inf)
+    q = np.exp(joint - top)
+    total = q.sum(axis=1, keepdims=True)
+    return q / total, (top + np.log(total))[:, 0]

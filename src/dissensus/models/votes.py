@@ -21,6 +21,7 @@ import numpy as np
 
 from dissensus.common.arrays import TIE
 from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
 from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
@@ -71,10 +72,7 @@ class VoteModel(Aggregator):
             self.prior_ = of_all / of_all.sum()
         self.item_total_ = self.item_total_.copy()
         self.item_total_[item] = weight + table.votes().sum(axis=1)
-        posterior = self._shares(before + new)
-        if gold is not None:
-            posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-        return posterior
+        return kernels.with_known(self._shares(before + new), gold)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         return self._shares(skilled_votes(table, self._skills(known)))
@@ -136,22 +134,28 @@ class SharePass(Pass[Skilled, Hits, Any]):
     """Shares of the votes; writes `posterior` and `item_total`."""
 
     def open(self, params: Skilled, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """The parameters and hits for each worker."""
-        return [(params, np.zeros(size.n_annotators)) for _ in range(workers)]
+        """The parameters, whether the table is short, and hits for each worker."""
+        short = size.n_rows < readable.MIN_KERNEL_ROWS
+        return [(params, short, np.zeros(size.n_annotators)) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.vote.shares`."""
-        params, hits = buffer
-        rows = block.rows
+        """`kernels.vote.shares`, or of a short table its readable form."""
+        params, short, hits = buffer
+        rows, lean = block.rows, np.empty(0) if params.lean is None else params.lean
+        if short:
+            ballot = kernels.Ballot(rows, params.skill, params.prior.size)
+            right, out["posterior"][:] = ballot.shares(params.prior, lean, block.gold, TIE)
+            hits += right
+            out["item_total"][:] = ballot.total
+            return
         kernels.shares(
-            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight,
-            params.skill, params.prior, np.empty(0) if params.lean is None else params.lean, block.gold, TIE, hits,
-            out["posterior"], out["item_total"],
+            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.skill,
+            params.prior, lean, block.gold, TIE, hits, out["posterior"], out["item_total"],
         )  # fmt: skip
 
     def close(self, buffers: list[Any], pool: Threads) -> Hits:
         """The sums of all workers."""
-        return Hits(sum(hits for _, hits in buffers))
+        return Hits(sum(hits for *_, hits in buffers))
 
     def on_torch(self, params: Skilled, data: Any, out: Mapping[str, Any]) -> Hits:
         """The same in torch."""
@@ -186,14 +190,21 @@ class SkillPass(Pass[FloatArray, Outcome, Any]):
     alone: bool = False
 
     def open(self, params: FloatArray, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """Skills and the sums of each worker."""
-        A, K = size.n_annotators, size.n_classes
-        return [(params, np.zeros(A), np.zeros(A), np.zeros(K), np.zeros(1, np.int64)) for _ in range(workers)]
+        """Skills, whether the table is short, and the sums of each worker."""
+        A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
+        return [(params, short, *np.zeros((2, A)), np.zeros(K), np.zeros(1, np.int64)) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.vote.skilled_vote`."""
-        skill, hits, total, sums, judged = buffer
+        """`kernels.vote.skilled_vote`, or of a short table its readable form."""
+        skill, short, hits, total, sums, judged = buffer
         rows = block.rows
+        if short:
+            ballot = kernels.Ballot(rows, skill, sums.size)
+            for whole, part in zip(buffer[2:], ballot.skilled_vote(block.gold, self.alone, TIE), strict=True):
+                whole += part
+            if "votes" in out:
+                out["votes"][:] = ballot.votes
+            return
         judged[0] += kernels.skilled_vote(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight,
             skill, block.gold, self.alone, TIE, hits, total, sums, out.get("votes"),
@@ -201,7 +212,7 @@ class SkillPass(Pass[FloatArray, Outcome, Any]):
 
     def close(self, buffers: list[Any], pool: Threads) -> Outcome:
         """The sums of all workers."""
-        _, hits, total, votes, judged = (list(part) for part in zip(*buffers, strict=True))
+        _, _, hits, total, votes, judged = (list(part) for part in zip(*buffers, strict=True))
         return Outcome(sum(hits), sum(total), sum(votes), int(sum(judged)[0]))
 
     def on_torch(self, params: FloatArray, data: Any, out: Mapping[str, Any]) -> Outcome:

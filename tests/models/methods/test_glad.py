@@ -88,10 +88,11 @@ def literal_sums(table: Annotations, params: Skills, posterior: np.ndarray, easi
     return pull, curvature
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "min_kernel_rows"), [(1, 0), (3, 0), (1, 10**6)])
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
+def test_every_form_of_the_pass_equals_the_literal_loops(kind, with_gold, threads, min_kernel_rows, monkeypatch):
+    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
     table = random_table(1, **KINDS[kind])
     params = random_params(2, table)
     gold = some_gold(table) if with_gold else None
@@ -213,11 +214,13 @@ def test_climb_never_goes_down_and_ends_on_a_top(start):
 
     for _ in range(500):
         slope, square, precision = rng.normal(0, 20), 10 * rng.random() ** 3, 10 ** rng.uniform(-1, 1)
-        b = kernels.climb(slope, square, precision, start)
+        b = kernels._climb(slope, square, precision, start)
+        many = kernels.climb(*(np.full(3, number) for number in (slope, square)), precision, np.full(3, start))
+        np.testing.assert_allclose(many, b, atol=1e-12)  # in NumPy
         assert height(b) >= height(start)
         again = b
         for _ in range(20):
-            again = kernels.climb(slope, square, precision, again)
+            again = kernels._climb(slope, square, precision, again)
         assert height(again) >= max(height(again - 1e-3), height(again + 1e-3))
 
 

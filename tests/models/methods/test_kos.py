@@ -85,11 +85,12 @@ def literal_passes(table: Annotations, gold, share: bool, labels: float, passes:
     return a, x, np.arctanh(np.clip(weight, -0.99, 0.99)) if share else weight, kappa, crowd
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "min_kernel_rows"), [(1, 0), (3, 0), (1, 10**6)])
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_messages_equal_the_literal_sums(kind, with_gold, share, threads):
+def test_messages_equal_the_literal_sums(kind, with_gold, share, threads, min_kernel_rows, monkeypatch):
+    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
     table = two_classes(1, kind, n=97)
     gold = some_gold(table) if with_gold else None
     a, x, weight, kappa, crowd = literal_passes(table, gold, share, 3.0, passes=3)

@@ -79,15 +79,13 @@ def complete(pairs: Pairs, **keywords) -> np.ndarray:
 
 
 @pytest.mark.parametrize("least", [0, 2.7])
-@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_pairs_equal_the_literal_loops(kind, with_gold, threads, least):
+def test_pairs_equal_the_literal_loops(kind, with_gold, least):
     table = random_table(1, n_annotators=9, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     n, C, known, known_skill = literal_pairs(table, gold, least)
-    with Threads(threads) as pool:
-        pairs = Pairs.of(table, gold, least, pool)
+    pairs = Pairs.of(table, gold, least)
     found_n, found_C = dense(pairs)
     np.testing.assert_allclose(found_n, n, atol=1e-12)
     np.testing.assert_allclose(found_C[n > 0], C[n > 0], atol=1e-12)
@@ -106,13 +104,17 @@ def test_trimmed_means_equal_the_literal_loop(size, trim):
     for digits in (0, 8):  # with and without ties
         C, given = rng.normal(0, 2, size).round(digits), rng.choice([-1.0, 0.5, 1, 2], size)
         n = rng.uniform(0, 3, size) * rng.integers(0, 2, size) + 0.01
-        ptr, second, out = np.array([0, size]), np.arange(size, dtype=np.int32), np.array([np.nan])
-        kernels.update(0, 1, ptr, second, n, C, np.ones(1), np.zeros(1), np.zeros(1), trim, given, out)
-        np.testing.assert_allclose(out[0], literal_trimmed_mean(C / given, n * given**2, trim), atol=1e-9)
+        ptr, second, out = np.array([0, size]), np.arange(size, dtype=np.int32), np.full(2, np.nan)
+        data = ptr, second, n, C, np.ones(1), np.zeros(1), np.zeros(1), trim, given
+        kernels.update(0, 1, *data, out[:1])
+        kernels.update_short(*data, out[1:])
+        np.testing.assert_allclose(out, literal_trimmed_mean(C / given, n * given**2, trim), atol=1e-9)
 
 
+@pytest.mark.parametrize("min_kernel_rows", [0, 10**6])
 @pytest.mark.parametrize("with_gold", [False, True])
-def test_skills_equal_the_literal_alternation(with_gold):
+def test_skills_equal_the_literal_alternation(with_gold, min_kernel_rows, monkeypatch):
+    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
     table = simulate(60, 9, 4, redundancy=3, seed=1).annotations
     gold = some_gold(table) if with_gold else None
     n, C, known, known_skill = literal_pairs(table, gold, 1)
@@ -256,8 +258,7 @@ def test_who_shares_no_item_is_like_the_population_and_so_is_who_is_unseen():
 
 def test_pairs_that_share_too_little_are_left_out():
     table = simulate(200, 30, 3, redundancy=3, seed=6).annotations
-    with Threads(1) as pool:
-        count = [Pairs.of(table, None, least, pool).count for least in (1, 3)]
+    count = [Pairs.of(table, None, least).count for least in (1, 3)]
     assert count[1].size < count[0].size
     np.testing.assert_array_equal(np.sort(count[1]), np.sort(count[0][count[0] >= 3]))
     model = MMSR(least=1000).fit(table)  # nobody is left

@@ -72,10 +72,12 @@ def pass_at(table: Annotations, params: Effects, gold=None, threads: int = 1, ro
         return sweep(params, rounds), sweep
 
 
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("threads", "min_kernel_rows"), [(1, 0), (3, 0), (1, 10**6)])
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
+def test_every_form_of_the_pass_equals_the_literal_loops(kind, with_gold, threads, min_kernel_rows, monkeypatch):
+    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
+    monkeypatch.setattr("dissensus.models.methods.mmce.BLOCK_NUMBERS", 500)  # several blocks
     table = random_table(1, n_items=9, n=61, **KINDS[kind])
     params = random_params(2, table)
     gold = some_gold(table) if with_gold else None
@@ -85,12 +87,22 @@ def test_fused_pass_equals_the_literal_loops(kind, with_gold, threads):
     objective, sweep = pass_at(table, params, gold, threads)
     np.testing.assert_allclose(objective, evidence - BETA / 2 * np.square(tau).sum(), rtol=1e-7)
     np.testing.assert_allclose(sweep.posterior, posterior, atol=1e-5)
-    np.testing.assert_allclose(sweep.sums.counts.sum(axis=0), seen, atol=1e-4)
-    found = sweep.sums.expected.sum(axis=0) + sweep.sums.plain.sum(axis=0)[:, :, None] * sweep.sums.confusion
-    np.testing.assert_allclose(found, expected, atol=1e-4)
-    together = sweep.sums.together()
-    np.testing.assert_allclose(together.counts[0, 0], seen.sum(axis=0), atol=1e-4)
-    np.testing.assert_allclose(together.expected[0, 0], expected.sum(axis=0), atol=1e-4)
+    np.testing.assert_allclose(sweep.sums.seen, seen, atol=1e-4)
+    np.testing.assert_allclose(sweep.sums.expected, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("with_gold", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_short_table_is_fitted_and_scored_as_by_the_kernels(kind, with_gold, monkeypatch):
+    table = random_table(2, n_items=31, n=203, **KINDS[kind])
+    gold = some_gold(table) if with_gold else None
+    compiled = MMCE().fit(table, gold=gold)
+    scored = compiled.predict_proba(table)
+    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", 10**6)
+    short = MMCE().fit(table, gold=gold)
+    for key in ("posterior_", "annotator_effect_", "item_effect_", "difficulty_", "trace_"):
+        np.testing.assert_allclose(getattr(short, key), getattr(compiled, key), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(short.predict_proba(table), scored, atol=1e-9)
 
 
 def plain_posterior(table: Annotations, params: Effects) -> np.ndarray:
@@ -136,8 +148,11 @@ def test_newton_never_goes_down_and_its_bound_lies_below():
         seen = rng.dirichlet(np.ones(K)) * weight.sum()
         x, penalty = rng.normal(0, 3, K), 10 ** rng.uniform(-3, 2)
         step = np.empty(K)
-        size = kernels.newton(1.0, seen, weight @ p, penalty, x, step)
+        size = kernels._newton(1.0, seen, weight @ p, penalty, x, step)
         np.testing.assert_allclose(size, np.abs(step).max(), atol=1e-15)
+        columns = kernels.newton_step(seen[:, None], (weight @ p)[:, None], penalty, x[:, None])  # in NumPy
+        np.testing.assert_allclose(columns[0][:, 0], step, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(columns[1], [size], rtol=1e-9, atol=1e-12)
 
         def truth(d, weight=weight, p=p, seen=seen, penalty=penalty, x=x):
             return seen @ d - weight @ np.log(p @ np.exp(d)) - penalty / 2 * np.square(x + d).sum()
@@ -160,8 +175,7 @@ def test_sigma_of_an_m_step_is_where_the_bound_is_highest():
     seen[1, 2] = 0
     shares = rng.dirichlet(np.ones(K), (A, K))
     expected = shares * seen.sum(axis=2, keepdims=True)
-    after, plain = np.empty_like(effect), np.zeros((1, A, K))
-    kernels.maximise(0, A, effect, softmax(effect, axis=2), seen[None], expected[None], plain, alpha, centre, after)
+    after = kernels.maximise(effect, seen, expected, alpha, centre)
     moved = shares * np.exp(after - effect)
     moved *= seen.sum(axis=2, keepdims=True) / moved.sum(axis=2, keepdims=True)
     np.testing.assert_allclose(seen - moved, alpha * (after - centre), atol=1e-9)
@@ -191,7 +205,7 @@ def test_one_pass_from_anywhere_raises_the_objective(centre):
     for seed in range(100):
         params = random_params(seed, table, size=1 + seed % 4)
         before, sweep = pass_at(table, params)
-        after = Effects(model._learn(params.effect, sweep.sums, Threads(1)), params.prior, sweep.posterior)
+        after = Effects(model._learn(params.effect, sweep.sums), params.prior, sweep.posterior)
         gain = pass_at(table, after)[0] + model.log_penalty(after) - before - model.log_penalty(params)
         assert gain > 0
 

@@ -150,3 +150,18 @@ def test_beats_majority_vote_where_annotators_differ():
     sim = simulate(4000, 50, 5, redundancy=5, seed=11)
     wawa, vote = Wawa().fit(sim.annotations), methods["majority-vote"]().fit(sim.annotations)
     assert (wawa.predict() == sim.truth).mean() > (vote.predict() == sim.truth).mean() + 0.01
+
+
+@pytest.mark.parametrize("name", ["majority-vote", "wawa", "zero-based-skill"])
+@pytest.mark.parametrize("with_gold", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_votes_on_a_short_table_are_those_of_the_kernels(kind, with_gold, name, monkeypatch):
+    table = random_table(3, **KINDS[kind])
+    gold = some_gold(table) if with_gold else None
+    compiled = methods[name]().fit(table, gold=gold)
+    scored = compiled.predict_proba(table)
+    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", 10**6)
+    short = methods[name]().fit(table, gold=gold)
+    for key in ("posterior_", "reliability_", "hits_", "total_", "prior_", "item_total_", "trace_"):
+        np.testing.assert_allclose(getattr(short, key), getattr(compiled, key), atol=1e-12)
+    np.testing.assert_allclose(short.predict_proba(table), scored, atol=1e-12)

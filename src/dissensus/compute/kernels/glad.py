@@ -12,7 +12,7 @@ at the old x and lies below it everywhere else (Jaakkola & Jordan 2000):
 
 In β_i, given α, this and the prior of b_i make a function of one number, B β − ½ A β² − ½ τ b², to be climbed without
 looking at the rows again; in α_j, given β, a parabola, whose two sums are scattered by annotator. One exponential per
-row in all. The readable form of the E step is `em.e_step` with the model's `log_votes`; tests hold the two together.
+row in all. `walk_short` is the pass in NumPy, for short tables, and what the tests hold `walk` to.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute.engines.base import Rows
+from dissensus.compute.kernels.optional import entry
+from dissensus.compute.readable import posterior_of
 
 MAX_STEPS = 8  # of Newton at most; two or three are usual
 MIN_STEP = 1e-6  # a shorter step ends the climb
@@ -69,9 +72,7 @@ def walk(
         for k in range(K):
             q[k] = log_prior[k]
         for row in range(first, end):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
+            w = entry(weight, row, 1.0)
             x = ability[annotator[row]] * beta
             size = abs(x)
             e = np.exp(-size)
@@ -85,11 +86,11 @@ def walk(
                     evidence -= np.log(product)
                     product = 1.0
             bend[row - first] = (1.0 - e) / ((1.0 + e) * 2.0 * size) if size > 1e-4 else 0.25 - size * size / 48.0
-        if gold is not None:
-            if gold[i] >= 0:
-                for k in range(K):
-                    if k != gold[i]:
-                        q[k] = -np.inf
+        known = entry(gold, i, -1)
+        if known >= 0:
+            for k in range(K):
+                if k != known:
+                    q[k] = -np.inf
         top = q[0]
         for k in range(1, K):
             top = max(top, q[k])
@@ -105,32 +106,24 @@ def walk(
             for k in range(K):
                 posterior[i, k] = q[k]
             for row in range(first, end):
-                w = 1.0
-                if weight is not None:
-                    w = weight[row]
-                hits[annotator[row]] += w * q[label[row]]
+                hits[annotator[row]] += entry(weight, row, 1.0) * q[label[row]]
         slope, square = 0.0, 0.0  # B and A
         for row in range(first, end):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
-            alpha = ability[annotator[row]]
+            w, alpha = entry(weight, row, 1.0), ability[annotator[row]]
             slope += w * (q[label[row]] - 0.5) * alpha
             square += w * bend[row - first] * alpha * alpha
-        b = climb(slope, square, precision, easiness[i])
+        b = _climb(slope, square, precision, easiness[i])
         next_easiness[i] = b
         beta = np.exp(b)
         for row in range(first, end):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
+            w = entry(weight, row, 1.0)
             pull[annotator[row]] += w * (q[label[row]] - 0.5) * beta
             curvature[annotator[row]] += w * bend[row - first] * beta * beta
     return float(evidence - np.log(product))
 
 
 @compiled
-def climb(slope: float, square: float, precision: float, b: float) -> float:
+def _climb(slope: float, square: float, precision: float, b: float) -> float:
     """A b where B eᵇ − ½ A e²ᵇ − ½ τ b² is at least as high as at the one given: Newton, halved where it overshoots."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
@@ -153,10 +146,70 @@ def climb(slope: float, square: float, precision: float, b: float) -> float:
     return b
 
 
-@compiled
-def climb_all(slope: FloatArray, square: FloatArray, precision: float, start: FloatArray) -> FloatArray:
-    """`climb` for many numbers."""
-    out = np.empty(start.size)
-    for i in range(start.size):
-        out[i] = climb(slope[i], square[i], precision, start[i])
-    return out
+def climb(slope: FloatArray, square: FloatArray, precision: float, b: FloatArray) -> FloatArray:
+    """`_climb` for many numbers at once: each goes on until its own climb ends."""
+
+    def height(at: FloatArray) -> FloatArray:
+        beta = np.exp(at)
+        return np.asarray((slope[on] - 0.5 * square[on] * beta) * beta - 0.5 * precision * at * at)
+
+    b, on = b.copy(), np.arange(b.size)
+    top = height(b)
+    for _ in range(MAX_STEPS):
+        now = b[on]
+        beta = np.exp(now)
+        gradient = (slope[on] - square[on] * beta) * beta - precision * now
+        hessian = (slope[on] - 2 * square[on] * beta) * beta - precision
+        newton = np.clip(-gradient / np.where(hessian < 0, hessian, -1), -1, 1)
+        step = np.where(hessian < 0, newton, np.where(gradient > 0, 1.0, -1.0))
+        trying, moved = np.abs(step) > MIN_STEP, np.zeros(on.size, bool)
+        while trying.any():
+            tried = now + step
+            found = height(tried)
+            better = trying & (found >= top)
+            b[on[better]], top[better] = tried[better], found[better]
+            moved |= better
+            step = step / 2
+            trying &= ~better & (np.abs(step) > MIN_STEP)
+        on, top = on[moved], top[moved]
+    return b
+
+
+def walk_short(
+    rows: Rows,
+    ability: FloatArray,
+    easiness: FloatArray,
+    log_prior: FloatArray,
+    precision: float,
+    gold: IntArray | None,
+    fixed: BoolArray | None = None,
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """`walk` over all items in NumPy: log evidence, posterior (I, K), b of the next pass, pull, curvature and hits.
+
+    `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
+    """
+    A, I, K = ability.size, easiness.size, log_prior.shape[-1]
+    item = np.repeat(np.arange(I), np.diff(rows.item_ptr))
+    own, log_wrong = item * K + rows.label, np.log(max(K - 1, 1))  # own: place of a row's label in (I, K)
+    weight = np.ones(item.size) if rows.weight is None else rows.weight
+    alpha = ability[rows.annotator]
+    x = alpha * np.exp(easiness)[item]
+    size = np.abs(x)
+    e = np.exp(-size)
+    bend = np.where(size > 1e-4, (1 - e) / ((1 + e) * 2 * np.maximum(size, 1e-4)), 0.25 - size**2 / 48)
+    votes = np.bincount(own, weight * (x + log_wrong), I * K).reshape(I, K)
+    q, evidence = posterior_of(log_prior + votes, gold)
+    right = q.reshape(-1)[own]
+    pull, bend = weight * (right - 0.5), weight * bend
+    slope: FloatArray = np.bincount(item, pull * alpha, I).astype(np.float64)
+    square: FloatArray = np.bincount(item, bend * alpha**2, I).astype(np.float64)
+    b = climb(slope, square, precision, easiness)
+    if fixed is not None:
+        b = np.where(fixed, easiness, b)
+    beta = np.exp(b)[item]
+    next_pull, curvature, hits = (
+        np.bincount(rows.annotator, of_row, A).astype(np.float64)
+        for of_row in (pull * beta, bend * beta**2, weight * right)
+    )
+    wrong = weight * (np.maximum(x, 0) + log_wrong + np.log1p(e))  # −log P(y | z ≠ y)
+    return float(evidence.sum() - wrong.sum()), q, b, next_pull, curvature, hits

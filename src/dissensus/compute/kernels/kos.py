@@ -1,4 +1,4 @@
-"""Messages between items and annotators: one pass, the final vote, and what calibrates it.
+"""Messages between items and annotators: one pass, and what calibrates the final vote.
 
 An edge is an item and an annotator who labelled it, with the annotator's answer a: −1 or 1, or a signed weight. Edges
 stand in the order of items. Of the two messages of an edge only the item's, x, is kept. The annotator's, y, is made
@@ -26,14 +26,11 @@ def log_odds(share: float) -> float:
     return float(np.arctanh(min(max(share, -SURE), SURE)))
 
 
-@compiled
 def whole_odds(heard: FloatArray, crowd: float, labels: float) -> FloatArray:
     """(A, 2) the share of all that an annotator has heard, with the crowd's labels, and its log odds."""
-    out = np.empty((heard.shape[0], 2))
-    for j in range(heard.shape[0]):
-        out[j, 0] = crowd if heard[j, 1] <= 0 else (heard[j, 0] + labels * crowd) / (heard[j, 1] + labels)
-        out[j, 1] = log_odds(out[j, 0])
-    return out
+    own, size = heard[:, 0] + labels * crowd, heard[:, 1] + labels
+    share = np.divide(own, size, out=np.full(len(heard), crowd), where=heard[:, 1] > 0)
+    return np.stack([share, np.arctanh(np.clip(share, -SURE, SURE))], axis=1)
 
 
 @compiled
@@ -103,32 +100,6 @@ def sweep(
 
 
 @compiled
-def scores(item_ptr: IntArray, annotator: IntArray, answer: Any, weight: FloatArray) -> FloatArray:
-    """(I,) Σ a·w over the edges of each item; `weight` (A,)."""
-    out = np.zeros(item_ptr.size - 1)
-    for i in range(out.size):
-        for e in range(np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])):
-            out[i] += answer[e] * weight[np.uintp(annotator[e])]
-    return out
-
-
-@compiled
-def pair_agreement(item_ptr: IntArray, answer: Any) -> tuple[float, float]:
-    """Σ a·a' and Σ |a·a'| over all ordered pairs of edges of the same item."""
-    agree, pairs = 0.0, 0.0
-    for i in range(item_ptr.size - 1):
-        total, size, squares = 0.0, 0.0, 0.0
-        for e in range(item_ptr[i], item_ptr[i + 1]):
-            a = float(answer[e])
-            total += a
-            size += abs(a)
-            squares += a * a
-        agree += total * total - squares
-        pairs += size * size - squares
-    return agree, pairs
-
-
-@compiled
 def slope(start: int, stop: int, answer: Any, message: FloatArray, beta: float, kappa: float) -> float:
     """Derivative by β of Σ |a| log(1 + κ·sign(a)·tanh(β x / 2)) over edges start … stop − 1."""
     out = 0.0
@@ -139,3 +110,45 @@ def slope(start: int, stop: int, answer: Any, message: FloatArray, beta: float, 
             k = kappa if a > 0.0 else -kappa
             out += abs(a) * k * x * 2 * p * (1 - p) / (1 + k * (2 * p - 1))
     return out
+
+
+def sweep_short(
+    item: IntArray,
+    annotator: IntArray,
+    answer: Any,
+    message: FloatArray,
+    heard: FloatArray,
+    share: bool,
+    scale: float,
+    crowd: float,
+    labels: float,
+) -> tuple[FloatArray, FloatArray]:
+    """`sweep` over all edges in NumPy, given each edge's item (E,): the new messages and sums."""
+    own = answer * (message / (1 + np.abs(message)) if share else message)
+    Y, Q = heard[annotator].T
+    if share:
+        others = Q - np.abs(own)
+        known = others > ROUNDING * Q
+        y = np.divide(Y - own + labels * crowd, others + labels, out=np.full(item.size, crowd), where=known)
+        y = np.arctanh(np.clip(y, -SURE, SURE))
+    else:
+        y = scale * (Y - own)
+    message = np.bincount(item, answer * y)[item] - answer * y
+    own = answer * (message / (1 + np.abs(message)) if share else message)
+    sums = (np.bincount(annotator, part, len(heard)) for part in (own, np.abs(own)))
+    return message, np.stack([*sums], axis=1).astype(np.float64)
+
+
+def slope_short(answer: Any, message: FloatArray, beta: float, kappa: float) -> float:
+    """`slope` over all edges in NumPy."""
+    from scipy.special import expit
+
+    p, k = expit(beta * message), np.where(answer > 0, kappa, -kappa)
+    return float((np.abs(answer) * k * message * 2 * p * (1 - p) / (1 + k * (2 * p - 1))).sum())
+
+
+def pair_agreement(item: IntArray, answer: Any) -> tuple[float, float]:
+    """Σ a·a' and Σ |a·a'| over all ordered pairs of edges of the same item (E,)."""
+    squares = float(np.square(answer, dtype=np.float64).sum())
+    total, size = (np.square(np.bincount(item, part)).sum() for part in (answer, np.abs(answer)))
+    return float(total - squares), float(size - squares)

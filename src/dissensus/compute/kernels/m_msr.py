@@ -1,100 +1,16 @@
-"""Who agrees with whom, and trimmed means over that: pairs of annotators that share an item, by annotator.
+"""Trimmed means over pairs of annotators that share an item.
 
-Only pairs that occur are kept, in both directions: annotator j's stand at ptr[j] … ptr[j+1] − 1. Every function runs
-over a range of annotators, and no two ranges write to the same place.
+Pairs are kept in both directions: annotator j's stand at ptr[j] … ptr[j+1] − 1.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 
 TINY = 1e-100  # weights and skills below are none: their products and quotients would leave the range of a double
-
-
-@compiled
-def _meet(
-    j: int,
-    item_ptr: IntArray,
-    item: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
-    annotator_ptr: IntArray,
-    by_annotator: IntArray,
-    shared: FloatArray,
-    agreed: FloatArray,
-    seen: BoolArray,
-    met: IntArray,
-) -> int:
-    """Add to `shared` and `agreed` (A,) what j shares with everyone else; returns how many annotators are `met`."""
-    n = 0
-    for at in range(np.uintp(annotator_ptr[j]), np.uintp(annotator_ptr[j + 1])):
-        row = np.uintp(by_annotator[at])
-        i, y = np.uintp(item[row]), label[row]
-        for other in range(np.uintp(item_ptr[i]), np.uintp(item_ptr[i + np.uintp(1)])):
-            k = np.uintp(annotator[other])
-            if k != np.uintp(j):
-                if not seen[k]:
-                    seen[k] = True
-                    met[n] = k
-                    n += 1
-                w = 1.0
-                if weight is not None:
-                    w = weight[row] * weight[other]
-                shared[k] += w
-                if label[other] == y:
-                    agreed[k] += w
-    return n
-
-
-@compiled
-def pairs(
-    start: int,
-    stop: int,
-    item_ptr: IntArray,
-    item: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
-    annotator_ptr: IntArray,
-    by_annotator: IntArray,
-    least: float,
-    n_classes: int,
-    ptr: IntArray,
-    second: Any,
-    count: Any,
-    skill: Any,
-) -> None:
-    """Fill `second`, `count` n and `skill` C (P,) of annotators start … stop − 1; where None, ptr[j + 1]: how many.
-
-    Pairs that share less than `least` are left out.
-    """
-    A = annotator_ptr.size - 1
-    shared, agreed = np.zeros(A), np.zeros(A)
-    seen, met = np.zeros(A, np.bool_), np.empty(A, np.int64)
-    for j in range(start, stop):
-        n = _meet(
-            j, item_ptr, item, annotator, label, weight, annotator_ptr, by_annotator, shared, agreed, seen, met
-        )  # fmt: skip
-        kept = 0
-        for m in range(n):
-            k = met[m]
-            if shared[k] >= least and shared[k] > TINY:
-                if second is not None:
-                    to = ptr[j] + kept
-                    second[to] = k
-                    count[to] = shared[k]
-                    skill[to] = (n_classes * agreed[k] / shared[k] - 1) / (n_classes - 1)
-                kept += 1
-            shared[k] = agreed[k] = 0.0
-            seen[k] = False
-        if second is None:
-            ptr[j + 1] = kept
 
 
 @compiled
@@ -172,3 +88,32 @@ def update(
             size += labels[j]
         if size > 0.0:
             out[j] = sums / size
+
+
+def update_short(
+    ptr: IntArray,
+    second: IntArray,
+    count: FloatArray,
+    skill: FloatArray,
+    labels: FloatArray,
+    known_labels: FloatArray,
+    known_skill: FloatArray,
+    trim: float,
+    given: FloatArray,
+    out: FloatArray,
+) -> None:
+    """`update` for all annotators in NumPy, by sorting the pairs of each by value."""
+    A, s = ptr.size - 1, given[second]
+    some = np.abs(s) > TINY
+    first = np.repeat(np.arange(A), np.diff(ptr))[some]
+    value, weight = skill[some] / s[some], count[some] * s[some] ** 2
+    total = np.bincount(first, weight, A)
+    order = np.lexsort((value, first))
+    first, value, share = first[order], value[order], (weight / np.where(total > 0, total, 1)[first])[order]
+    passed = np.cumsum(share)
+    passed -= np.append(0, passed)[np.searchsorted(first, first)]  # (P,) share of the annotator's pairs up to this one
+    kept = np.clip(np.minimum(passed, 1 - trim) - np.maximum(passed - share, trim), 0, None)
+    mean = np.bincount(first, kept * value, A) / (1 - 2 * trim)
+    size = known_labels + np.where(total > 0, labels, 0)
+    sums = known_labels * known_skill + np.where(total > 0, labels * mean, 0)
+    np.divide(sums, size, out=out, where=size > 0)

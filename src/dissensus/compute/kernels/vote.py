@@ -1,4 +1,7 @@
-"""Votes, in which every annotator may have a weight, and who agrees with them, in one walk over the rows; ties."""
+"""Votes, in which every annotator may have a weight, and who agrees with them, in one walk over the rows; ties.
+
+`Ballot` has the same in NumPy, for short tables, and what the tests hold the kernels to.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute.engines.base import Rows
+from dissensus.compute.kernels.optional import entry
 
 
 @compiled
@@ -18,9 +23,7 @@ def tally(first: Any, end: Any, annotator: IntArray, label: IntArray, weight: An
         v[:] = 0.0
         for row in range(first, end):
             w = 1.0 if equal else skill[np.uintp(annotator[row])]
-            if weight is not None:
-                w *= weight[row]
-            v[np.uintp(label[row])] += w
+            v[np.uintp(label[row])] += w * entry(weight, row, 1.0)
         top = v.max()
         if top > 0:
             break
@@ -60,9 +63,7 @@ def skilled_vote(
             sums[k] += v[k]
         if votes is not None:
             votes[i] = v
-        known = -1
-        if gold is not None:
-            known = gold[i]
+        known = entry(gold, i, -1)
         if first == end and known < 0 and not alone:
             continue
         if not alone and known < 0 and annotator[first] == annotator[end - np.uintp(1)]:  # rows are in order
@@ -78,9 +79,7 @@ def skilled_vote(
             v[:] = 0.0
             v[known] = 1.0
         for row in range(first, end):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
+            w = entry(weight, row, 1.0)
             hits[np.uintp(annotator[row])] += w * v[np.uintp(label[row])]
             total[np.uintp(annotator[row])] += w
     return judged
@@ -125,14 +124,74 @@ def shares(
                 if tied > 1:
                     for k in range(K):
                         posterior[i, k] *= lean[k] / leaning
-        if gold is not None:
-            if gold[i] >= 0:
-                posterior[i] = 0.0
-                posterior[i, gold[i]] = 1.0
+        known = entry(gold, i, -1)
+        if known >= 0:
+            posterior[i] = 0.0
+            posterior[i, known] = 1.0
         item_total[i] = 0.0
         for row in range(first, end):
-            w = 1.0
-            if weight is not None:
-                w = weight[row]
+            w = entry(weight, row, 1.0)
             item_total[i] += w
             hits[np.uintp(annotator[row])] += w * posterior[i, np.uintp(label[row])]
+
+
+class Ballot:
+    """The votes (I, K) of a short table, each weight · skill, and the largest of each item."""
+
+    def __init__(self, rows: Rows, skill: FloatArray, n_classes: int):
+        self.rows, self.n_annotators = rows, skill.size
+        shape = rows.item_ptr.size - 1, n_classes
+        self.item = np.repeat(np.arange(shape[0]), np.diff(rows.item_ptr))
+        self.own = self.item * n_classes + rows.label  # place of a row's label in (I, K)
+        self.weight = np.ones(self.own.size) if rows.weight is None else rows.weight
+        plain, votes = (
+            np.bincount(self.own, weight, shape[0] * n_classes).reshape(shape)
+            for weight in (self.weight, self.weight * skill[rows.annotator])
+        )
+        self.total = plain.sum(axis=1)  # (I,) weight of the rows
+        self.votes = np.where(votes.max(axis=1, keepdims=True, initial=0) > 0, votes, plain).astype(np.float64)
+        self.top = self.votes.max(axis=1, keepdims=True, initial=0)
+
+    def sum_by_annotator(self, of_row: FloatArray) -> FloatArray:
+        """(A,) sums of weight · values (N,)."""
+        return np.bincount(self.rows.annotator, self.weight * of_row, self.n_annotators).astype(np.float64)
+
+    def skilled_vote(
+        self, gold: IntArray | None, alone: bool, tie: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray, int]:
+        """Hits and total (A,), votes (K,) and items that tell, see `skilled_vote`."""
+        outcome = (self.votes >= self.top * (1 - tie)).astype(np.float64)
+        outcome = with_known(outcome / outcome.sum(axis=1, keepdims=True), gold)
+        tells = several_annotators(self.rows.item_ptr, self.rows.annotator) | alone
+        if gold is not None:
+            tells |= gold >= 0
+        of_row = tells[self.item].astype(np.float64)
+        hits, total = (self.sum_by_annotator(part) for part in (of_row * outcome.reshape(-1)[self.own], of_row))
+        return hits, total, self.votes.sum(axis=0), int(tells.sum())
+
+    def shares(
+        self, prior: FloatArray, lean: FloatArray, gold: IntArray | None, tie: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Hits (A,) and the posterior (I, K), see `shares`."""
+        total = self.votes.sum(axis=1, keepdims=True)
+        posterior = np.where(total > 0, self.votes / np.where(total > 0, total, 1), prior)
+        if lean.size:
+            tied = ((self.votes >= self.top * (1 - tie)).sum(axis=1) > 1) & (self.top[:, 0] > 0)
+            leant = posterior[tied] * lean
+            posterior[tied] = leant / leant.sum(axis=1, keepdims=True)
+        posterior = with_known(posterior, gold)
+        return self.sum_by_annotator(posterior.reshape(-1)[self.own]), posterior
+
+
+def with_known(posterior: FloatArray, gold: IntArray | None) -> FloatArray:
+    """A posterior (I, K) with the known classes in it."""
+    if gold is not None:
+        posterior[gold >= 0] = np.eye(posterior.shape[1])[gold[gold >= 0]]
+    return posterior
+
+
+def several_annotators(item_ptr: IntArray, annotator: IntArray) -> BoolArray:
+    """(I,) which items have labels of several annotators; their rows are in order."""
+    several = np.diff(item_ptr) > 0
+    several[several] = annotator[item_ptr[:-1][several]] != annotator[item_ptr[1:][several] - 1]
+    return several

@@ -32,8 +32,9 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
@@ -126,62 +127,28 @@ class GLAD(EMAggregator[Skills]):
     ) -> FloatArray:
         """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
         before, rows = self.posterior_[item], hard_rows(table)
-        of_item = np.repeat(np.arange(table.n_items), np.diff(rows.item_ptr))
-        weight = np.ones(rows.annotator.size) if rows.weight is None else rows.weight
-        now = Skills(self.ability_[annotator], -np.log(self.difficulty_[item]), self.prior_)
-        precision, sums = 1 / self.ability_sd**2, [np.empty(0), np.empty(0)]
-
-        def learn(posterior: FloatArray) -> Skills:
-            """One step of the M step in `kernels.glad`, for these rows."""
-            nonlocal now
-            alpha, beta = now.ability[rows.annotator], np.exp(now.easiness)[of_item]
-            x = np.abs(alpha * beta)
-            bend = np.where(x > 1e-4, np.tanh(x / 2) / np.maximum(2 * x, 1e-4), 0.25)
-            pull = weight * (posterior[of_item, rows.label] - 0.5)
-            slope: FloatArray = np.bincount(of_item, pull * alpha, table.n_items).astype(float)
-            square: FloatArray = np.bincount(of_item, weight * bend * alpha**2, table.n_items).astype(float)
-            easiness = kernels.climb_all(slope, square, 1 / self.easiness_sd**2, now.easiness)
-            easiness = np.where(old, now.easiness, easiness)
-            beta = np.exp(easiness)[of_item]
-            sums[0] = np.bincount(rows.annotator, pull * beta, table.n_annotators).astype(float)
-            sums[1] = np.bincount(rows.annotator, weight * bend * beta**2, table.n_annotators).astype(float)
-            above = self.pull_[annotator] + sums[0] + precision * MEAN_ABILITY
-            now = Skills(above / (self.curvature_[annotator] + sums[1] + precision), easiness, self.prior_)
-            return now
-
-        posterior, params, start = before, now, np.log(np.maximum(before, MIN_BEFORE))
+        posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
+        ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):
-            last, posterior = posterior, self._expect(start, rows, of_item, weight, params)
-            if gold is not None:
-                posterior[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-            params = learn(posterior)
+            last, (_, posterior, easiness, pull, curvature, _) = (
+                posterior,
+                kernels.walk_short(rows, ability, easiness, log_prior, 1 / self.easiness_sd**2, gold, old),
+            )
+            pull, curvature = self.pull_[annotator] + pull, self.curvature_[annotator] + curvature
+            ability = (pull + precision * MEAN_ABILITY) / (curvature + precision)
             if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
                 break
-        for key, new in (
-            ("ability_", params.ability),
-            ("pull_", self.pull_[annotator] + sums[0]),
-            ("curvature_", self.curvature_[annotator] + sums[1]),
-        ):
+        for key, new in (("ability_", ability), ("pull_", pull), ("curvature_", curvature)):
             values = getattr(self, key).copy()
             values[annotator] = new
             setattr(self, key, values)
         self.difficulty_ = self.difficulty_.copy()
-        self.difficulty_[item] = np.exp(-params.easiness)
+        self.difficulty_[item] = np.exp(-easiness)
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
         if self.class_count is not None:
             shares = np.maximum(self.class_counts_, 0) + self.class_count
             self.prior_ = shares / shares.sum()
         return posterior
-
-    def _expect(
-        self, start: FloatArray, rows: Rows, of_item: IntArray, weight: FloatArray, params: Skills
-    ) -> FloatArray:
-        """(I, K) posterior of new rows: a row adds x + log(K − 1) to its own label, the rest cancels."""
-        joint, K = start.copy(), start.shape[1]
-        x = params.ability[rows.annotator] * np.exp(params.easiness)[of_item]
-        np.add.at(joint, (of_item, rows.label), weight * (x + np.log(max(K - 1, 1))))
-        posterior = np.exp(joint - joint.max(axis=1, keepdims=True, initial=-np.inf))
-        return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
 
     def _easiness_of(self, items: Names) -> FloatArray:
         """(len(items),) b of the items that were fitted, 0 of new ones; names of another kind are new."""
@@ -220,7 +187,7 @@ class GLAD(EMAggregator[Skills]):
         middle = float(b.mean())
         slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
         square = tau * float(a @ a) * np.exp(2 * middle)
-        t = middle + kernels.climb(slope, square, tau_b * b.size, -middle)
+        t = middle + kernels.climb(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
     def log_penalty(self, params: Skills) -> float:
@@ -250,17 +217,27 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
 
     def open(self, params: Skills, size: Size, workers: int, pool: Threads) -> list[Any]:
         """The parameters and the sums of each worker."""
-        A, K, log_prior = size.n_annotators, size.n_classes, np.log(params.prior)
-        return [(params, log_prior, np.zeros(1), np.zeros(K), *np.zeros((3, A))) for _ in range(workers)]
+        A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
+        return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((3, A))) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.glad.walk`."""
-        params, log_prior, evidence, prior_counts, pull, curvature, hits = buffer
-        rows = block.rows
+        """`kernels.glad.walk`, or of a short table its readable form."""
+        params, short, evidence, prior_counts, pull, curvature, hits = buffer
+        rows, easiness, log_prior = block.rows, block.of(params.easiness), np.log(params.prior)
+        if short:
+            found, posterior, out["easiness"][:], *sums = kernels.walk_short(
+                rows, params.ability, easiness, log_prior, self.easiness_precision, block.gold
+            )
+            parts = (found, posterior.sum(axis=0), *sums)
+            for total, part in zip((evidence, prior_counts, pull, curvature, hits), parts, strict=True):
+                total += part
+            if "posterior" in out:
+                out["posterior"][:] = posterior
+            return
         evidence[0] += kernels.walk(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
-            block.of(params.easiness), log_prior, self.easiness_precision, block.gold, out["easiness"], pull,
-            curvature, prior_counts, out.get("posterior", np.empty((0, prior_counts.size))), hits,
+            easiness, log_prior, self.easiness_precision, block.gold, out["easiness"], pull, curvature, prior_counts,
+            out.get("posterior", np.empty((0, prior_counts.size))), hits,
         )  # fmt: skip
 
     def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:

@@ -41,12 +41,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute import readable
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import kos as kernels
 from dissensus.exceptions import ConvergenceWarning
@@ -110,7 +112,7 @@ class KOS(Aggregator):
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         edges = Edges.of(table, None)
         weight = np.append(self.weight_, self.population_weight_)[known]  # −1, unseen, takes the last
-        log_odds = self.scale_ * kernels.scores(edges.item_ptr, edges.annotator, edges.answer, weight)
+        log_odds = self.scale_ * np.bincount(edges.item, edges.answer * weight[edges.annotator], table.n_items)
         posterior = np.stack([-log_odds, log_odds], axis=1)[:, : table.n_classes] / 2
         posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True, initial=-np.inf))
         return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
@@ -131,6 +133,11 @@ class Edges:
     item_ptr: IntArray  # (I+1,)
     annotator: IntArray  # (E,)
     answer: IntArray | FloatArray  # (E,) −1 for class 0, 1 for class 1, or a signed weight
+
+    @cached_property
+    def item(self) -> IntArray:
+        """(E,) the item of each."""
+        return np.repeat(np.arange(self.item_ptr.size - 1), np.diff(self.item_ptr))
 
     @classmethod
     def of(cls, table: Annotations, gold: IntArray | None) -> Edges:
@@ -183,12 +190,13 @@ class Talk:
         size: FloatArray = np.abs(edges.answer)
         self.size = float(size.sum(dtype=np.float64))
         self.labels = np.bincount(edges.annotator, size, len(known)) + known[:, 1]  # (A,)
-        agree, pairs = kernels.pair_agreement(edges.item_ptr, edges.answer)
+        self.short = edges.answer.size < readable.MIN_KERNEL_ROWS
+        agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
         beyond_chance = (agree + 2 * NEWCOMER**2) / (pairs + 2)  # one pair of newcomers more
         self.kappa = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
         self.crowd = self.kappa if share else 1.0
-        self.message = np.zeros(edges.annotator.size)
-        self.heard = np.zeros((len(known), 2))  # Y, Q
+        self.message: FloatArray = np.zeros(edges.annotator.size)
+        self.heard: FloatArray = np.zeros((len(known), 2))  # Y, Q
         self.heard[:, 0] = 1.0  # so that sums start at 1, and shares, having heard nothing, at the crowd's
         self.scale = 1.0
         self.weight: FloatArray = np.full(len(known), self.crowd)
@@ -196,16 +204,22 @@ class Talk:
     def __call__(self) -> float:
         """One pass; returns the largest change of a weight."""
         edges = self.edges
-        sums = np.zeros((self.pool.threads, *self.known.shape))
-        odds = kernels.whole_odds(self.heard, self.crowd, self.crowd_labels)
-        self.pool.map(
-            lambda number, start, stop: kernels.sweep(
-                start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, odds,
-                self.share, self.scale, self.crowd, self.crowd_labels, sums[number],
-            ),
-            self.items,
-        )  # fmt: skip
-        self.heard = sums.sum(axis=0)
+        options = self.share, self.scale, self.crowd, self.crowd_labels
+        if self.short:
+            self.message, self.heard = kernels.sweep_short(
+                edges.item, edges.annotator, edges.answer, self.message, self.heard, *options
+            )
+        else:
+            sums = np.zeros((self.pool.threads, *self.known.shape))
+            odds = kernels.whole_odds(self.heard, self.crowd, self.crowd_labels)
+            self.pool.map(
+                lambda number, start, stop: kernels.sweep(
+                    start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, odds,
+                    *options, sums[number],
+                ),
+                self.items,
+            )  # fmt: skip
+            self.heard = sums.sum(axis=0)
         before = self.weight
         self.weight = self._shares() if self.share else self._sums()
         return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))
@@ -248,13 +262,19 @@ def scale(talk: Talk) -> float:
         return 2.0  # a weight of artanh(2 p − 1) has log odds of twice that
     ranges = even(message.size, pool.threads)
 
+    def slope(beta: float) -> float:
+        if talk.short:
+            return kernels.slope_short(answer, message, beta, kappa)
+        return sum(
+            pool.map(lambda _, start, stop: float(kernels.slope(start, stop, answer, message, beta, kappa)), ranges)
+        )
+
     def rise(log_odds: float) -> float:  # at the mean margin, in logarithms
         odds = np.exp(log_odds)
-        parts = pool.map(
-            lambda _, start, stop: float(kernels.slope(start, stop, answer, message, odds / margin, kappa)), ranges
-        )
         t = np.tanh(odds / 2)
-        return float(sum(parts) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2))  # the two labels more
+        return float(
+            slope(odds / margin) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2)
+        )  # the two labels more
 
     low, high = np.log(MIN_LOG_ODDS), np.log(MAX_LOG_ODDS)
     if rise(low) <= 0:

@@ -35,12 +35,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dissensus.common.arrays import group_starts
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.compute import readable
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
@@ -51,7 +53,6 @@ from dissensus.models.coins import Coins
 from dissensus.models.confusion import PSEUDO, OwnCells, judge, label_totals, leaning
 from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.methods.wawa import judged_labels
-from dissensus.table import kernels as indexing
 from dissensus.table.annotations import Annotations
 
 MAX_TRIM = 0.49  # share; at a half nothing is left
@@ -86,7 +87,7 @@ class MMSR(Aggregator):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
         with Threads(thread_count(self.threads, table.n_annotations)) as pool:
-            pairs = Pairs.of(table, gold, self.least, pool)
+            pairs = Pairs.of(table, gold, self.least)
             self.skill_ = self._complete(pairs, pool, on_step)
             rows = hard_rows(table)
             self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
@@ -113,14 +114,16 @@ class MMSR(Aggregator):
         ranges = balanced(pairs.ptr, pool.threads)
         u, v = np.ones(pairs.linked.size), np.ones(pairs.linked.size)
 
+        data = (
+            pairs.ptr, pairs.second, pairs.count, pairs.skill, pairs.labels, pairs.known_labels, pairs.known_skill,
+            float(self.trim),
+        )  # fmt: skip
+
         def step(given: FloatArray, out: FloatArray) -> None:
-            pool.map(
-                lambda _, start, stop: kernels.update(
-                    start, stop, pairs.ptr, pairs.second, pairs.count, pairs.skill,
-                    pairs.labels, pairs.known_labels, pairs.known_skill, float(self.trim), given, out,
-                ),
-                ranges,
-            )  # fmt: skip
+            if pairs.second.size < readable.MIN_KERNEL_ROWS:
+                kernels.update_short(*data, given, out)
+            else:
+                pool.map(lambda _, start, stop: kernels.update(start, stop, *data, given, out), ranges)
 
         skill, change, self.n_iter_ = u, np.inf, 0
         while self.n_iter_ < self.max_iter and change > self.tol:
@@ -176,7 +179,7 @@ class Pairs:
         return np.asarray((np.diff(self.ptr) > 0) | (self.known_labels > 0))
 
     @classmethod
-    def of(cls, table: Annotations, gold: IntArray | None, least: float, pool: Threads) -> Pairs:
+    def of(cls, table: Annotations, gold: IntArray | None, least: float) -> Pairs:
         """The pairs of a table. With one class there is nothing to agree on, and there are none."""
         A, K = table.n_annotators, table.n_classes
         rows = hard_rows(table)
@@ -192,20 +195,28 @@ class Pairs:
             right = np.bincount(rows.annotator, weight * (rows.label == truth), A)
             known_skill = (K * right / np.where(known_labels > 0, known_labels, 1) - 1) / (K - 1)
             rows = rest_of(rows, ~known)
-        annotator_ptr = group_starts(rows.annotator, A)
-        item = np.repeat(np.arange(rows.item_ptr.size - 1, dtype=np.int32), np.diff(rows.item_ptr))
-        data = (
-            rows.item_ptr, item, rows.annotator, rows.label, rows.weight,
-            annotator_ptr, indexing.group(rows.annotator, annotator_ptr), float(least), K,
-        )  # fmt: skip
-        ranges = balanced(annotator_ptr, pool.threads)
-        ptr: IntArray = np.zeros(A + 1, np.int64)
-        pool.map(lambda _, start, stop: kernels.pairs(start, stop, *data, ptr, None, None, None), ranges)
-        ptr = np.cumsum(ptr)
-        second, count, skill = np.empty(ptr[-1], np.int32), np.empty(ptr[-1]), np.empty(ptr[-1])
-        pool.map(lambda _, start, stop: kernels.pairs(start, stop, *data, ptr, second, count, skill), ranges)
+        item = np.repeat(np.arange(rows.item_ptr.size - 1), np.diff(rows.item_ptr))
+        shared = meetings(rows, item, A)
+        shared.eliminate_zeros()
+        both = shared + meetings(rows, item * K + rows.label, A)  # a sum: a sparse matrix leaves out zeros
+        first, second, count = np.repeat(np.arange(A), np.diff(shared.indptr)), shared.indices, shared.data
+        keep = (first != second) & (count >= least) & (count > kernels.TINY)
+        second, count, agreed = second[keep], count[keep], (both.data - count)[keep]
+        ptr = group_starts(first[keep], A)
+        skill = (K * agreed / count - 1) / (K - 1) if K > 1 else count
         labels = np.bincount(rows.annotator, rows.weight, A).astype(float)
         return cls(ptr, second, count, skill, labels, known_labels, known_skill)
+
+
+def meetings(rows: Rows, place: IntArray, n_annotators: int) -> Any:
+    """Sparse (A, A) products of weights, summed over the places (N,) that two annotators have labels at."""
+    from scipy.sparse import csr_array
+
+    weight = np.ones(place.size) if rows.weight is None else rows.weight
+    at = csr_array((weight, (rows.annotator, place)), (n_annotators, int(place.max(initial=0)) + 1))
+    product = at @ at.T
+    product.sort_indices()
+    return product
 
 
 def rest_of(rows: Rows, keep: BoolArray) -> Rows:

@@ -49,11 +49,12 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute import readable
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows
-from dissensus.compute.engines.local import Threads, balanced, even
+from dissensus.compute.engines.local import Threads, balanced
 from dissensus.compute.kernels import metal as kernels
-from dissensus.compute.readable import VOTES
+from dissensus.compute.readable import VOTES, label_matrix
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
 from dissensus.models.confusion import FULL, MAX_PSEUDO, PSEUDO, ConfusionPass, expected_pseudo, judge
@@ -64,6 +65,7 @@ STEP_SHARE = 0.5  # of the way that a pass goes
 MIN_STEP_SHARE = 1e-6  # a shorter step is no move
 MOMENTUM = 0.75
 GRADIENT_STEPS = 8  # of projected gradient inside a pass
+MIN_KERNEL_NUMBERS = 2**22  # items times K², from which on sparse products would need too much memory
 
 
 @methods.register(
@@ -89,7 +91,7 @@ class MeTaL(Aggregator):
         pseudo = self.pseudo(K)
         with in_memory(table, gold, self.threads) as engine:
             rows, pool, votes = engine.rows, engine.pool, engine.sweep(ConfusionPass(VOTES, FULL), None)
-            prior, voted = self._balance(table, gold, votes.classes), given_first(votes.labels)
+            prior, voted = self._balance(rows, gold, votes.classes), given_first(votes.labels)
             of_gold = gold_counts(rows, gold, table.n_annotators, K)
             known = known_before(voted.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
             counts = voted + pseudo
@@ -120,14 +122,14 @@ class MeTaL(Aggregator):
         """(K, K) pseudo-counts a; symmetric."""
         return expected_pseudo(n_classes, self.smoothing, self.margin)
 
-    def _balance(self, table: Annotations, gold: IntArray | None, votes: FloatArray) -> FloatArray:
+    def _balance(self, rows: Rows, gold: IntArray | None, votes: FloatArray) -> FloatArray:
         """(K,) π; `votes` (K,) the shares of the votes summed over items, evenly shared where an item has none."""
         K = votes.size
         if self.class_balance == "uniform":
             return np.full(K, 1 / K)
         if not isinstance(self.class_balance, str):
             return given_shares(self.class_balance, K)
-        silent = np.bincount(table.item, table.weight, table.n_items) == 0
+        silent = item_weights(rows) == 0
         if gold is not None:
             silent &= gold < 0
         shares = votes - silent.sum() / K + self.class_count
@@ -185,6 +187,14 @@ def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray,
     return Known(seen / shared[:, None, :], prior * shared)
 
 
+def item_weights(rows: Rows) -> FloatArray:
+    """(I,) weight of the labels of each item."""
+    length = np.diff(rows.item_ptr)
+    if rows.weight is None:
+        return length
+    return np.bincount(np.repeat(np.arange(length.size), length), rows.weight, length.size).astype(np.float64)
+
+
 def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
     """(A, K, K) [annotator, given, true] how often each annotator gave each label to items known to be of a class."""
     K = n_classes
@@ -208,51 +218,51 @@ class Moments:
 
     def __init__(self, rows: Rows, pool: Threads, gold: IntArray | None, prior: FloatArray, known: Known):
         self.rows, self.pool, self.gold, self.prior, self.known = rows, pool, gold, prior, known
-        A, K = known.strength.shape
-        self.items, self.annotators = balanced(rows.item_ptr, pool.threads), even(A, pool.threads)
-        self.repeats = kernels.repeats(rows.item_ptr, rows.annotator, rows.label, rows.weight, gold, A, K)
+        (A, K), I = known.strength.shape, rows.item_ptr.size - 1
+        total = item_weights(rows)
+        counts = (total > kernels.MIN_ITEM_WEIGHT) & (True if gold is None else gold < 0)
+        self.factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)  # φ (I,)
+        self.repeats = kernels.repeats(rows, self.factor, A, K)
         self.above = np.triu_indices(K)
-        self.gram = np.empty((A, self.above[0].size))
-        self.pull, self.curvature = np.empty((A, K, K)), np.empty((A, K, K))
+        short = rows.label.size < readable.MIN_KERNEL_ROWS and I * self.above[0].size < MIN_KERNEL_NUMBERS
+        self.labels = label_matrix(rows, A, K) if short else None
+        self.curvature = np.empty((A, K, K))
 
     def __call__(self, confusion: FloatArray) -> float:
         """F at Θ (A, K, K) [annotator, given, true], less its constant."""
-        rows, threads = self.rows, self.pool.threads
         root, centre, strength = np.sqrt(self.prior), self.known.centre, self.known.strength
-        gram = self.gram
-        self.pool.map(lambda _, start, stop: kernels.triangles(start, stop, confusion, root, gram), self.annotators)
-        met, grams_met = np.zeros((threads, *confusion.shape)), np.zeros((threads, *gram.shape))
-
-        def work(number: int, start: int, stop: int) -> None:
-            kernels.meet(
-                start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.gold,
-                confusion, gram, met[number], grams_met[number],
-            )  # fmt: skip
-
-        self.pool.map(work, self.items)
-        met = (met.sum(axis=0) - self.repeats @ confusion) * self.prior
-        grams_met = grams_met.sum(axis=0) - self.repeats.sum(axis=(1, 2))[:, None] * gram
+        c, d = self.above
+        scale = np.where(c == d, 1.0, np.sqrt(2)) * root[c] * root[d]
+        gram = np.ascontiguousarray((confusion.transpose(0, 2, 1) @ confusion)[:, c, d] * scale)
+        if self.labels is not None:
+            met, grams_met = kernels.meet_short(self.labels, self.factor, confusion, gram)
+        else:
+            met, grams_met = self._meet(confusion, gram)
+        met = (met - self.repeats @ confusion) * self.prior
+        grams_met = grams_met - self.repeats.sum(axis=(1, 2))[:, None] * gram
         # every pair is in the sums of both annotators: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩
         pairs = float((grams_met * gram).sum()) / 2 - float((met * confusion).sum())
         away = float(np.einsum("ac,ayc->", strength, (confusion - centre) ** 2))
-        c, d = self.above
-        off = np.where(c == d, 1.0, 1 / np.sqrt(2)) * root[c] * root[d]
-        self.curvature[:, c, d] = self.curvature[:, d, c] = grams_met * off
+        self.curvature[:, c, d] = self.curvature[:, d, c] = grams_met * np.where(c == d, 1.0, 0.5) * scale
         self.curvature[:, np.arange(root.size), np.arange(root.size)] += strength
-        np.multiply(centre, strength[:, None, :], out=self.pull)
-        self.pull += met
+        self.pull = centre * strength[:, None, :] + met
         return pairs + away
+
+    def _meet(self, confusion: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
+        rows, threads = self.rows, self.pool.threads
+        met, grams_met = np.zeros((threads, *confusion.shape)), np.zeros((threads, *gram.shape))
+        self.pool.map(
+            lambda number, start, stop: kernels.meet(
+                start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.gold, confusion, gram,
+                met[number], grams_met[number],
+            ),
+            balanced(rows.item_ptr, threads),
+        )  # fmt: skip
+        return met.sum(axis=0), grams_met.sum(axis=0)
 
     def steps(self, confusion: FloatArray) -> FloatArray:
         """Θ nearer to where each annotator's parabola of the last call is lowest; `confusion` is where that was."""
-        better = np.empty_like(confusion)
-        self.pool.map(
-            lambda _, start, stop: kernels.improve(
-                start, stop, confusion, self.pull, self.curvature, GRADIENT_STEPS, better
-            ),
-            self.annotators,
-        )
-        return better
+        return kernels.improve(confusion, self.pull, self.curvature, GRADIENT_STEPS)
 
     def open_labels(self) -> FloatArray:
         """(A,) weight of each annotator's labels on items whose class is not known."""
@@ -260,4 +270,4 @@ class Moments:
         if self.gold is not None:
             unknown = np.repeat(self.gold < 0, np.diff(self.rows.item_ptr))
             weight = unknown * (1.0 if weight is None else weight)
-        return np.bincount(self.rows.annotator, weight, minlength=len(self.gram)).astype(float)
+        return np.bincount(self.rows.annotator, weight, minlength=len(self.repeats)).astype(float)

@@ -39,8 +39,9 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute import readable
 from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
-from dissensus.compute.engines.local import Threads, balanced, even, thread_count
+from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.models.base import methods
 from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo, soft_counts
@@ -49,6 +50,8 @@ from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
 
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
+BLOCK_NUMBERS = 2**18  # rows times K² that NumPy walks together: they stay in the cache
+BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
 MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
 MAX_EFFECT = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) would be of no use
 
@@ -116,7 +119,7 @@ class MMCE(EMAggregator[Effects]):
             def em_pass(params: Effects) -> tuple[float, Effects]:
                 objective = sweep(params, 1) + self.log_penalty(params)
                 prior = params.prior if self.class_prior != "learned" else self._shares(sweep.posterior)
-                return objective, Effects(self._learn(params.effect, sweep.sums, pool), prior, sweep.posterior)
+                return objective, Effects(self._learn(params.effect, sweep.sums), prior, sweep.posterior)
 
             params = self.run(em_pass, partial(self.start, table, gold), on_step, Checkpoint())
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
@@ -135,10 +138,16 @@ class MMCE(EMAggregator[Effects]):
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
         self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_KEPT) & busy)
         self.item_effect_ = np.empty((cell.size, K), np.float32)
-        kernels.effects(
-            cell, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.confusion_, self.item_penalty_,
-            self.posterior_, self.item_effect_,
-        )  # fmt: skip
+        if rows.annotator.size < readable.MIN_KERNEL_ROWS:
+            for part in np.array_split(np.arange(cell.size), 1 + rows.annotator.size * K**2 // BLOCK_NUMBERS):
+                cells = kernels.Cells(cell[part], rows, self.confusion_)
+                cells.climb(q[cells.cell], self.item_penalty_)
+                self.item_effect_[part] = cells.tau.T
+        else:
+            kernels.effects(
+                cell, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.confusion_, self.item_penalty_,
+                self.posterior_, self.item_effect_,
+            )  # fmt: skip
         k, right = cell % K, np.diagonal(self.population_confusion_)
         here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
@@ -155,10 +164,17 @@ class MMCE(EMAggregator[Effects]):
         return with_unseen(self.confusion_, self.population_confusion_, known)
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        everyone = self._confusions(np.arange(-1, self.annotators_.size, dtype=np.int32))
-        cell = self.item_effect_cell_
-        cell_ptr = np.searchsorted(cell, np.arange(self.items_.size + 1) * self.prior_.size)
-        return kernels.expected_labels(posterior, item, annotator + 1, everyone, cell_ptr, cell, self.item_effect_)
+        everyone = self._confusions(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
+        K, cell = self.prior_.size, self.item_effect_cell_
+        power = np.concatenate([np.exp(self.item_effect_, dtype=np.float64), np.ones((1, K))])
+        place = np.full((self.items_.size + 1, K), cell.size)  # −1, new, takes the last item, which has no effects
+        place.reshape(-1)[cell] = np.arange(cell.size)
+        expected = np.empty_like(posterior)
+        for start in range(0, len(posterior), BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            there = everyone[annotator[rows]] * power[place[item[rows]]]  # (rows, K, K) [true, given]
+            expected[rows] = np.einsum("nk,nky->ny", posterior[rows] / there.sum(axis=2), there)
+        return expected
 
     def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Effects:
         """The votes as q, or random shares near them; σ the best for it where no item has an effect."""
@@ -168,12 +184,11 @@ class MMCE(EMAggregator[Effects]):
         if gold is not None:
             belief[gold >= 0] = np.eye(K)[gold[gold >= 0]]
         counts = soft_counts(table, belief)
-        plain = np.ascontiguousarray(counts.sum(axis=2))
-        seen = Sums(np.full_like(counts, 1 / K), counts[None], np.zeros((1, *counts.shape)), plain[None])
+        sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         prior = (
             np.full(K, 1 / K) if self.class_prior == "uniform" else self._shares(belief[np.diff(table.item_ptr) > 0])
         )
-        return Effects(self._learn(np.zeros_like(counts), seen, Threads(1)), prior, belief)
+        return Effects(self._learn(np.zeros_like(counts), sums), prior, belief)
 
     def _shares(self, belief: FloatArray) -> FloatArray:
         """π that goes with a q (I, K)."""
@@ -187,20 +202,13 @@ class MMCE(EMAggregator[Effects]):
         middle = effect.sum(axis=0) + self.known * expected_effect(effect.shape[1])
         return np.asarray(middle / (len(effect) + self.known))
 
-    def _learn(self, effect: FloatArray, sums: Sums, pool: Threads) -> FloatArray:
+    def _learn(self, effect: FloatArray, sums: Sums) -> FloatArray:
         """σ of the next pass: all of them moved by the same first, then each by itself."""
         alpha, centre = self.alpha(effect.shape[1]), self._middle(effect)
         if self.centre == "crowd":
-            pooled = np.empty((1, *centre.shape))
-            expected = expected_effect(len(centre))
-            kernels.maximise(0, 1, centre[None], *sums.together(), self.known * alpha, expected, pooled)
-            centre = pooled[0]
-        after = np.empty_like(effect)
-        pool.map(
-            lambda _, start, stop: kernels.maximise(start, stop, effect, *sums, alpha, centre, after),
-            even(len(effect), pool.threads),
-        )
-        return after
+            seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # as if all annotators were one
+            centre = kernels.maximise(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
+        return kernels.maximise(effect, *sums, alpha, centre)
 
     def log_penalty(self, params: Effects) -> float:
         """Minus the penalty of σ, and the log density of a learnt π, up to a constant."""
@@ -230,18 +238,10 @@ def softmax(logits: FloatArray) -> FloatArray:
 
 
 class Sums(NamedTuple):
-    """What a pass leaves for the next σ: P (A, K, K), then by thread the labels seen, those expected, see `walk`."""
+    """What a pass leaves for the next σ: the labels seen and those expected, (A, K, K) [annotator, true, given]."""
 
-    confusion: FloatArray
-    counts: FloatArray
+    seen: FloatArray
     expected: FloatArray
-    plain: FloatArray
-
-    def together(self) -> Sums:
-        """The same of all annotators as if they were one."""
-        expected = self.expected.sum(axis=(0, 1)) + np.einsum("tak,akl->kl", self.plain, self.confusion)
-        nothing = np.zeros_like(expected)
-        return Sums(nothing[None], self.counts.sum(axis=(0, 1))[None, None], expected[None, None], nothing[None, :1])
 
 
 class Sweep:
@@ -259,21 +259,42 @@ class Sweep:
 
     def __call__(self, params: Effects, rounds: int) -> float:
         """Log evidence minus β/2 Σ τ²; leaves the posterior and the sums of the next σ."""
-        rows, confusion = self.rows, params.confusion()
+        rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
+        K = log_prior.size
+        if rows.annotator.size < readable.MIN_KERNEL_ROWS:
+            return self._walk_short(params, rounds)
         shape = (len(self.items), *confusion.shape)
-        self.sums = Sums(confusion, np.zeros(shape), np.zeros(shape), np.zeros(shape[:3]))
-        self.posterior = np.empty((rows.item_ptr.size - 1, params.prior.size))
+        counts, expected, plain = np.zeros(shape), np.zeros(shape), np.zeros(shape[:3])
+        self.posterior = np.empty((rows.item_ptr.size - 1, K))
         log_confusion = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))
-        log_prior, before = np.log(params.prior), self.posterior if params.belief is None else params.belief
-        return sum(
-            self.pool.map(
-                lambda part, start, stop: float(
-                    kernels.walk(
-                        start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, confusion, log_confusion,
-                        log_prior, self.penalty, self.gold, self.special, rounds, params.belief is None, before,
-                        self.posterior, self.sums.counts[part], self.sums.expected[part], self.sums.plain[part],
-                    )
-                ),
-                self.items,
-            )
+        before = self.posterior if params.belief is None else params.belief
+        parts = self.pool.map(
+            lambda part, start, stop: float(
+                kernels.walk(
+                    start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, confusion, log_confusion,
+                    log_prior, self.penalty, self.gold, self.special, rounds, params.belief is None, before,
+                    self.posterior, counts[part], expected[part], plain[part],
+                )
+            ),
+            self.items,
         )  # fmt: skip
+        self.sums = Sums(counts.sum(axis=0), expected.sum(axis=0) + plain.sum(axis=0)[:, :, None] * confusion)
+        return sum(parts)
+
+    def _walk_short(self, params: Effects, rounds: int) -> float:
+        """The same in NumPy, in blocks of items that stay in the cache."""
+        rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
+        found = []
+        for start, stop in balanced(rows.item_ptr, 1 + rows.annotator.size * log_prior.size**2 // BLOCK_NUMBERS):
+            first, end = rows.item_ptr[start], rows.item_ptr[stop]
+            weight = None if rows.weight is None else rows.weight[first:end]
+            block = Rows(
+                rows.item_ptr[start : stop + 1] - first, rows.annotator[first:end], rows.label[first:end], weight
+            )
+            gold = None if self.gold is None else self.gold[start:stop]
+            before = None if params.belief is None else params.belief[start:stop]
+            special = max(self.special - start, 0)
+            found.append(kernels.walk_short(block, confusion, log_prior, self.penalty, gold, special, rounds, before))
+        objectives, posteriors, seen, expected = zip(*found, strict=True)
+        self.posterior, self.sums = np.concatenate(posteriors), Sums(sum(seen), sum(expected))
+        return float(sum(objectives))

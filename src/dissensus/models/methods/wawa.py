@@ -30,6 +30,7 @@ import numpy as np
 from dissensus.common.arrays import TIE
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import Rows
+from dissensus.compute.kernels.vote import several_annotators
 from dissensus.models.base import methods
 from dissensus.models.confusion import leaning
 from dissensus.models.votes import SkilledVote, VoteModel
@@ -106,9 +107,7 @@ class Wawa(VoteModel):
 
 def judged_items(table: Annotations, gold: IntArray | None) -> BoolArray:
     """(I,) which items can tell about their annotators: those of several, or of known class; all if there are none."""
-    judged = np.zeros(table.n_items, np.bool_)
-    some = np.flatnonzero(np.diff(table.item_ptr))
-    judged[some] = table.annotator[table.item_ptr[some]] != table.annotator[table.item_ptr[some + 1] - 1]  # in order
+    judged = several_annotators(table.item_ptr, table.annotator)
     if gold is not None:
         judged |= gold >= 0
     return judged if judged.any() else ~judged
