@@ -81,7 +81,8 @@ def test_labels_that_share_their_items_are_less_sure_and_name_the_same_classes(n
         pytest.skip("two classes")
     model = dz.methods[name]
     sure, soft = model(dependence=None).fit(table), model().fit(table)
-    assert sure.dependence_ == 0 and soft.dependence_ > 0
+    assert sure.dependence_ == 0
+    assert soft.dependence_ > 0
     expected = literal(np.maximum(sure.posterior_, 1e-300), sure.prior_, np.diff(table.item_ptr), soft.dependence_)
     np.testing.assert_allclose(soft.posterior_, expected, atol=1e-7)
     np.testing.assert_allclose(soft.predict_proba(table), soft.posterior_, atol=1e-6)

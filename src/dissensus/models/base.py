@@ -144,12 +144,12 @@ class Aggregator(Parameters, ABC):
         wanted = getattr(self, "dependence", None)
         if wanted != "auto":
             return float(wanted or 0)
-        in_memory = isinstance(data, Annotations)
-        with (Local() if in_memory else options_of(self.engine)).place(self, data, None) as engine:
+        options = Local() if isinstance(data, Annotations) else options_of(getattr(self, "engine", "local"))
+        with options.place(self, data, None) as engine:
             estimate = engine.sweep(AgreementPass(), None).dependence(data.n_classes)
-        known = np.flatnonzero(gold >= 0) if gold is not None else np.empty(0, np.int64)
-        if known.size < MIN_GOLD:
+        if gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
             return estimate
+        known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
         posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))
@@ -201,16 +201,16 @@ class Aggregator(Parameters, ABC):
         for key, fill in fills.items():
             setattr(self, key, incremental.put_in(getattr(self, key), at, fill))
 
-        dependence = self.dependence_
-        if dependence:
+        softens = hasattr(self, "dependence")
+        if softens:
             rows, before = hard_rows(table), self.item_total_[item]
-            independent = sharpen(self.posterior_[item], self.prior_, before, dependence)
+            independent = sharpen(self.posterior_[item], self.prior_, before, self.dependence_)
             self.posterior_ = _written(self.posterior_, item, independent)
         posterior = self._update(table, item, annotator, old, gold)
-        if dependence:
-            total = before + labels_per_item(rows.item_ptr, rows.weight)
-            self.item_total_ = _written(self.item_total_, item, total)
-            posterior = soften(posterior, self.prior_, total, dependence)
+        if softens:
+            labels = before + labels_per_item(rows.item_ptr, rows.weight)
+            self.item_total_ = _written(self.item_total_, item, labels)
+            posterior = soften(posterior, self.prior_, labels, self.dependence_)
         self.posterior_ = _written(self.posterior_, item, posterior)
         hits, total = self._agreement(table, posterior)
         self.n_annotations_ = _written(
