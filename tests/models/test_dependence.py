@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from dissensus.compute.engines import in_memory
-from dissensus.models.dependence import MIN_GOLD, POWER, SCALE, AgreementPass, from_gold, sharpen, soften
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, from_gold, sharpen, soften
 from dissensus.table.simulate import simulate
 
 SOFT = [name for name, entry in dz.methods.entries() if "dependence" in entry.value.parameter_names()]
 
 
-def literal(posterior, prior, n_labels, rho):
-    """π times the likelihood to the power of 1/d, item by item."""
+def literal(posterior, n_labels, rho):
+    """The posterior to the power of 1/d, item by item."""
     found = np.empty_like(posterior)
     for i, q in enumerate(posterior):
-        likelihood = q / prior
-        power = 1 / (1 + max(n_labels[i] - 1, 0) * rho)
-        found[i] = prior * likelihood**power
+        found[i] = q ** (1 / (1 + max(n_labels[i] - 1, 0) * rho))
         found[i] /= found[i].sum()
     return found
 
@@ -25,53 +22,36 @@ def literal(posterior, prior, n_labels, rho):
 @pytest.fixture
 def some():
     rng = np.random.default_rng(0)
-    posterior, prior = rng.dirichlet([0.3] * 4, 50), rng.dirichlet([2] * 4)
-    return posterior, prior, rng.integers(0, 12, 50).astype(float)
+    return rng.dirichlet([0.3] * 4, 50), rng.integers(0, 12, 50).astype(float)
 
 
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
 def test_soften_is_the_literal_loop_and_sharpen_undoes_it(some, rho):
-    posterior, prior, n = some
-    soft = soften(posterior, prior, n, rho)
-    np.testing.assert_allclose(soft, literal(posterior, prior, n, rho), atol=1e-12)
-    np.testing.assert_allclose(sharpen(soft, prior, n, rho), posterior, atol=1e-9)
-    assert soften(posterior, prior, n, 0.0) is posterior
+    posterior, n = some
+    soft = soften(posterior, n, rho)
+    np.testing.assert_allclose(soft, literal(posterior, n, rho), atol=1e-12)
+    np.testing.assert_allclose(sharpen(soft, n, rho), posterior, atol=1e-9)
+    assert soften(posterior, n, 0.0) is posterior
 
 
 def test_one_label_and_no_label_stay_as_they_are(some):
-    posterior, prior, _ = some
+    posterior, _ = some
     for n in (0.0, 1.0):
-        np.testing.assert_allclose(soften(posterior, prior, np.full(50, n), 0.7), posterior, atol=1e-12)
+        np.testing.assert_allclose(soften(posterior, np.full(50, n), 0.7), posterior, atol=1e-12)
 
 
 def test_a_known_class_stays_known():
-    soft = soften(np.eye(3)[:1], np.full(3, 1 / 3), np.array([5.0]), 0.5)
+    soft = soften(np.eye(3)[:1], np.array([5.0]), 0.5)
     np.testing.assert_array_equal(soft, [[1, 0, 0]])
-
-
-def test_dependence_is_from_the_agreement_of_pairs():
-    table = simulate(60, 8, 3, seed=3).annotations
-    agree = pairs = 0
-    for i in range(table.n_items):
-        labels = table.label[table.item == i]
-        # every item counts by the pairs that one of its labels is in
-        same = [np.mean([a == b for k, b in enumerate(labels) if k != j]) for j, a in enumerate(labels)]
-        if labels.size > 1:
-            agree, pairs = agree + np.mean(same) * (labels.size - 1), pairs + labels.size - 1
-    with in_memory(table, None, 1) as engine:
-        found = engine.sweep(AgreementPass(), None)
-    beyond = (agree / pairs - 1 / 3) / (1 - 1 / 3)
-    assert found.dependence(3) == pytest.approx(SCALE * beyond**POWER)
-    assert dz.methods["dawid-skene"]().fit(table).dependence_ == pytest.approx(SCALE * beyond**POWER)
 
 
 def test_gold_chooses_the_dependence_with_the_least_log_loss():
     rng = np.random.default_rng(1)
-    prior, n = np.full(2, 0.5), np.full(4000, 9.0)
+    n = np.full(4000, 9.0)
     honest = rng.beta(3, 1, 4000)  # P(class 0), calibrated
     gold = (rng.random(4000) > honest).astype(int)
-    sure = sharpen(np.stack([honest, 1 - honest], axis=1), prior, n, 0.6)
-    assert from_gold(sure, prior, n, gold, 0.3) == pytest.approx(0.6, rel=0.25)
+    sure = sharpen(np.stack([honest, 1 - honest], axis=1), n, 0.25)
+    assert from_gold(sure, n, gold) == pytest.approx(0.25, rel=0.25)
 
 
 @pytest.mark.parametrize("name", SOFT)
@@ -83,7 +63,7 @@ def test_labels_that_share_their_items_are_less_sure_and_name_the_same_classes(n
     sure, soft = model(dependence=None).fit(table), model().fit(table)
     assert sure.dependence_ == 0
     assert soft.dependence_ > 0
-    expected = literal(np.maximum(sure.posterior_, 1e-300), sure.prior_, np.diff(table.item_ptr), soft.dependence_)
+    expected = literal(np.maximum(sure.posterior_, 1e-300), np.diff(table.item_ptr), soft.dependence_)
     np.testing.assert_allclose(soft.posterior_, expected, atol=1e-7)
     np.testing.assert_allclose(soft.predict_proba(table), soft.posterior_, atol=1e-6)
     np.testing.assert_allclose(soft.predict_annotations(table), sure.predict_annotations(table), atol=1e-6)
@@ -91,14 +71,13 @@ def test_labels_that_share_their_items_are_less_sure_and_name_the_same_classes(n
     np.testing.assert_allclose(soft.hits_, hits, atol=1e-6)
 
 
-def test_gold_of_few_items_leaves_the_estimate():
+def test_gold_of_few_items_leaves_the_default():
     crowd = simulate(300, 15, 3, redundancy=5, seed=2)
     table, truth = crowd.annotations, crowd.truth
     few, many = (np.where(np.arange(300) < n, truth, -1) for n in (MIN_GOLD - 1, 200))
     model = dz.methods["dawid-skene"]
-    estimate = model().fit(table).dependence_
-    assert model().fit(table, gold=few).dependence_ == estimate
-    assert model().fit(table, gold=many).dependence_ < estimate / 2  # these labels are independent given the class
+    assert model().fit(table, gold=few).dependence_ == DEFAULT
+    assert model().fit(table, gold=many).dependence_ < DEFAULT / 2  # these labels are independent given the class
 
 
 def test_update_softens_by_all_labels_of_an_item():
@@ -106,7 +85,7 @@ def test_update_softens_by_all_labels_of_an_item():
     first, more = table.select(rows=table.annotator % 2 == 0), table.select(rows=table.annotator % 2 == 1)
     soft, sure = (dz.methods["dawid-skene"](dependence=rho).fit(first).partial_fit(more) for rho in (0.5, None))
     np.testing.assert_array_equal(soft.item_total_, np.diff(table.item_ptr))
-    expected = literal(np.maximum(sure.posterior_, 1e-300), sure.prior_, soft.item_total_, 0.5)
+    expected = literal(np.maximum(sure.posterior_, 1e-300), soft.item_total_, 0.5)
     np.testing.assert_allclose(soft.posterior_, expected, atol=1e-6)
 
 

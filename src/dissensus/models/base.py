@@ -24,10 +24,9 @@ from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines import options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
-from dissensus.compute.engines.options import Local
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
-from dissensus.models.dependence import MIN_GOLD, AgreementPass, from_gold, labels_per_item, sharpen, soften
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, from_gold, labels_per_item, sharpen, soften
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -130,7 +129,7 @@ class Aggregator(Parameters, ABC):
         if hasattr(self, "dependence") and not self.softens_itself:
             rows = hard_rows(whole)
             self.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
-            self.posterior_ = soften(self.posterior_, self.prior_, self.item_total_, self.dependence_)
+            self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_)
             self._judge(*self._agreement(whole, self.posterior_))
         if earlier is not None:
             for key in self._per_item:
@@ -140,20 +139,17 @@ class Aggregator(Parameters, ABC):
         return self
 
     def _find_dependence(self, data: Any, gold: IntArray | None, earlier: Earlier | None) -> float:
-        """ρ as asked for: given, from known classes, or from how much labels agree."""
+        """ρ as asked for: given, from known classes, or the default."""
         wanted = getattr(self, "dependence", None)
         if wanted != "auto":
             return float(wanted or 0)
-        options = Local() if isinstance(data, Annotations) else options_of(getattr(self, "engine", "local"))
-        with options.place(self, data, None) as engine:
-            estimate = engine.sweep(AgreementPass(), None).dependence(data.n_classes)
         if gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
-            return estimate
+            return DEFAULT
         known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
         posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))
-        return from_gold(posterior, blind.prior_, total, gold[known], estimate)
+        return from_gold(posterior, total, gold[known])
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
         """The table and its gold with items that stand for what is known of annotators from before."""
@@ -204,13 +200,13 @@ class Aggregator(Parameters, ABC):
         softens = hasattr(self, "dependence")
         if softens:
             rows, before = hard_rows(table), self.item_total_[item]
-            independent = sharpen(self.posterior_[item], self.prior_, before, self.dependence_)
+            independent = sharpen(self.posterior_[item], before, self.dependence_)
             self.posterior_ = _written(self.posterior_, item, independent)
         posterior = self._update(table, item, annotator, old, gold)
         if softens:
             labels = before + labels_per_item(rows.item_ptr, rows.weight)
             self.item_total_ = _written(self.item_total_, item, labels)
-            posterior = soften(posterior, self.prior_, labels, self.dependence_)
+            posterior = soften(posterior, labels, self.dependence_)
         self.posterior_ = _written(self.posterior_, item, posterior)
         hits, total = self._agreement(table, posterior)
         self.n_annotations_ = _written(
@@ -235,7 +231,7 @@ class Aggregator(Parameters, ABC):
         table = table.to_classes(self.classes_)
         posterior = self._score(table, naming.match(table.annotators, self.annotators_, "annotators"))
         rows = hard_rows(table)
-        return soften(posterior, self.prior_, labels_per_item(rows.item_ptr, rows.weight), self.dependence_)
+        return soften(posterior, labels_per_item(rows.item_ptr, rows.weight), self.dependence_)
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
@@ -256,7 +252,7 @@ class Aggregator(Parameters, ABC):
         posterior = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
         if self.dependence_:  # a crowd that errs together goes on erring together: its labels follow what it sees
             total = np.where(item >= 0, self.item_total_[item], 0.0)
-            posterior = sharpen(posterior, self.prior_, total, self.dependence_)
+            posterior = sharpen(posterior, total, self.dependence_)
         return self._label_proba(posterior, item, annotator)
 
     def likelihoods(self) -> Likelihoods:

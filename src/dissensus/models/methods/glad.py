@@ -95,7 +95,7 @@ class GLAD(EMAggregator[Skills]):
                 return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
 
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
-            sums = softened_sweep(self, engine, walk, params, params.prior, easiness=np.empty_like(params.easiness))
+            sums = softened_sweep(self, engine, walk, params, easiness=np.empty_like(params.easiness))
         self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
         self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sums.prior_counts
         self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
