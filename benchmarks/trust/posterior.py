@@ -56,7 +56,7 @@ def reduced(table: Any, level: int | None, seed: int) -> Any:
 def cases(method: str) -> Iterator[Case]:
     """One fit for each table."""
     for name in SETS:
-        data = dz.load_dataset(name)
+        data: Any = dz.load_dataset(name)
         for level in LEVELS:
             if level is not None and level >= np.diff(data.annotations.item_ptr).mean() - 0.01:
                 continue
