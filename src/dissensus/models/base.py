@@ -23,9 +23,10 @@ from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines import options_of
-from dissensus.compute.engines.base import Engine, TableElsewhere
+from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, from_gold, labels_per_item, sharpen, soften
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -72,12 +73,15 @@ class Aggregator(Parameters, ABC):
     n_iter_: int
     converged_: bool
     items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
+    item_total_: FloatArray  # (I,) labels of each item, by their weights
+    dependence_: float = 0.0  # ρ, see `models.dependence`; 0 where labels are taken for independent
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
-    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_")
+    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_", "item_total_")
     """Results with one row per item, where there are any."""
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
+    softens_itself: ClassVar[bool] = False  # by its last pass; others are softened after `_fit`
     models_annotators: ClassVar[bool] = True  # False where all are taken for alike
 
     def fit(
@@ -119,15 +123,33 @@ class Aggregator(Parameters, ABC):
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
-        if earlier is None:
-            self._fit(data, gold, on_step)
-        else:
-            self._fit(*self._with_earlier(data, gold, earlier), on_step)
+        self.dependence_ = self._find_dependence(data, gold, earlier)
+        whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
+        self._fit(whole, known, on_step)
+        if hasattr(self, "dependence") and not self.softens_itself:
+            rows = hard_rows(whole)
+            self.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
+            self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_)
+            self._judge(*self._agreement(whole, self.posterior_))
+        if earlier is not None:
             for key in self._per_item:
                 if key in vars(self):
                     setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
         options.leave(self, data, gold)
         return self
+
+    def _find_dependence(self, data: Any, gold: IntArray | None, earlier: Earlier | None) -> float:
+        """ρ as asked for: given, from known classes, or the default."""
+        wanted = getattr(self, "dependence", None)
+        if wanted != "auto":
+            return float(wanted or 0)
+        if gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
+            return DEFAULT
+        known = np.flatnonzero(gold >= 0)
+        blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
+        blind.fit(data, earlier=earlier)
+        posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))
+        return from_gold(posterior, total, gold[known])
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
         """The table and its gold with items that stand for what is known of annotators from before."""
@@ -175,7 +197,16 @@ class Aggregator(Parameters, ABC):
         for key, fill in fills.items():
             setattr(self, key, incremental.put_in(getattr(self, key), at, fill))
 
+        softens = hasattr(self, "dependence")
+        if softens:
+            rows, before = hard_rows(table), self.item_total_[item]
+            independent = sharpen(self.posterior_[item], before, self.dependence_)
+            self.posterior_ = _written(self.posterior_, item, independent)
         posterior = self._update(table, item, annotator, old, gold)
+        if softens:
+            labels = before + labels_per_item(rows.item_ptr, rows.weight)
+            self.item_total_ = _written(self.item_total_, item, labels)
+            posterior = soften(posterior, labels, self.dependence_)
         self.posterior_ = _written(self.posterior_, item, posterior)
         hits, total = self._agreement(table, posterior)
         self.n_annotations_ = _written(
@@ -198,7 +229,9 @@ class Aggregator(Parameters, ABC):
         if table is None:
             return self.posterior_
         table = table.to_classes(self.classes_)
-        return self._score(table, naming.match(table.annotators, self.annotators_, "annotators"))
+        posterior = self._score(table, naming.match(table.annotators, self.annotators_, "annotators"))
+        rows = hard_rows(table)
+        return soften(posterior, labels_per_item(rows.item_ptr, rows.weight), self.dependence_)
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
@@ -217,6 +250,9 @@ class Aggregator(Parameters, ABC):
         item = naming.match(table.items, np.asarray(self.items_), "items")[table.item]
         annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
         posterior = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
+        if self.dependence_:  # a crowd that errs together goes on erring together: its labels follow what it sees
+            total = np.where(item >= 0, self.item_total_[item], 0.0)
+            posterior = sharpen(posterior, total, self.dependence_)
         return self._label_proba(posterior, item, annotator)
 
     def likelihoods(self) -> Likelihoods:

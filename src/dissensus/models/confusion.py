@@ -34,10 +34,11 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Local, Threads, even
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
-from dissensus.models.base import ENGINE, methods
+from dissensus.models.base import ENGINE, Aggregator, methods
+from dissensus.models.dependence import SoftenedPass, votes_of
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
@@ -167,11 +168,10 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         sums = np.zeros((workers, K)), np.zeros((workers, 1))
         return [(prior, chunk, self.cells[t].reshape(-1), sums[0][t], sums[1][t]) for t in range(workers)]
 
-    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.confusion.sweep`, or its readable form."""
+    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any], given: FloatArray | None = None) -> None:
+        """`kernels.confusion.sweep`, or its readable form; `given` is the block's part, where nobody has the whole."""
         rows, gold = block.rows, block.gold if self.with_gold else None
         K = buffer.n_classes if isinstance(buffer, Readable) else buffer[3].size
-        given = None
         if self.rng is not None:
             given = draw_shares(votes_of(rows, K), gold, self.rng)
         elif self.given is not None:
@@ -218,16 +218,17 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
         return Counts(sum(float(b[4][0]) for b in buffers), np.sum([b[3] for b in buffers], axis=0), labels)
 
-    def on_torch(self, params: Likelihood | None, data: Any, out: Mapping[str, Any]) -> Counts:
+    def on_torch(
+        self, params: Likelihood | None, data: Any, out: Mapping[str, Any], given: FloatArray | None = None
+    ) -> Counts:
         """The same in torch; draws come from the same generator in the same order."""
         from dissensus.compute.kernels import on_torch
 
         draw = None if self.rng is None else partial(draw_shares, rng=self.rng)
         table, prior = (None, None) if params is None else (params.table, params.prior)
+        given, posterior = self.given if given is None else given, out.get("posterior")
         return Counts(
-            *on_torch.confusion(
-                data, self.source, self.shape, table, prior, self.given, draw, out.get("posterior"), self.with_gold
-            )
+            *on_torch.confusion(data, self.source, self.shape, table, prior, given, draw, posterior, self.with_gold)
         )
 
 
@@ -275,6 +276,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     engine: EngineChoice = ENGINE
 
+    softens_itself = True
     shape: ClassVar[int] = FULL
     precision: str = "float64"
 
@@ -393,19 +395,18 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     def em_pass(self, engine: Engine | Focused, params: P) -> tuple[float, P]:
         """The objective at `params`, and the parameters of the next pass."""
-        sums, objective = self._evidence(engine, params)
-        return objective, self._next(sums, params)
-
-    def _evidence(self, engine: Engine | Focused, params: P, **out: Any) -> tuple[Counts, float]:
-        """The sums at `params`, and their objective: log evidence and log prior density."""
         cells = self.cells(params)
-        sums = engine.sweep(self._walk, Likelihood.of(params.prior, cells), out)
+        sums = engine.sweep(self._walk, Likelihood.of(params.prior, cells))
+        return self._objective(sums, params, cells), self._next(sums, params)
+
+    def _objective(self, sums: Counts, params: P, cells: Cells) -> float:
+        """Log evidence and log prior density."""
         objective = sums.evidence + self.log_penalty(params)
         if isinstance(cells, OwnCells):
             objective += float((self.label_totals_ * np.log(cells.wrong)[:, None, :]).sum())
         if self.fixed_prior_ is None:
             objective += float(self.class_pseudo_ @ np.log(params.prior))
-        return sums, objective
+        return objective
 
     def _next(self, sums: Counts, params: P | None) -> P:
         """The M step."""
@@ -423,28 +424,20 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def _conclude(self, engine: Engine) -> None:
         """The posterior at the parameters found, and what follows from it."""
         params = self._params()
-        self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
-        if type(self).mean_cells is ConfusionModel.mean_cells:
-            sums, objective = self._evidence(engine, params, posterior=self.posterior_)
+        cells = learnt_cells = self.cells(params)
+        if type(self).mean_cells is not ConfusionModel.mean_cells:
+            cells = self.mean_cells(params)
+        sums = softened_sweep(self, engine, self._walk, Likelihood.of(params.prior, cells))
+        self.class_counts_, self.labels_ = sums.classes, sums.labels
+        if cells is not learnt_cells:
+            sums = engine.sweep(self._walk, Likelihood.of(params.prior, learnt_cells))
             self.labels_ = sums.labels
-        else:
-            learnt_from, objective = self._evidence(engine, params)
-            self.labels_ = learnt_from.labels
-            mean = Likelihood.of(params.prior, self.mean_cells(params))
-            sums = engine.sweep(self._walk, mean, {"posterior": self.posterior_})
+        self.trace_ = np.append(self.trace_, self._objective(sums, params, learnt_cells))  # of what is returned
         del self._walk
-        self.trace_ = np.append(self.trace_, objective)  # of what is returned
-        self.class_counts_ = sums.classes
-        self._judge(*self._right(sums.labels, self.label_totals_))
         self.describe()
 
     def describe(self) -> None:
         """Set results that follow from the parameters and the sums."""
-
-    def _right(self, labels: FloatArray, totals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(A,) weight of the labels that are right, and of all."""
-        right = np.einsum("akk->a", labels) if self.shape == FULL else labels.sum(axis=(1, 2))
-        return right, totals.sum(axis=(1, 2))
 
     def _params(self) -> P:
         """The fitted parameters; they are kept as results, each under its name and an underscore."""
@@ -527,6 +520,16 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         self.prior_ = self._class_shares(self.class_counts_)
         self.describe()
         return posterior
+
+
+def softened_sweep(model: Aggregator, engine: Engine, walk: Pass[Any, Any, Any], params: Any, **out: Any) -> Any:
+    """The last pass of a fit: sets the softened posterior and what it says of annotators, returns the pass's sums."""
+    model.posterior_ = engine.per_item("posterior", engine.size.n_classes)
+    model.item_total_ = engine.per_item("item_total")
+    softened = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_)
+    sums = engine.sweep(softened, params, out | {"posterior": model.posterior_, "item_total": model.item_total_})
+    model._judge(sums.counts.labels.sum(axis=(1, 2)), label_totals(engine).sum(axis=(1, 2)))
+    return sums.independent
 
 
 def label_totals(engine: Engine) -> FloatArray:
@@ -631,13 +634,6 @@ def log_sum(values: FloatArray) -> FloatArray:
     whole = len(values) // 16 * 16
     products = values[:whole].reshape(-1, 16, *values.shape[1:]).prod(axis=1)
     return np.asarray(np.log(products).sum(axis=0) + np.log(values[whole:]).sum(axis=0))
-
-
-def votes_of(rows: Rows, n_classes: int) -> FloatArray:
-    """(I, K) summed weight of the labels of each item."""
-    n_items = rows.item_ptr.size - 1
-    place = np.repeat(np.arange(n_items) * n_classes, np.diff(rows.item_ptr)) + rows.label
-    return np.bincount(place, rows.weight, n_items * n_classes).reshape(n_items, n_classes).astype(np.float64)
 
 
 def draw_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:

@@ -27,6 +27,7 @@ from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.base import Checkpoint
 from dissensus.exceptions import BadParameter, ConvergenceWarning
 from dissensus.models.base import Aggregator
+from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 
 MAX_JUMP = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
 MOMENTUM = 0.75  # 0.7 to 0.8 are alike
@@ -77,6 +78,7 @@ class EMAggregator(Aggregator, Generic[P]):
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     accelerate: Accelerate = param("squarem", "look ahead of EM, or (None) take its steps alone")
     restarts: int = param(1, "number of starts, of which the best objective is kept", low=1)
+    dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     def run(

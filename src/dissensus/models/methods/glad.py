@@ -39,7 +39,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.base import ENGINE, methods
-from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, MIN_PSEUDO, UPDATE_TOL, label_totals
+from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, MIN_PSEUDO, UPDATE_TOL, softened_sweep
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table import names as naming
@@ -74,6 +74,7 @@ class GLAD(EMAggregator[Skills]):
     )
     engine: EngineChoice = ENGINE
 
+    softens_itself = True
     labels_depend_on_items: ClassVar = True
     ability_: FloatArray
     difficulty_: FloatArray
@@ -95,14 +96,11 @@ class GLAD(EMAggregator[Skills]):
                 return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
 
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
-            self.posterior_ = engine.per_item("posterior", engine.size.n_classes)
-            sums, _ = sweep(params, posterior=self.posterior_)
-            total = label_totals(engine).sum(axis=(1, 2))
+            sums = softened_sweep(self, engine, walk, params, easiness=np.empty_like(params.easiness))
         self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
         self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sums.prior_counts
         self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
         self.difficulty_ = np.exp(-params.easiness)
-        self._judge(sums.hits, total)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last

@@ -51,6 +51,7 @@ from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
 from dissensus.models.confusion import PSEUDO, OwnCells, judge, label_totals, leaning
+from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.methods.wawa import judged_labels
 from dissensus.table.annotations import Annotations
@@ -72,6 +73,7 @@ class MMSR(Aggregator):
     wrong: float = param(2.0, "pseudo-count of wrong labels", **PSEUDO)
     max_iter: int = param(1000, "rounds over all pairs at most", low=1)
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
+    dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads; None for all cores", low=1)
 
     @property

@@ -58,6 +58,7 @@ from dissensus.compute.readable import VOTES, label_matrix
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
 from dissensus.models.confusion import FULL, MAX_PSEUDO, PSEUDO, ConfusionPass, expected_pseudo, judge
+from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 from dissensus.models.methods.snorkel import given_shares, is_balance
 from dissensus.table.annotations import Annotations
 
@@ -84,6 +85,7 @@ class MeTaL(Aggregator):
     class_count: float = param(1.0, "pseudo-count of every class in the votes", **PSEUDO)
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
+    dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:

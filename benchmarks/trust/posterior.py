@@ -1,0 +1,132 @@
+"""How true the probabilities of a method are: log loss, confidence beside accuracy, and what is called settled.
+
+    python -m benchmarks.trust.posterior [METHOD …]      # default: dawid-skene, hierarchical-dawid-skene, one-coin
+
+Every set with gold at 2, 5, 10 and all labels an item; a set counts once, however many tables it makes. Then ρ is
+chosen again, without each set in turn, and judged on the set that was left out; ρ chosen by gold on the very table is
+what no estimate can beat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import dissensus as dz
+from dissensus.models.dependence import DEFAULT, soften
+
+SETS = (
+    "bluebirds", "cifar10h", "gimpel_pos", "judges_civilcomments", "labelme", "medical_causes", "medical_treats",
+    "ner_mturk", "plank_pos", "rte", "sentiment_polarity", "wordsim",
+)  # fmt: skip
+LEVELS = (2, 5, 10, None)  # labels of an item; None: all
+SEEDS = 2
+SETTLED = 0.9  # probability from which on an item is called settled
+RHO = np.geomspace(0.05, 5, 41)
+SCORES = ("log loss", "accuracy", "confidence − accuracy", "settled", "right of these")
+
+
+@dataclass
+class Case:
+    """A fit without dependence, at the items with gold."""
+
+    name: str
+    posterior: Any
+    n_labels: Any
+    gold: Any
+
+
+def reduced(table: Any, level: int | None, seed: int) -> Any:
+    """The table with so many labels of every item, drawn anew."""
+    if level is None:
+        return table
+    draw = np.random.default_rng([seed, level]).random(len(table))
+    order = np.lexsort((draw, table.item))
+    rank = np.empty(len(table), np.int64)
+    rank[order] = np.arange(len(table)) - table.item_ptr[table.item[order]]
+    return table.select(rows=rank < level)
+
+
+def cases(method: str) -> Iterator[Case]:
+    """One fit for each table."""
+    for name in SETS:
+        data: Any = dz.load_dataset(name)
+        for level in LEVELS:
+            if level is not None and level >= np.diff(data.annotations.item_ptr).mean() - 0.01:
+                continue
+            for seed in range(1 if level is None else SEEDS):
+                table = reduced(data.annotations, level, seed)
+                n_labels = np.diff(table.item_ptr)
+                known = np.flatnonzero((data.gold >= 0) & (n_labels > 0))
+                model = dz.methods[method](dependence=None).fit(table)
+                yield Case(name, model.posterior_[known], n_labels[known], data.gold[known])
+
+
+def scores(posterior: Any, gold: Any) -> tuple[float, ...]:
+    """In the order of `SCORES`."""
+    right, confidence = posterior.argmax(axis=1) == gold, posterior.max(axis=1)
+    settled = confidence >= SETTLED
+    loss = -np.log(np.maximum(posterior[np.arange(gold.size), gold], 1e-12)).mean()
+    kept = right[settled].mean() if settled.any() else np.nan
+    return float(loss), float(right.mean()), float(confidence.mean() - right.mean()), float(settled.mean()), float(kept)
+
+
+def by_set(found: list[Case], rho: Any) -> dict[str, Any]:
+    """Set → its mean scores with ρ = `rho(case)`."""
+    rows = defaultdict(list)
+    for case in found:
+        rows[case.name].append(scores(soften(case.posterior, case.n_labels, rho(case)), case.gold))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a set without a settled item
+        return {name: np.nanmean(values, axis=0) for name, values in rows.items()}
+
+
+def best_by_gold(case: Case) -> float:
+    """ρ with the least log loss on this very table."""
+    return float(min(RHO, key=lambda rho: scores(soften(case.posterior, case.n_labels, rho), case.gold)[0]))
+
+
+def show(title: str, rows: dict[str, Any]) -> None:
+    """A line of means over sets, and how far single sets are off."""
+    table = np.array(list(rows.values()))
+    mean, off = table.mean(axis=0), np.abs(table[:, 2])
+    worst = list(rows)[int(off.argmax())]
+    kept = table[:, 4][~np.isnan(table[:, 4])]
+    print(
+        f"| {title} | {mean[0]:.3f} | {mean[1]:.3f} | {mean[2]:+.3f} | {off.max():.3f} ({worst}) | "
+        f"{np.count_nonzero(kept >= 0.88)} of {kept.size} |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Measure each method."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("methods", nargs="*", default=["dawid-skene", "hierarchical-dawid-skene", "one-coin"])
+    warnings.simplefilter("ignore")
+    print("| posterior | log loss | accuracy | confidence − accuracy | furthest off | settled right at least 88 % |")
+    print("|---|---|---|---|---|---|")
+    for method in parser.parse_args().methods:
+        found = list(cases(method))
+        show(f"{method}, independent", by_set(found, lambda case: 0.0))
+        chosen = by_set(found, lambda case: DEFAULT)
+        show(f"{method}, auto", chosen)
+        tried = [by_set(found, lambda case, rho=rho: rho) for rho in RHO]
+        left_out = {}
+        for name in chosen:
+            others = [np.mean([one[other][0] for other in one if other != name]) for one in tried]
+            left_out[name] = tried[int(np.argmin(others))][name]
+        show(f"{method}, ρ of the other sets", left_out)
+        show(f"{method}, ρ by gold of the same table", by_set(found, best_by_gold))
+        for name, row in chosen.items():
+            print(f"| {name} | {row[0]:.3f} | {row[1]:.3f} | {row[2]:+.3f} | {row[3]:.2f} settled | {row[4]:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
