@@ -21,9 +21,6 @@ Who was not there is like everybody, each with the same chance: the mean of ŷ, 
 are given, z_A = u_a + W r_a: u_a is the row of W_A, and who has features but no labels has the mean of u (weighted by
 labels) and W r_a.
 
-Layers may have room for more units than they use, `room`: weights of the unused ones are 0, get no gradient and stay 0.
-So networks of different sizes have one shape, and are trained as one (`reproductions/stacked.py`).
-
 | symbol | name | shape |
 |---|---|---|
 | W_A | `LDLNMHead.table` | (A, J_A) |
@@ -40,14 +37,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, softsign
 
-from dissensus.common.parameters import is_whole, param
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorObjective, Branch, as_tensor, objectives
+from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows
-from dissensus.learning.rows import RowEmbedding, rows_or_mean
+from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
@@ -56,35 +53,29 @@ NUMBERS_AT_ONCE = 2**22  # of the pairs of a batch's items and annotators: more 
 MIN_SHARE = 1e-30  # stands for a share of 0 in logarithms
 
 
-class LDLNMHead(nn.Module):
+class LDLNMHead(AnnotatorRows):
     """The network after the encoder; `width` is the encoder's."""
 
     given: Tensor
     labels: Tensor
     who: Tensor
-    features: Tensor
     per_item: Tensor
 
     def __init__(self, branch: nn.Module, width: int, objective: LDLNMObjective):
         super().__init__()
-        (item, annotator, pair), room = objective.sizes(), objective.rooms()
+        item, annotator, pair = objective.sizes()
         labels, K = as_tensor(objective.labels_given_), objective.n_classes_
         self.branch, self.rate = branch, objective.dropout
-        self.item = _layer(width, item, width, room[0])
-        self.table = RowEmbedding(_orthogonal(len(labels), annotator, len(labels), room[1]))
+        self.item = _layer(width, item)
+        self.table = RowEmbedding(_orthogonal(len(labels), annotator))
         both = _orthogonal(pair, item if objective.combine == "sum" else item + annotator)  # W_P
-        self.of_item = _layer(item, pair, room[0], room[2], both[:, :item])
+        self.of_item = _layer(item, pair, both[:, :item])
         self.of_annotator: nn.Linear | None = None
         if objective.combine == "concatenate":
-            self.of_annotator = _layer(annotator, pair, room[1], room[2], both[:, item:], bias=False)
-        self.residual = _layer(pair, pair, room[2], room[2])
-        self.to_label, self.to_item, self.to_annotator = (_layer(pair, K, room[2], K) for _ in range(3))
-        self.described: nn.Linear | None = None
-        if objective.annotator_features_ is not None:
-            features = as_tensor(objective.annotator_features_, torch.float32)
-            self.register_buffer("features", features, persistent=False)  # the objective keeps them
-            self.described = nn.Linear(features.shape[1], room[1], bias=False)
-            nn.init.zeros_(self.described.weight)
+            self.of_annotator = _layer(annotator, pair, both[:, item:], bias=False)
+        self.residual = _layer(pair, pair)
+        self.to_label, self.to_item, self.to_annotator = (_layer(pair, K) for _ in range(3))
+        self.describe(objective.annotator_features_, annotator)
         given = as_tensor(objective.annotator_shares_, torch.float32)
         self.register_buffer("given", given, persistent=False)
         self.register_buffer("labels", labels, persistent=False)
@@ -98,22 +89,14 @@ class LDLNMHead(nn.Module):
 
     def z_annotator(self, codes: Tensor) -> Tensor:
         """(n, J_A) z_A of annotators who were there."""
-        own: Tensor = self.table(codes)
-        return own if self.described is None else own + self.described(self.features.index_select(0, codes))
+        own, explained = self.table(codes), self.explained(codes)
+        return own if explained is None else own + explained
 
     def strangers(self, codes: Tensor, features: Tensor | None) -> Tensor:
         """(n,) True for annotators without labels and features, who are taken for anybody."""
         if self.described is None:
             return (codes < 0) | (self.labels[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
-
-    def z_asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n, J_A) of codes (n,); −1, and who has no labels, has the mean row, and `features` (n, F) where given."""
-        rows = rows_or_mean(self.table.weight, codes, self.labels)
-        if self.described is None:
-            return rows
-        described: Tensor = self.described(self.features[codes] if features is None else features)
-        return rows + described
 
     def everybody(self) -> Tensor:
         """(annotators with labels, J_A) z_A of all who gave labels."""
@@ -143,21 +126,15 @@ class LDLNMHead(nn.Module):
         return dropout(softsign(self.residual(z) + z), self.rate, self.training)
 
 
-def _orthogonal(rows: int, columns: int, more_rows: int | None = None, more_columns: int | None = None) -> Tensor:
-    """A matrix of zeros with an orthogonal matrix in its corner."""
-    matrix = torch.zeros(more_rows or rows, more_columns or columns)
-    matrix[:rows, :columns] = nn.init.orthogonal_(torch.empty(rows, columns))
-    return matrix
+def _orthogonal(rows: int, columns: int) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(rows, columns))
 
 
-def _layer(
-    inputs: int, outputs: int, room: int, more: int, start: Tensor | None = None, *, bias: bool = True
-) -> nn.Linear:
-    """W (outputs, inputs), orthogonal unless given, in a layer with room for more; biases are 0."""
-    layer = nn.Linear(room, more, bias=bias, device="meta").to_empty(device="cpu")  # draws nothing
+def _layer(inputs: int, outputs: int, start: Tensor | None = None, *, bias: bool = True) -> nn.Linear:
+    """W (outputs, inputs), orthogonal unless given; biases are 0."""
+    layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")  # draws nothing
     with torch.no_grad():
-        layer.weight.zero_()
-        layer.weight[:outputs, :inputs] = _orthogonal(outputs, inputs) if start is None else start
+        layer.weight.copy_(_orthogonal(outputs, inputs) if start is None else start)
         if bias:
             layer.bias.zero_()
     return layer
@@ -181,12 +158,6 @@ class LDLNMObjective(AnnotatorObjective):
     combine: Combine = param("concatenate", "how z_I and z_A become one; a sum needs annotator_size = item_size")
     dropout: float = param(0.5, "dropout of z_P and z_E", low=0, below=1)
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
-    room: tuple[int, int] | None = param(
-        None,
-        "units that the layers of items and of annotators have, used or not; to train different sizes as one",
-        check=lambda room: isinstance(room, tuple | list) and len(room) == 2 and all(map(is_whole, room)),
-        must="must be two whole numbers, of items and of annotators, or None",
-    )
 
     def check_parameters(self) -> None:
         """Also check that the sizes fit together."""
@@ -195,19 +166,11 @@ class LDLNMObjective(AnnotatorObjective):
             raise BadParameter(
                 f"combine='sum' needs annotator_size = item_size, got {self.annotator_size} and {self.item_size}."
             )
-        if self.room is not None and (self.pair_size is not None or self.combine == "sum"):
-            raise BadParameter("room is for concatenation with pair_size=None; leave one of them out.")
-        if self.room is not None and (self.room[0] < self.item_size or self.room[1] < self.annotator_size):
-            raise BadParameter(f"room {self.room} is less than {self.item_size} and {self.annotator_size}.")
 
     def sizes(self) -> tuple[int, int, int]:
         """(J_I, J_A, J_P)."""
         joined = self.item_size if self.combine == "sum" else self.item_size + self.annotator_size
         return self.item_size, self.annotator_size, self.pair_size or joined
-
-    def rooms(self) -> tuple[int, int, int]:
-        """Units of the layers of items, annotators and pairs."""
-        return self.sizes() if self.room is None else (*self.room, sum(self.room))
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the shares of labels, by item and by annotator."""
@@ -264,8 +227,8 @@ class LDLNMObjective(AnnotatorObjective):
         self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) ŷ of pairs; of −1, where nothing is known of them, the mean of everybody's."""
-        z_item = head.z_item(z)
-        found = log_softmax(head.to_label(head.z_pair(z_item, head.z_asked(annotators, features), row))).exp()
+        z_item, z_annotator = head.z_item(z), head.rows_of(annotators, head.labels, features)
+        found = log_softmax(head.to_label(head.z_pair(z_item, z_annotator, row))).exp()
         stranger = head.strangers(annotators, features)
         if not stranger.any():
             return found

@@ -118,7 +118,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         """The rows of the table; `item` (I,), its place in q; `votes` (I, K) shares; `gold` (I,) where any is known."""
         return Columns(
             annotations=annotation_rows(self._table),
-            item=torch.arange(self.n_items_),
+            item=torch.arange(self._table.n_items),
             votes=as_tensor(self._table.soft_labels(), torch.float32),
             **self.known_classes(),
         )
@@ -134,9 +134,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             last.bias.copy_(as_tensor(np.log(self.shares_), torch.float32))
         truth = nn.Sequential(truth, last)
         hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
-        known = self.annotator_features_
-        features = None if known is None else as_tensor(known, torch.float32)
-        competence = Competence(as_tensor(self.labels_given_), K, L, self.annotator_size, features)
+        labels = as_tensor(self.labels_given_)
+        competence = Competence(labels, K, L, self.annotator_size, self.annotator_features_)
         return LIAHead(truth, hard, competence, self.n_items_, self.per_item_)
 
     # Rounds -----------------------------------------------------------------------------------------------------------
