@@ -110,13 +110,7 @@ class PairNetwork(AnnotatorRows):
 
     def annotators(self, codes: Tensor, features: Tensor | None) -> Tensor:
         """Return rows (n, size + 1) of annotators; −1 has the mean, and its features where they are given."""
-        rows = torch.where(codes[:, None] >= 0, self.table.weight[codes], self.table.weight.mean(dim=0))
-        if self.described is None:
-            return rows
-        if features is None:
-            features = torch.where(codes[:, None] >= 0, self.features[codes], 0.0)
-        described: Tensor = self.described(features)
-        return rows + described
+        return self.rows_of(codes, torch.ones_like(self.table.weight[:, 0]), features)
 
 
 class DecisionFunction(PairLearner):

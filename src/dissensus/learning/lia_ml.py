@@ -88,15 +88,14 @@ class LIAML(LIALearner):
     ) -> Run:
         """Prepare the training that `fit` does."""
         self.check_parameters()
-        if isinstance(questions, Annotations) or not isinstance(questions, Mapping):
+        if not isinstance(questions, Mapping):
             raise DataError(
                 f"fit takes a mapping from question to table, got {type(questions).__name__}; for one table take LIA."
             )
         objective = self._objective(questions, gold)
         one = questions[objective.questions_[0]]
         inputs = one.items if X is None else X
-        if given.rows(inputs) != one.n_items:
-            raise DataError(f"X has {given.rows(inputs):,} rows for {one.n_items:,} items; give one for each of them.")
+        given.check_rows(inputs, one)
         model = self._classifier(objective, features=X is not None)
         encoder: Encoder = new_part(model.encoder, encoders, Encoder)
         encoder.fit(given.take(inputs, np.flatnonzero(objective.teaches_)))

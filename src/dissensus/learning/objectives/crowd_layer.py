@@ -174,7 +174,8 @@ class CrowdLayerObjective(AnnotatorObjective):
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
         log_p, layer = log_softmax(self.logits(head, z)), head.crowd
-        return layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device))).exp()
+        found: Tensor = layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device)))
+        return found.exp()
 
     @torch.no_grad()
     def confusion(self, head: Any) -> FloatArray:

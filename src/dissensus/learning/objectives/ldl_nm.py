@@ -30,12 +30,13 @@ labels) and W r_a.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, softsign
+from torch.nn.functional import dropout, one_hot, softsign
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray
@@ -89,7 +90,8 @@ class LDLNMHead(AnnotatorRows):
 
     def z_annotator(self, codes: Tensor) -> Tensor:
         """(n, J_A) z_A of annotators who were there."""
-        own, explained = self.table(codes), self.explained(codes)
+        own: Tensor = self.table(codes)
+        explained = self.explained(codes)
         return own if explained is None else own + explained
 
     def strangers(self, codes: Tensor, features: Tensor | None) -> Tensor:
@@ -98,13 +100,12 @@ class LDLNMHead(AnnotatorRows):
             return (codes < 0) | (self.labels[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
-    def everybody(self) -> Tensor:
-        """(annotators with labels, J_A) z_A of all who gave labels."""
-        return self.z_annotator(self.who)
-
-    def some_of(self, everybody: Tensor, n_items: int) -> tuple[Tensor, ...]:
-        """Split annotators so that their pairs with so many items fit into `NUMBERS_AT_ONCE`."""
-        return torch.split(everybody, max(NUMBERS_AT_ONCE // max(n_items * self.residual.in_features, 1), 1))
+    def mean_of_everybody(self, z_item: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+        """(B, …) the mean over all who gave labels of `ask`, which maps z_E of some (B, some, J_P) to (B, some, …)."""
+        at_once = max(NUMBERS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
+        parts = torch.split(self.z_annotator(self.who), at_once)
+        total: Tensor = sum(ask(self.z_pairs(z_item, some)).sum(dim=1) for some in parts)  # type: ignore[assignment]
+        return total / len(self.who)
 
     def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
         """(n, J_P) z_E of pairs: items (n, J_I) or, with `row` (n,), (B, J_I); annotators (n, J_A)."""
@@ -201,27 +202,18 @@ class LDLNMObjective(AnnotatorObjective):
 
     def item_vectors(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """(B, J_P) the mean of z_E over all annotators who gave labels."""
-        z_item, everybody = head.z_item(z), head.everybody()
-        total = z_item.new_zeros(z_item.shape[0], head.residual.in_features)
-        for some in head.some_of(everybody, len(z_item)):
-            total = total + head.z_pairs(z_item, some).sum(dim=1)
-        return total / len(everybody)
+        return head.mean_of_everybody(head.z_item(z), lambda z_pairs: z_pairs)
 
     def logits(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """(B, K) log of the mean of ŷ_I over all annotators who gave labels, or of the shares of their classes."""
-        return self._everybody(head, head.z_item(z), head.to_item, self.average).clamp(min=MIN_SHARE).log()
 
-    def _everybody(self, head: LDLNMHead, z_item: Tensor, layer: nn.Module, average: Average = "mean") -> Tensor:
-        """(B, K) the mean answer of all who gave labels, by one of the heads."""
-        everybody = head.everybody()
-        total = z_item.new_zeros(z_item.shape[0], self.n_classes_, dtype=torch.float32)
-        for some in head.some_of(everybody, len(z_item)):
-            said = layer(head.z_pairs(z_item, some))  # (B, some, K)
-            if average == "mean":
-                total = total + log_softmax(said).exp().sum(dim=1)
-            else:
-                total = total + nn.functional.one_hot(said.argmax(dim=2), self.n_classes_).float().sum(dim=1)
-        return total / len(everybody)
+        def answer(z_pairs: Tensor) -> Tensor:
+            said = head.to_item(z_pairs)  # (B, some, K)
+            if self.average == "mean":
+                return log_softmax(said).exp()
+            return one_hot(said.argmax(dim=2), self.n_classes_).float()
+
+        return head.mean_of_everybody(head.z_item(z), answer).clamp(min=MIN_SHARE).log()
 
     def row_proba(
         self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
@@ -232,7 +224,8 @@ class LDLNMObjective(AnnotatorObjective):
         stranger = head.strangers(annotators, features)
         if not stranger.any():
             return found
-        return torch.where(stranger[:, None], self._everybody(head, z_item, head.to_label)[row], found)
+        anybody = head.mean_of_everybody(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
+        return torch.where(stranger[:, None], anybody[row], found)
 
 
 def _shares(table: Annotations) -> FloatArray:

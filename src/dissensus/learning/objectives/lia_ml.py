@@ -37,7 +37,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag, Batch, Columns
-from dissensus.learning.objectives.base import Branch, Walk, as_tensor
+from dissensus.learning.objectives.base import Branch, as_tensor
 from dissensus.learning.objectives.lia import LIAObjective
 from dissensus.learning.objectives.lia_head import Competence, Labels, LIAHead, LIAMLHead
 from dissensus.models.base import check_gold
@@ -91,13 +91,13 @@ class LIAMLObjective(LIAObjective):
     def targets(self) -> Columns:
         """Those of LIA by item, (I, Q, …) each; the rows also have their `question`; `taught` (I, Q)."""
         pairs, Q = super().targets().columns, len(self.questions_)
-        rows = pairs.pop("annotations")
+        rows, question = pairs["annotations"], as_tensor(self._table.item % Q, torch.int64)
         assert isinstance(rows, Bag)
-        question = as_tensor(self._table.item % Q, torch.int64)
+        tensors = {name: column for name, column in pairs.items() if isinstance(column, Tensor)}
         return Columns(
             annotations=Bag({**rows.columns, "question": question}, rows.ptr[::Q]),
             taught=as_tensor(self.taught_, torch.float32),
-            **{name: torch.as_tensor(column).unflatten(0, (-1, Q)) for name, column in pairs.items()},
+            **{name: column.reshape(-1, Q, *column.shape[1:]) for name, column in tensors.items()},
         )
 
     def head(self, branch: Branch, width: int) -> LIAMLHead:
@@ -123,17 +123,13 @@ class LIAMLObjective(LIAObjective):
 
     # As LIA, of pairs -------------------------------------------------------------------------------------------------
 
-    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
-        """Do an E step where a round begins."""
-        super().begin_epoch(head, epoch, epochs, lambda: ((z, _pairs(targets)) for z, targets in walk()))
-
-    def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """(B·Q, K) Eq. 4, not normalised."""
-        return super().log_posterior(head, z, _pairs(targets))
-
-    def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Minus the objective that is raised, over all pairs."""
-        return super().loss(head, z, _pairs(targets))
+    def _by_posterior(self, targets: Batch) -> Batch:
+        """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is an annotation's pair."""
+        if "question" not in targets:
+            return targets
+        pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
+        rest = {name: value for name, value in targets.items() if name != "question"}
+        return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
 
     def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As LIA's, but log Q is scaled for the penalty: 0 where there is no class, and 2/K with the question's K."""
@@ -157,15 +153,6 @@ class LIAMLObjective(LIAObjective):
             hard = hard.reshape(len(z), -1, *hard.shape[1:])[:, question, None]
         log_q = head.log_confusion(hard, able, asked[None])
         return log_q.exp().expand(len(z), -1, -1, -1)
-
-
-def _pairs(targets: Batch) -> Batch:
-    """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is the pair of an annotation."""
-    if "question" not in targets:
-        return targets
-    pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
-    rest = {name: value for name, value in targets.items() if name != "question"}
-    return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
 
 
 def _pair_table(tables: list[Annotations]) -> Annotations:
