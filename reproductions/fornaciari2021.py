@@ -174,8 +174,9 @@ def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, Kept]:
 def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: str) -> IntArray:
     """Train one network; return the classes (I,) that it predicts."""
     from dissensus.learning import CrowdClassifier
-    from dissensus.learning.encoders import Stemmer, Tagger
+    from dissensus.learning.encoders import Tagger
     from dissensus.learning.objectives import Hard, SoftTask
+    from reproductions.stemmer import Stemmer
 
     data, X = load(how["task"])
     variant, divergence = how.get("variant"), how.get("divergence")

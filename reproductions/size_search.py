@@ -31,6 +31,7 @@ from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.trainer import Trainer
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from reproductions.room import RoomyLDLNM
 from reproductions.stacked import stacked
 
 AT_ONCE = {"cpu": 32, "cuda": 1080}
@@ -92,10 +93,9 @@ class SizeSearch:
     def estimator(self, seed: int = 0) -> CrowdClassifier:
         """An unfitted model of the best size."""
         item, annotator, epochs = self.best
-        keywords = _objective(self.model).get_params(deep=False)
-        sizes = {"item_size": item, "annotator_size": annotator, "room": None}
+        sizes = {"item_size": item, "annotator_size": annotator}
         model = CrowdClassifier(**self.model.get_params(deep=False))
-        return model.set_params(objective=LDLNMObjective(**keywords | sizes), epochs=epochs, seed=seed)
+        return model.set_params(objective=LDLNMObjective(**_keywords(self.model) | sizes), epochs=epochs, seed=seed)
 
     def to_frame(self) -> Any:
         """One row per point, as an Arrow table."""
@@ -155,7 +155,7 @@ def search_sizes(
         Trainings in one stack. With dropout, what is drawn depends on what else is in the stack.
     """
     model = ldl_nm() if model is None else model
-    keywords = _objective(model).get_params(deep=False)
+    keywords = _keywords(model)
     given.check_table(table, "search_sizes")
     if given.rows(X) != table.n_items:
         raise DataError(f"X has {given.rows(X):,} rows for {table.n_items:,} items; give one per table.items.")
@@ -175,7 +175,7 @@ def search_sizes(
     room = (max(i for i, _ in sizes), max(j for _, j in sizes))
     settings = {
         "model": {k: v for k, v in model.get_params(deep=False).items() if k not in ("seed", "device", "epochs")},
-        "objective": {k: v for k, v in keywords.items() if k not in ("item_size", "annotator_size", "room")},
+        "objective": {k: v for k, v in keywords.items() if k not in ("item_size", "annotator_size")},
         "epsilon": epsilon, "epochs": at,
     }  # fmt: skip
     log = Store(store, key_of(settings, (table, judged), (_numbers(X), _numbers(X_dev))))
@@ -212,7 +212,7 @@ def _train(
     """One stack: trained once, asked after each of `epochs`."""
     models = []
     for item, annotator, seed in part:
-        objective = LDLNMObjective(**keywords | {"item_size": item, "annotator_size": annotator, "room": room})
+        objective = RoomyLDLNM(**keywords | {"item_size": item, "annotator_size": annotator, "room": room})
         own = CrowdClassifier(**model.get_params(deep=False))
         models.append(own.set_params(objective=objective, epochs=epochs[-1], seed=seed))
     stack, rows = stacked(models, table, X), []
@@ -229,7 +229,8 @@ def _train(
     return rows
 
 
-def _objective(model: CrowdClassifier) -> LDLNMObjective:
+def _keywords(model: CrowdClassifier) -> dict[str, Any]:
+    """Return the keywords of the objective, which must be one whose sizes can be searched."""
     objective = LDLNMObjective() if model.objective == "ldl-nm" else model.objective
     if not isinstance(objective, LDLNMObjective):
         raise BadParameter(f"search_sizes: the objective must be 'ldl-nm', got {objective!r}.")
@@ -243,7 +244,7 @@ def _objective(model: CrowdClassifier) -> LDLNMObjective:
             "search_sizes: pair_size is the sum of the two sizes that are searched; leave it None, got "
             f"{objective.pair_size}."
         )
-    return objective
+    return {name: getattr(objective, name) for name in LDLNMObjective.parameter_names()}
 
 
 def _whole_trainings(rows: Iterable[dict[str, Any]], epochs: list[int]) -> list[SizePoint]:

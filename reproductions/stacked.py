@@ -43,6 +43,7 @@ from dissensus.learning.rows import RowAdam, RowEmbedding, one_minus_power
 from dissensus.learning.run import Run, begin
 from dissensus.learning.trainer import mixed
 from dissensus.table.annotations import Annotations
+from reproductions.room import RoomyLDLNM
 
 EAGER_STEPS = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
 ROWS_AT_ONCE = 2**22  # annotations of all trainings that are looked at together between epochs
@@ -69,7 +70,7 @@ def fit_together(
     Parameters
     ----------
     models : sequence of CrowdClassifier
-        Alike but for their seeds, and for what their objective says may differ (the sizes of `ldl-nm` with `room`).
+        Alike but for their seeds, and for what their objective says may differ (the sizes of `RoomyLDLNM`).
         Constant learning rates, no SAM, mixup, clipping or validation.
     tables : Annotations, or one per model
         Of the same items, annotators and classes; the same items teach in all of them.
@@ -138,8 +139,8 @@ def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
 def _kind(model: CrowdClassifier) -> str:
     """Describe what an objective must share with the others; LDL-NM with room may have any sizes."""
     objective = model.objective
-    if isinstance(objective, LDLNMObjective) and objective.room is not None:
-        objective = LDLNMObjective(**{**objective.get_params(deep=False), "item_size": 1, "annotator_size": 1})
+    if isinstance(objective, RoomyLDLNM):
+        objective = RoomyLDLNM(**{**objective.get_params(deep=False), "item_size": 1, "annotator_size": 1})
     return f"{type(objective).__name__} {objective!r}"
 
 
@@ -155,13 +156,13 @@ class Stack:
             self.parameters[name] = value.detach().to(device).requires_grad_(value.requires_grad)
         self.buffers = {name: value.to(device) for name, value in self.buffers.items()}
         self.template = _Asked(runs[0].network).to(device)
-        tables = [part for part in self.template.modules() if isinstance(part, RowEmbedding)]
-        if sum(getattr(p, "row_sparse", False) for p in self.template.parameters()) > len(tables):
-            raise BadParameter(
-                f"fit_together: {type(runs[0].objective).__name__} has rows of its own; fit such models one by one."
-            )
-        for part in tables:
-            part.sparse = False  # gradients of a stack are dense
+        for part in self.template.modules():
+            if hasattr(part, "after_step"):
+                raise BadParameter(
+                    f"fit_together: {type(runs[0].objective).__name__} has rows of its own; fit such models one by one."
+                )
+            if isinstance(part, RowEmbedding):
+                part.sparse = False  # gradients of a stack are dense
         self.inputs = runs[0].lessons.inputs.to(device)
         if not all(isinstance(column, Tensor) for column in self.inputs.columns.values()):
             raise BadParameter(
@@ -388,7 +389,7 @@ def _numbers_per_item(objective: Objective) -> int:
     """Say about how many numbers `logits` makes of one item; LDL-NM asks everybody about it."""
     if not isinstance(objective, LDLNMObjective):
         return objective.n_classes_
-    sizes = objective.room or (objective.item_size, objective.annotator_size)
+    sizes = getattr(objective, "room", (objective.item_size, objective.annotator_size))
     return int(np.count_nonzero(objective.labels_given_)) * (objective.pair_size or sum(sizes))
 
 

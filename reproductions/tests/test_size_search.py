@@ -48,7 +48,7 @@ def test_the_best_has_the_lowest_mean_and_can_be_had():
     assert found.matrix().min() == pytest.approx(min(mean.values()))
     model = found.estimator(seed=5)
     assert (model.objective.item_size, model.objective.annotator_size, model.epochs) == found.best
-    assert (model.seed, model.objective.dropout, model.objective.room) == (5, 0.0, None)
+    assert (model.seed, model.objective.dropout, type(model.objective)) == (5, 0.0, LDLNMObjective)
     assert found.to_frame().num_rows == 8
 
 

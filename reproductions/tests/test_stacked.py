@@ -10,6 +10,7 @@ from dissensus.learning import LIAML, CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, ItemEmbedding
 from dissensus.learning.objectives import CrowdLayerObjective, Hard, LDLNMObjective, LIAObjective
 from dissensus.learning.rows import RowAdam
+from reproductions.room import RoomyLDLNM
 from reproductions.stacked import Stack, StackedRowAdam, fit_together, stacked
 
 NEAR = 2e-5
@@ -164,7 +165,8 @@ def test_tables_that_differ():
 
 
 def sized(seed=0, sizes=(3, 4), room=None, **more):
-    objective = LDLNMObjective(item_size=sizes[0], annotator_size=sizes[1], dropout=0.0, room=room)
+    own = {"item_size": sizes[0], "annotator_size": sizes[1], "dropout": 0.0}
+    objective = LDLNMObjective(**own) if room is None else RoomyLDLNM(**own, room=room)
     return CrowdClassifier(encoder=Identity(), objective=objective, epochs=4, batch_size=17, device="cpu", seed=seed,
                            learning_rate=0.01, **more)  # fmt: skip
 

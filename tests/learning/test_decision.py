@@ -10,8 +10,9 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
 from dissensus.learning import DecisionFunction
 from dissensus.learning.batches import Bag, Columns
-from dissensus.learning.decision import PairNetwork, Pairs
+from dissensus.learning.decision import PairNetwork, with_draws
 from dissensus.learning.encoders import Identity, TextCNN
+from dissensus.learning.network import Lessons
 
 I, A = 160, 22
 
@@ -29,22 +30,21 @@ def two_topics(seed=0, own=0.4, other=0.05):
     return table, topic, group
 
 
-def pairs_of(table, draws):
+def pairs_of(table):
     keys = np.unique(table.item.astype(np.int64) * A + table.annotator)
     counts = np.bincount(keys // A, minlength=I)
     ptr = torch.as_tensor(np.concatenate([[0], np.cumsum(counts)]))
     x = torch.randn(I, 3, generator=torch.Generator().manual_seed(1))
-    return Pairs(
-        Columns(x=x), Bag({"annotator": torch.as_tensor(keys % A)}, ptr), torch.as_tensor(keys), A, draws
-    ), keys
+    answered = Columns(answered=Bag({"annotator": torch.as_tensor(keys % A)}, ptr))
+    return Lessons(Columns(x=x), answered), keys
 
 
 def test_a_batch_holds_every_answer_once_and_draws_that_count_where_nobody_answered():
     table, _, _ = two_topics()
-    pairs, keys = pairs_of(table, 40)
+    pairs, keys = pairs_of(table)
     rows = torch.tensor([7, 3, 90])
     torch.manual_seed(0)
-    _, batch = pairs.take(rows)
+    batch = with_draws(pairs.take(rows)[1], 3, A, 40)
     met = list(zip(rows[batch["row"]].tolist(), batch["annotator"].tolist(), strict=True))
     answered = {(i, j) for i in rows.tolist() for j in range(A) if i * A + j in set(keys.tolist())}
     n = len(answered)
@@ -58,7 +58,7 @@ def test_a_batch_holds_every_answer_once_and_draws_that_count_where_nobody_answe
 @pytest.mark.parametrize("described", [False, True])
 def test_loss_is_the_literal_sum(described):
     table, _, _ = two_topics()
-    pairs, _ = pairs_of(table, 6)
+    pairs, _ = pairs_of(table)
     features = np.random.default_rng(0).normal(size=(A, 2)) if described else None
     torch.manual_seed(2)
     network = PairNetwork(Identity().fit(np.zeros((I, 3))), A, 4, rate=6 / A, penalty=0.3, features=features)
@@ -66,7 +66,8 @@ def test_loss_is_the_literal_sum(described):
         network.table.weight.add_(torch.randn(A, 5))
         if described:
             network.described.weight.add_(torch.randn(5, 2))
-    inputs, batch = pairs.take(torch.arange(20))
+    inputs, answered, _ = pairs.take(torch.arange(20))
+    batch = with_draws(answered, 20, A, 6)
     x = inputs["x"].double().numpy()
     weight, bias, u = (
         t.detach().double().numpy() for t in (network.item.weight, network.item.bias, network.table.weight)
@@ -81,7 +82,7 @@ def test_loss_is_the_literal_sum(described):
         s = sum(v[m] * e[m] for m in range(4)) + v[4] + e[4] - math.log(6 / A)
         expected += counts * (math.log1p(math.exp(-s)) if answer else math.log1p(math.exp(s)))
         expected += counts * 0.3 / 2 * sum(v[m] ** 2 + u[j, m] ** 2 for m in range(4))
-    assert network(inputs, batch).item() == pytest.approx(expected, rel=1e-4)
+    assert network.loss(inputs, batch).item() == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("draws", [5, 60])

@@ -1,4 +1,4 @@
-"""LDL-NM: its heads against SciPy, everybody asked as a loop, room that changes nothing, and people who differ."""
+"""LDL-NM: its heads against SciPy, everybody asked as a loop, and people who differ."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,6 @@ FORMS = {
     "concatenate": {"item_size": 3, "annotator_size": 5},
     "sum": {"item_size": 4, "annotator_size": 4, "combine": "sum"},
     "own pair size": {"item_size": 3, "annotator_size": 2, "pair_size": 7},
-    "room": {"item_size": 3, "annotator_size": 2, "room": (4, 6)},
 }
 
 
@@ -173,7 +172,7 @@ def test_who_has_features_and_no_labels_is_known_by_them():
 
 
 def test_matrices_start_orthogonal_and_biases_at_nothing():
-    _, head, _, _ = fitted(LDLNMObjective(item_size=4, annotator_size=5, room=(6, 8)))
+    _, head, _, _ = fitted(LDLNMObjective(item_size=4, annotator_size=5))
     both = torch.cat([head.of_item.weight[:9, :4], head.of_annotator.weight[:9, :5]], dim=1)
     for weight in (head.item.weight[:4], both, head.residual.weight[:9, :9], head.to_item.weight[:, :9]):
         torch.testing.assert_close(weight @ weight.T, torch.eye(len(weight)), atol=1e-5, rtol=0)
@@ -186,16 +185,10 @@ def test_matrices_start_orthogonal_and_biases_at_nothing():
 TABLE, X, TRUTH = blobs(60, redundancy=6)
 
 
-def small(seed=0, sizes=(3, 4), room=None, **more):
-    objective = LDLNMObjective(item_size=sizes[0], annotator_size=sizes[1], dropout=0.0, room=room)
+def small(seed=0, sizes=(3, 4), **more):
+    objective = LDLNMObjective(item_size=sizes[0], annotator_size=sizes[1], dropout=0.0)
     return CrowdClassifier(encoder=Identity(), objective=objective, epochs=4, batch_size=17, device="cpu", seed=seed,
                            learning_rate=0.01, **more)  # fmt: skip
-
-
-def test_room_changes_nothing():
-    alone, roomy = small().fit(TABLE, X), small(room=(6, 5)).fit(TABLE, X)
-    np.testing.assert_allclose(roomy.proba_, alone.proba_, atol=2e-5)
-    np.testing.assert_allclose(roomy.trace_, alone.trace_, atol=2e-5)
 
 
 def two_camps(n=80, seed=0):
@@ -224,7 +217,7 @@ def test_people_who_see_it_otherwise_are_told_apart():
 
 
 def test_a_saved_model_says_the_same(tmp_path):
-    model = small(room=(4, 6)).fit(TABLE, X)
+    model = small().fit(TABLE, X)
     model.save(tmp_path)
     again = CrowdClassifier.load(tmp_path)
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -241,9 +234,6 @@ def test_a_saved_model_says_the_same(tmp_path):
         ({"average": "median"}, "average must be 'mean' or 'mode'"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"combine": "sum", "annotator_size": 4}, "needs annotator_size = item_size, got 4 and 10"),
-        ({"room": (3, 20)}, "room"),
-        ({"room": 20}, "room must be two whole numbers"),
-        ({"room": (20, 20), "pair_size": 3}, "leave one of them out"),
     ],
 )
 def test_wrong_keywords_are_one_clear_error(keywords, message):

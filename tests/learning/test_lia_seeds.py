@@ -1,11 +1,11 @@
-"""LIA with several seeds: answers are means over fits that each see their own rows."""
+"""LIA with several seeds: answers are means over fits."""
 
 import numpy as np
 import pytest
 import torch
 
 from crowds import blobs
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 from dissensus.learning import LIA
 
 NEAR = 2e-5
@@ -14,34 +14,26 @@ TABLE, X, TRUTH = blobs(60, redundancy=6)
 
 
 def test_lia_with_many_seeds():
-    """Answers are means over the seeds; `rows` says what each of them sees."""
-    rows = np.random.default_rng(0).random((SEEDS, TABLE.n_annotations)) < 0.7
-    rows[:, TABLE.item_ptr[:-1]] = True
-    # the schedule is made for the first seed's number of annotations
-    together = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X, rows=rows)
-    found = [
-        LIA(steps=20, dropout=0, seed=4 + s).classifier(TABLE.select(rows=rows[0]), features=True) for s in range(SEEDS)
-    ]
-    alone = [m.fit(TABLE.select(rows=seen), X) for m, seen in zip(found, rows, strict=True)]
+    """Answers are means over the seeds."""
+    together = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X)
+    found = [LIA(steps=20, dropout=0, seed=4 + s).classifier(TABLE, features=True) for s in range(SEEDS)]
+    alone = [m.fit(TABLE, X) for m in found]
     np.testing.assert_allclose(together.posteriors_, [m.posterior_ for m in alone], atol=NEAR)
     np.testing.assert_allclose(together.posterior_, np.mean([m.posterior_ for m in alone], axis=0), atol=NEAR)
     np.testing.assert_allclose(
         together.predict_proba(X[:5]), np.mean([m.predict_proba(X[:5]) for m in alone], axis=0), atol=NEAR
     )
     each = [LIA(steps=20, dropout=0, seed=4 + s) for s in range(SEEDS)]
-    whole = LIA(steps=20, dropout=0, n_seeds=SEEDS, seed=4).fit(TABLE, X)
     for model in each:
         model.fit(TABLE, X)
     np.testing.assert_allclose(
-        whole.confusion(TABLE.items[:4], TABLE.annotators[:5]),
+        together.confusion(TABLE.items[:4], TABLE.annotators[:5]),
         np.mean([m.confusion(TABLE.items[:4], TABLE.annotators[:5]) for m in each], axis=0),
         atol=NEAR,
     )
 
 
-def test_rows_of_another_shape():
-    with pytest.raises(DataError, match="mask of 2 seeds"):
-        LIA(n_seeds=2).fit(TABLE, X, rows=np.ones((3, TABLE.n_annotations), bool))
+def test_there_is_a_seed():
     with pytest.raises(BadParameter, match="n_seeds must be a whole number, at least 1"):
         LIA(n_seeds=0).fit(TABLE, X)
 
@@ -58,10 +50,3 @@ def test_gold_may_be_a_list_for_many_seeds():
     gold = [int(truth) if i < 9 else -1 for i, truth in enumerate(TRUTH)]
     model = LIA(steps=5, n_seeds=2).fit(TABLE, X, gold=gold)
     np.testing.assert_array_equal(model.posteriors_[:, np.arange(9), TRUTH[:9]], 1)
-
-
-def test_numbers_are_no_mask():
-    """Zeros and ones would be taken for the places of rows."""
-    rows = np.ones((2, TABLE.n_annotations), np.int64)
-    with pytest.raises(DataError, match=r"rows must be a mask of 2 seeds .* got int64 of shape"):
-        LIA(steps=5, n_seeds=2).fit(TABLE, X, rows=rows)

@@ -17,7 +17,7 @@ from crowds import blobs
 from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
-from dissensus.learning.decision import Pairs
+from dissensus.learning.decision import with_draws
 from dissensus.learning.encoders import encoders
 from dissensus.learning.inputs import Picked, take, vectors
 from dissensus.learning.network import Lessons
@@ -145,12 +145,12 @@ def test_a_part_is_what_is_taken_of_the_whole():
 
 def test_pairs_that_were_seen_are_known_to_a_part():
     answered = Bag({"annotator": torch.tensor([0, 2, 1, 2])}, torch.tensor([0, 2, 3, 4]))
-    whole = Pairs(Columns(x=torch.eye(3)), answered, torch.tensor([0, 2, 4, 8]), 3, 50)
+    whole = Lessons(Columns(x=torch.eye(3)), Columns(answered=answered))
     part = whole.part(1, 3)
     torch.manual_seed(0)
-    _, expected = whole.take(torch.tensor([2, 1]))
+    expected = with_draws(whole.take(torch.tensor([2, 1]))[1], 2, 3, 50)
     torch.manual_seed(0)
-    _, found = part.take(torch.tensor([1, 0]))
+    found = with_draws(part.take(torch.tensor([1, 0]))[1], 2, 3, 50)
     for name in expected:
         assert torch.equal(found[name], expected[name]), name
     assert (found["counts"] == 0).any()  # drawn pairs that were seen

@@ -5,7 +5,6 @@ import pytest
 
 from crowds import blobs
 from dissensus import Annotations
-from dissensus.exceptions import BadParameter
 from dissensus.learning import LIA
 from dissensus.learning.tuning import SHARE, SPLITS, tune
 from dissensus.questions import compare as comparison
@@ -72,12 +71,6 @@ def test_what_was_chosen_is_fitted_and_keywords_stay(monkeypatch, tmp_path):
     loaded = LIA.load(tmp_path)
     assert loaded.tuned_ == model.tuned_
     assert loaded.set_params(tune=False).fit(table, X).tuned_ is None
-
-
-def test_rows_and_tuning_do_not_go_together():
-    table, X, _ = blobs(20)
-    with pytest.raises(BadParameter, match="leave out rows"):
-        LIA(tune=True, n_seeds=2).fit(table, X, rows=np.ones((2, table.n_annotations), bool))
 
 
 def test_what_is_known_of_annotators_is_known_in_tuning(monkeypatch):

@@ -84,7 +84,8 @@ class AnnotatorFeatures:
         there = pa.array(at[at >= 0])  # in the table's order: that of the frame's rows changes no bit
         columns = {name: _levels(values.take(there), name) for name, values in rows.items()}
         raw = np.hstack([_raw(rows[name].take(there), levels, name) for name, levels in columns.items()])
-        is_number = np.concatenate([_numbers(levels) for levels in columns.values()])
+        widths = [[True, False] if levels is None else [False] * _width(levels) for levels in columns.values()]
+        is_number = np.concatenate(widths).astype(bool)  # those that are scaled: not the flags of missing ones
         known = ~np.isnan(raw)
         total = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, raw, 0).sum(axis=0) / total
@@ -150,7 +151,7 @@ def _levels(values: Any, name: str) -> Levels | None:
     if sum(counts[level] for level in rare) >= MIN_ANNOTATORS:
         levels |= dict.fromkeys(sorted(rare), len(own))
     if counts[None] >= MIN_ANNOTATORS:
-        levels[None] = len(set(levels.values()))
+        levels[None] = _width(levels)
     return levels
 
 
@@ -166,9 +167,8 @@ def _raw(values: Any, levels: Levels | None, name: str) -> FloatArray:
         return np.column_stack([numbers, np.isnan(numbers)])
     if _is_number(values.type):
         raise DataError(f"annotators: column '{name}' held texts at fit, and now {values.type}; give texts.")
-    n = len(set(levels.values()))
     place = np.array([levels.get(level, -1) for level in _texts(values, name)], np.int64)
-    return np.where(place[:, None] >= 0, place[:, None] == np.arange(n), np.nan)
+    return np.where(place[:, None] >= 0, place[:, None] == np.arange(_width(levels)), np.nan)
 
 
 def _texts(values: Any, name: str) -> list[str | None]:
@@ -183,6 +183,5 @@ def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _numbers(levels: Levels | None) -> FloatArray:
-    """True for the columns of a feature that are scaled: numbers, but not flags."""
-    return np.array([True, False]) if levels is None else np.zeros(len(set(levels.values())), np.bool_)
+def _width(levels: Levels) -> int:
+    return len(set(levels.values()))

@@ -18,7 +18,7 @@ offered to anyone is not known. No array has a cell for every item and annotator
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,75 +27,48 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dissensus.common.parameters import Parameters, param
-from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import DataError, NotFitted
+from dissensus.common.parameters import param
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures, find
+from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.batches import Bag, Batch, Columns
-from dissensus.learning.devices import place
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
-from dissensus.learning.objectives.base import as_tensor
+from dissensus.learning.network import Lessons
+from dissensus.learning.objectives.base import AnnotatorRows
+from dissensus.learning.pairs import PairLearner
 from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.run import new_part, torch_seed
 from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Trainer
 from dissensus.table.annotations import Annotations
 
 FIRST_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
 PAIRS_AT_ONCE = 2**18  # whose scores are computed together
-FILE, KIND = "decision.safetensors", "DecisionFunction"
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Inputs of items, who answered them, and draws of who may not have."""
+def with_draws(answered: Batch, n_items: int, n_annotators: int, draws: int) -> Batch:
+    """Add draws to who answered the items of a batch: pairs `row` (the item's place), `annotator`, `answer`, `counts`.
 
-    inputs: Columns
-    answered: Bag  # annotator
-    keys: Tensor  # (n,) sorted: item · A + annotator of the observed pairs
-    n_annotators: int
-    draws: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all."""
-        return self.inputs.nbytes + self.answered.nbytes + self.keys.nbytes
-
-    def to(self, device: Any) -> Pairs:
-        """Copy to another device."""
-        return replace(
-            self, inputs=self.inputs.to(device), answered=self.answered.to(device), keys=self.keys.to(device)
-        )
-
-    def part(self, start: int, stop: int) -> Pairs:
-        """Keep items start … stop − 1."""
-        first = start * self.n_annotators
-        edges = torch.searchsorted(self.keys, torch.tensor([first, stop * self.n_annotators]))
-        keys = self.keys[edges[0] : edges[1]] - first
-        return replace(self, inputs=self.inputs.part(start, stop), answered=self.answered.part(start, stop), keys=keys)
-
-    def take(self, rows: Tensor) -> tuple[Batch, Batch]:
-        """Return inputs of these items, and of pairs `row` (the item's place), `annotator`, `answer` and `counts`."""
-        seen = self.answered.take("answered", rows)
-        drawn = torch.randint(self.n_annotators, (len(rows), self.draws)).to(rows.device)
-        key = rows[:, None] * self.n_annotators + drawn
-        at = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
-        free = (self.keys[at] != key).float().flatten()
-        ones = torch.ones(len(seen["row"]), device=rows.device)
-        place = torch.arange(len(rows), device=rows.device).repeat_interleave(self.draws)
-        return self.inputs.take(rows), {
-            "row": torch.cat([seen["row"], place]),
-            "annotator": torch.cat([seen["annotator"], drawn.flatten()]),
-            "answer": torch.cat([ones, torch.zeros_like(free)]),
-            "counts": torch.cat([ones, free]),
-        }
+    A draw of somebody who did answer counts 0.
+    """
+    row, annotator = answered["row"], answered["annotator"]  # sorted
+    drawn = torch.randint(n_annotators, (n_items, draws)).to(row.device).flatten()
+    place = torch.arange(n_items, device=row.device).repeat_interleave(draws)
+    observed, key = row * n_annotators + annotator, place * n_annotators + drawn
+    at = torch.searchsorted(observed, key).clamp(max=len(observed) - 1)
+    free = (observed[at] != key).float()
+    ones = torch.ones(len(row), device=row.device)
+    return {
+        "row": torch.cat([row, place]),
+        "annotator": torch.cat([annotator, drawn]),
+        "answer": torch.cat([ones, torch.zeros_like(free)]),
+        "counts": torch.cat([ones, free]),
+    }
 
 
-class PairNetwork(nn.Module):
+class PairNetwork(AnnotatorRows):
     """An encoder with vectors of items and annotators; `forward` is the loss."""
-
-    features: Tensor
 
     def __init__(
         self, encoder: Encoder, n_annotators: int, size: int, rate: float, penalty: float, features: FloatArray | None
@@ -106,23 +79,23 @@ class PairNetwork(nn.Module):
         rows = torch.randn(n_annotators, size + 1) * FIRST_SPREAD
         rows[:, -1] = 0
         self.table = RowEmbedding(rows)
-        self.described: nn.Linear | None = None
-        if features is not None:
-            self.register_buffer("features", as_tensor(features, torch.float32), persistent=False)
-            self.described = nn.Linear(features.shape[1], size + 1, bias=False)
-            nn.init.zeros_(self.described.weight)
+        self.describe(features, size + 1)
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.item.weight.device
 
-    def forward(self, inputs: Batch, pairs: Batch) -> Tensor:
-        """Sum the losses of the batch's pairs."""
+    def forward(self, inputs: Batch, answered: Batch, mix: None = None) -> Tensor:
+        """Draw pairs, and sum the losses of the batch's; `Lessons` without mixup have no `mix`."""
+        n_items, n_annotators = len(next(iter(inputs.values()))), self.table.num_embeddings
+        return self.loss(inputs, with_draws(answered, n_items, n_annotators, round(self.rate * n_annotators)))
+
+    def loss(self, inputs: Batch, pairs: Batch) -> Tensor:
+        """Sum the losses of pairs."""
         v = self.item(self.encoder(**inputs)).index_select(0, pairs["row"])  # (n, size + 1)
-        u = e = self.table(pairs["annotator"])
-        if self.described is not None:
-            e = u + self.described(self.features.index_select(0, pairs["annotator"]))
+        u, explained = self.table(pairs["annotator"]), self.explained(pairs["annotator"])
+        e = u if explained is None else u + explained
         logit = self.score(v, e) - math.log(self.rate)
         loss: Tensor = functional.binary_cross_entropy_with_logits(
             logit, pairs["answer"], pairs["counts"], reduction="sum"
@@ -137,17 +110,13 @@ class PairNetwork(nn.Module):
 
     def annotators(self, codes: Tensor, features: Tensor | None) -> Tensor:
         """Return rows (n, size + 1) of annotators; −1 has the mean, and its features where they are given."""
-        rows = torch.where(codes[:, None] >= 0, self.table.weight[codes], self.table.weight.mean(dim=0))
-        if self.described is None:
-            return rows
-        if features is None:
-            features = torch.where(codes[:, None] >= 0, self.features[codes], 0.0)
-        described: Tensor = self.described(features)
-        return rows + described
+        return self.rows_of(codes, torch.ones_like(self.table.weight[:, 0]), features)
 
 
-class DecisionFunction(Parameters):
+class DecisionFunction(PairLearner):
     """P(annotator j answers item i)."""
+
+    file = "decision.safetensors"
 
     encoder: Encoder | None = param(
         None, "encoder of features; None for one hidden layer (`MLP`) or, without features, for a vector per item"
@@ -168,10 +137,6 @@ class DecisionFunction(Parameters):
     device: str = param("cpu", "where the network is trained and asked")
     seed: int | None = param(0, "seed of first weights, draws and the order of items; None draws one", low=0)
 
-    items_: Names
-    annotators_: Names
-    annotator_features_: AnnotatorFeatures | None
-    trace_: FloatArray
     network_: PairNetwork
 
     def fit(self, table: Annotations, X: Any = None, *, annotators: Any = None, on_step: OnStep | None = None) -> Self:
@@ -188,7 +153,7 @@ class DecisionFunction(Parameters):
         keys = np.unique(table.item.astype(np.int64) * A + table.annotator)  # who answered twice has answered
         counts = np.bincount(keys // A, minlength=table.n_items)
         draws = math.ceil(4 * len(keys) / taught.size) if self.draws is None else self.draws
-        seed = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint32)[0])
+        seed = torch_seed(self.seed)
         inputs = table.items if X is None else X
         self.encoder_ = self._encoder(X is not None)
         self.encoder_.fit(inputs if taught.size == table.n_items else given.take(inputs, taught))
@@ -205,7 +170,6 @@ class DecisionFunction(Parameters):
             network.item.bias[-1] = math.log(share / (1 - share))
         ptr = torch.as_tensor(np.concatenate([[0], np.cumsum(counts)]))
         answered = Bag({"annotator": torch.as_tensor(keys % A)}, ptr)
-        pairs = Pairs(self._columns, answered, torch.as_tensor(keys), A, draws)
         trainer = Trainer(
             epochs=self.epochs, batch_size=self.batch_size, schedule="cosine", device=self.device,
             precision="32-true", seed=seed,
@@ -214,7 +178,9 @@ class DecisionFunction(Parameters):
             {"params": [p for p in network.parameters() if getattr(p, "row_sparse", False) is sparse], "lr": rate}
             for sparse, rate in ((False, self.learning_rate), (True, self.vector_learning_rate))
         ]
-        trace = trainer.fit(network, pairs, taught, groups, on_step=on_step)
+        trace = trainer.fit(
+            network, Lessons(self._columns, Columns(answered=answered)), taught, groups, on_step=on_step
+        )
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.network_ = network
         return self
@@ -227,7 +193,7 @@ class DecisionFunction(Parameters):
         Give names of items of the table and of annotators, None for all; one who was not there is an average one, or,
         where `annotators` is a frame with the columns that `fit` had, one of its features.
         """
-        items, codes, features = self._found(items, annotators)
+        items, (codes, features) = self._found(items, annotators)
         found = np.empty((items.size, codes.size))
         step = max(PAIRS_AT_ONCE // max(codes.size, 1), 1)
         with torch.inference_mode():
@@ -239,7 +205,7 @@ class DecisionFunction(Parameters):
 
     def predict_pairs(self, items: Any, annotators: Any) -> FloatArray:
         """Return the same for n pairs, (n,): the first item with the first annotator, and so on."""
-        rows, codes, features = self._found(items, annotators)
+        rows, (codes, features) = self._found(items, annotators)
         if rows.size != codes.size:
             raise DataError(f"{rows.size:,} items and {codes.size:,} annotators are no pairs; give equally many.")
         found = np.empty(rows.size)
@@ -252,13 +218,11 @@ class DecisionFunction(Parameters):
                 found[at] = self.network_.score(v, e).sigmoid().cpu().double().numpy()
         return found
 
-    # On disk ----------------------------------------------------------------------------------------------------------
+    # Inside -----------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
-        self._check_fitted()
+    def _tree(self) -> dict[str, Any]:
         network, described = self.network_, self.annotator_features_
-        tree = {
+        return {
             "parameters": {**self.get_params(deep=False), "encoder": None},
             "own encoder": self.encoder is not None,
             "encoder": stored_part(self.encoder_, encoders),
@@ -269,35 +233,16 @@ class DecisionFunction(Parameters):
             "results": {"items_": self.items_, "annotators_": self.annotators_, "trace_": self.trace_},
             "weights": dict(network.state_dict()),
         }
-        return write_tree(Path(folder) / FILE, tree, KIND)
 
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "cpu") -> DecisionFunction:
-        """Read the model that `save` wrote into `folder`; all its answers are the same."""
-        path = file_in(folder, FILE)
-        tree, on = read_tree(path, KIND), place(device)
-        with of_this_version(path):
-            model = cls(**{**tree["parameters"], "device": device})
-            for name, value in tree["results"].items():
-                setattr(model, name, value)
-            model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
-            if tree["own encoder"]:
-                model.encoder = type(model.encoder_)(**model.encoder_.get_params(deep=False))
-            described, n_annotators = tree["annotators"], model.annotators_.size
-            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
-            with torch.random.fork_rng(devices=[]):
-                network = PairNetwork(model.encoder_, n_annotators, **tree["network"], features=tree["features"])
-            network.load_state_dict(tree["weights"])
-        model.network_ = network.to(on)
-        return model
-
-    # Inside -----------------------------------------------------------------------------------------------------------
-
-    def _found(self, items: Any, annotators: Any) -> tuple[IntArray, IntArray, FloatArray | None]:
-        """Codes of items and of annotators, and features of annotators where a frame has them."""
-        self._check_fitted()
-        rows = given.item_codes(items, self.items_)
-        return rows, *find(annotators, self.annotators_, self.annotator_features_)
+    def _restore(self, tree: dict[str, Any], path: Path, on: torch.device) -> None:
+        self.encoder_, self._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+        if tree["own encoder"]:
+            self.encoder = new_part(self.encoder_, encoders, Encoder)
+        described = tree["annotators"]
+        self.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+        network = PairNetwork(self.encoder_, self.annotators_.size, **tree["network"], features=tree["features"])
+        network.load_state_dict(tree["weights"])
+        self.network_ = network.to(on)
 
     def _items(self, codes: IntArray) -> Tensor:
         """Return rows (n, size + 1) of items."""
@@ -313,9 +258,6 @@ class DecisionFunction(Parameters):
 
     def _encoder(self, features: bool) -> Encoder:
         if self.encoder is not None:
-            return type(self.encoder)(**self.encoder.get_params(deep=False))
+            own: Encoder = new_part(self.encoder, encoders, Encoder)
+            return own
         return MLP(hidden=(64,), dropout=0.0) if features else ItemEmbedding(size=self.size, hidden=())
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "network_"):
-            raise NotFitted("this DecisionFunction is not fitted yet; call fit(table, X) first.")

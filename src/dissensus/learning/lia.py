@@ -28,26 +28,25 @@ from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.progress import waiting
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import Whom, find
+from dissensus.learning.annotator_features import Whom
 from dissensus.learning.batches import Batch
 from dissensus.learning.by_annotation import CELLS, ask_rows
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import embedding
 from dissensus.learning.devices import DEVICE
-from dissensus.learning.encoders import MLP, ItemEmbedding
+from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
+from dissensus.learning.pairs import PairLearner
 from dissensus.learning.trainer import Training
 from dissensus.learning.tuning import SPLITS, Tuned, tune
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
 
 MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
-FILE, KIND = "lia.safetensors", "LIA"
 CHOICES: dict[str, tuple[Any, ...]] = {
     "difficulty": (True, False),
     "penalty": (0.02, 0.06, 0.25),
@@ -63,7 +62,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 """What `tune=True` tries, in this order."""
 
 
-class LIALearner(LIAKeywords):
+class LIALearner(LIAKeywords, PairLearner):
     """Base of LIA and LIA-ML: both set the keywords of a `CrowdClassifier`, and ask about pairs.
 
     Layers, dropout and weight decay were chosen by the likelihood of held-out annotations, and of those of new items.
@@ -81,8 +80,7 @@ class LIALearner(LIAKeywords):
     device: str = replace(DEVICE, default="cpu")
     seed: int | None = Training.declared()["seed"]  # type: ignore[assignment]
 
-    items_: Names
-    annotators_: Names
+    tie_seed_: int
 
     def _preset(
         self, keywords: dict[str, Any], objective: LIAObjective, *, features: bool, items: int, labels: float
@@ -108,7 +106,7 @@ class LIALearner(LIAKeywords):
 
     def _confusion(self, items: Any, annotators: Any, question: str | None = None) -> FloatArray:
         """(items, annotators, K, K) Q of named items and annotators."""
-        codes, whom, K = given.item_codes(items, self.items_), self._whom(annotators), self._n_classes(question)
+        (codes, whom), K = self._found(items, annotators), self._n_classes(question)
         found = np.empty((codes.size, whom[0].size, K, K))
         for at, pairs in self._confusions(codes, whom, question):
             found[at] = pairs
@@ -117,7 +115,7 @@ class LIALearner(LIAKeywords):
     def _competence(
         self, posterior: FloatArray, items: IntArray, whom: Whom, question: str | None = None
     ) -> FloatArray:
-        """(items, annotators) Σ_k q_i(k) Q_ij[k, k]."""
+        """(items, annotators) Σ_k q_i(k) Q_ij[k, k] of codes."""
         found = np.empty((items.size, whom[0].size))
         for at, pairs in self._confusions(items, whom, question):
             found[at] = np.einsum("ik,ijkk->ij", posterior[items[at]], pairs)
@@ -129,12 +127,22 @@ class LIALearner(LIAKeywords):
     def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
         raise NotImplementedError
 
-    def _whom(self, annotators: Any) -> Whom:
-        return find(annotators, self.annotators_, None)
+    def _check_features(self, encoder: Encoder) -> None:
+        """Raise DataError where new items are asked about, and none can be told from another."""
+        if isinstance(encoder, ItemEmbedding):
+            name = type(self).__name__
+            raise DataError(f"this {name} was fitted without features and knows nothing of new items; fit it with X.")
+
+    def _names_of(self, proba: FloatArray, classes: Names, *, fitted: bool) -> Names:
+        """(rows,) the most probable classes; of fitted items, ties are drawn."""
+        best = arg_max(proba, self.items_, classes, self.tie_seed_) if fitted else proba.argmax(axis=1)
+        return np.asarray(classes[best])
 
 
 class LIA(LIALearner):
     """Truth, difficulty and competence."""
+
+    file = "lia.safetensors"
 
     checkpoint: str | Path | None = Training.declared()["checkpoint"]  # type: ignore[assignment]
     n_seeds: int = param(1, "fits with seeds of their own; answers are means over them, `models_` has each", low=1)
@@ -143,8 +151,6 @@ class LIA(LIALearner):
     )
 
     classes_: Names
-    items_: Names
-    annotators_: Names
     posterior_: FloatArray  # (I, K) the E step
     posteriors_: FloatArray  # (n_seeds, I, K) of every seed
     proba_: FloatArray  # (I, K) h
@@ -153,7 +159,6 @@ class LIA(LIALearner):
     embedding_: FloatArray  # (A, annotator_size) of the first seed
     confusion_: FloatArray
     reliability_: FloatArray
-    trace_: FloatArray
     n_iter_: int
     converged_: bool
     models_: list[CrowdClassifier]  # one per seed
@@ -166,45 +171,29 @@ class LIA(LIALearner):
         *,
         gold: IntArray | None = None,
         annotators: Any = None,
-        rows: BoolArray | None = None,
         on_step: OnStep | None = None,
     ) -> Self:
         """Learn from annotations.
 
         `X` (I, D) are features, one row per `table.items`; without, a vector is learnt for each item. `gold` (I,) are
         known classes, −1 where unknown. `annotators` is a frame with a column `annotator` and what is known of them,
-        numbers or texts. `rows` (n_seeds, annotations) bool is the part of the table that each seed sees.
+        numbers or texts.
         """
         given.check_table(table)
         self.check_parameters()
-        if self.tune and rows is not None:
-            raise BadParameter("tune=True looks at the whole table; leave out rows, or tune first.")
-        tables = self._tables(table, rows)
+        if self.seed is None and self.n_seeds > 1:
+            raise BadParameter("n_seeds counts up from seed; give one, not None.")
         self.tuned_ = self._tune(table, X, gold, annotators) if self.tune else None
         self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
         self.models_ = []
-        for number, seen in enumerate(tables):
-            model = self.classifier(tables[0], features=X is not None)
+        for number in range(self.n_seeds):
+            model = self.classifier(table, features=X is not None)
             if self.seed is not None and self.n_seeds > 1:
                 folder = None if self.checkpoint is None else Path(self.checkpoint) / str(self.seed + number)
                 model.set_params(seed=self.seed + number, checkpoint=folder)
-            self.models_.append(model.fit(seen, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
+            self.models_.append(model.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
         self._gather()
         return self
-
-    def _tables(self, table: Annotations, rows: BoolArray | None) -> list[Annotations]:
-        """The part of the table that each seed sees."""
-        if self.seed is None and self.n_seeds > 1:
-            raise BadParameter("n_seeds counts up from seed; give one, not None.")
-        if rows is None:
-            return [table] * self.n_seeds
-        rows = np.asarray(rows)
-        if rows.shape != (self.n_seeds, table.n_annotations) or rows.dtype != np.bool_:
-            raise DataError(
-                f"rows must be a mask of {self.n_seeds} seeds × {table.n_annotations:,} annotations, got "
-                f"{rows.dtype} of shape {rows.shape}."
-            )
-        return [table.select(rows=seen) for seen in rows]
 
     def _tune(self, table: Annotations, X: Any, gold: IntArray | None, annotators: Any) -> Tuned:
         start = LIA(**{**self.get_params(deep=False), "tune": False, "n_seeds": 1, "checkpoint": None})
@@ -228,17 +217,12 @@ class LIA(LIALearner):
         self._check_fitted()
         if X is None:
             return self.posterior_
-        if isinstance(self.models_[0].encoder_, ItemEmbedding):
-            raise DataError("this LIA was fitted without features and knows nothing of new items; fit it with X.")
+        self._check_features(self.models_[0].encoder_)
         return np.asarray(np.mean([model.predict_proba(X) for model in self.models_], axis=0))
 
     def predict(self, X: Any = None) -> Names:
         """(rows,) the most probable class names."""
-        proba = self.predict_proba(X)
-        if X is None:
-            best = arg_max(proba, self.items_, self.classes_, self.models_[0].tie_seed_)
-            return np.asarray(self.classes_[best])
-        return np.asarray(self.classes_[proba.argmax(axis=1)])
+        return self._names_of(self.predict_proba(X), self.classes_, fitted=X is None)
 
     def competence(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators) P(the annotator is right on the item).
@@ -246,13 +230,10 @@ class LIA(LIALearner):
         Names of fitted items and of annotators, None for all; one who was not there is taken for an average one, or,
         where `annotators` is a frame with the columns that `fit` had, for one of its features.
         """
-        self._check_fitted()
-        items, whom = given.item_codes(items, self.items_), self._whom(annotators)
-        return self._competence(self.posterior_, items, whom)
+        return self._competence(self.posterior_, *self._found(items, annotators))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
-        self._check_fitted()
         return self._confusion(items, annotators)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
@@ -262,8 +243,8 @@ class LIA(LIALearner):
         """
         self._check_fitted()
         table = table.to_classes(self.classes_)
-        items = given.item_codes(table.items, self.items_)
-        annotator = self._whom(table.annotators)[0][table.annotator]
+        items, (codes, _) = self._found(table.items, table.annotators)
+        annotator = codes[table.annotator]
         columns, found = self.models_[0].encoder_.prepare(self._inputs), np.zeros((len(table), self.classes_.size))
         for model, posterior in zip(self.models_, self.posteriors_, strict=True):
 
@@ -290,33 +271,21 @@ class LIA(LIALearner):
 
         return Likelihoods(self.posterior_, of, False)
 
-    # On disk ----------------------------------------------------------------------------------------------------------
+    # Inside -----------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
-        self._check_fitted()
-        tree = {
+    def _tree(self) -> dict[str, Any]:
+        return {
             "parameters": {**self.get_params(deep=False), "checkpoint": None},
             "models": [model.to_tree() for model in self.models_],
             "inputs": None if isinstance(self.models_[0].encoder_, ItemEmbedding) else self._inputs,
             "tuned": None if self.tuned_ is None else self.tuned_.to_tree(),
         }
-        return write_tree(Path(folder) / FILE, tree, KIND)
 
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "cpu") -> LIA:
-        """Load the model that `save` wrote into `folder`; all its answers are the same."""
-        path = file_in(folder, FILE)
-        tree = read_tree(path, KIND)
-        with of_this_version(path):
-            model = cls(**{**tree["parameters"], "device": device})
-            model.models_ = [CrowdClassifier.from_tree(one, path, device) for one in tree["models"]]
-            model.tuned_ = None if tree["tuned"] is None else Tuned.from_tree(tree["tuned"])
-            model._gather()
-            model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
-        return model
-
-    # Inside -----------------------------------------------------------------------------------------------------------
+    def _restore(self, tree: dict[str, Any], path: Path, on: torch.device) -> None:
+        self.models_ = [CrowdClassifier.from_tree(one, path, self.device) for one in tree["models"]]
+        self.tuned_ = None if tree["tuned"] is None else Tuned.from_tree(tree["tuned"])
+        self._gather()
+        self._inputs = self.items_ if tree["inputs"] is None else tree["inputs"]
 
     def _gather(self) -> None:
         """Set results that all seeds share, and means over seeds of the others."""
@@ -344,14 +313,9 @@ class LIA(LIALearner):
             found.append(model.network_.ask(ask, rows, at_once=max(len(some), 1)))
         return np.asarray(np.mean(found, axis=0))
 
-    def _whom(self, annotators: Any) -> Whom:
-        return find(annotators, self.annotators_, self.models_[0].annotator_features_)
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "difficulty_"):
-            raise NotFitted("this LIA is not fitted yet; call fit(table, X) first.")
-
-
-SAME_FOR_ALL_SEEDS = ("classes_", "items_", "annotators_", "n_iter_", "converged_")
+SAME_FOR_ALL_SEEDS = (
+    "classes_", "items_", "annotators_", "annotator_features_", "tie_seed_", "n_iter_", "converged_"
+)  # fmt: skip
 AVERAGED = ("posterior_", "proba_", "confusion_", "reliability_", "trace_", "difficulty_", "competence_")
 """Results that the classifiers of all seeds share, and results that are averaged over seeds."""

@@ -12,7 +12,6 @@ The equations are in `dissensus.learning.objectives.lia_ml`; `competence` and `d
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,29 +21,23 @@ import torch
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from dissensus.common.arrays import group_starts
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName
+from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.devices import place
-from dissensus.learning.encoders import Encoder, ItemEmbedding, encoders
+from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.lia import LIALearner
 from dissensus.learning.network import Network
+from dissensus.learning.objectives.lia_head import LIAMLHead
 from dissensus.learning.objectives.lia_ml import LIAMLObjective
-from dissensus.learning.objectives.lia_ml_head import LIAMLHead
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
 from dissensus.learning.saving import learnt, loaded_columns, loaded_part, stored_columns, stored_part, with_learnt
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
-from dissensus.models.base import arg_max
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
-
-FILE, KIND = "lia-ml.safetensors", "LIAML"
 
 
 class LIAML(LIALearner):
@@ -52,6 +45,9 @@ class LIAML(LIALearner):
 
     A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
     """
+
+    file = "lia-ml.safetensors"
+    fit_call = "fit(questions, X)"
 
     hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
     label_size: int = param(16, "size of the embedding of a class", low=1)
@@ -63,14 +59,11 @@ class LIAML(LIALearner):
 
     questions_: list[str]
     classes_: dict[str, Names]
-    items_: Names
-    annotators_: Names
     posterior_: dict[str, FloatArray]  # (I, K) the E step
     proba_: dict[str, FloatArray]  # (I, K) h
     difficulty_: dict[str, FloatArray]  # (I,) P(an average annotator is wrong)
     embedding_: FloatArray  # (A, annotator_size)
     label_embedding_: dict[str, FloatArray]  # (K, label_size)
-    trace_: FloatArray
     n_iter_: int
 
     # Learning ---------------------------------------------------------------------------------------------------------
@@ -95,15 +88,14 @@ class LIAML(LIALearner):
     ) -> Run:
         """Prepare the training that `fit` does."""
         self.check_parameters()
-        if isinstance(questions, Annotations) or not isinstance(questions, Mapping):
+        if not isinstance(questions, Mapping):
             raise DataError(
                 f"fit takes a mapping from question to table, got {type(questions).__name__}; for one table take LIA."
             )
         objective = self._objective(questions, gold)
         one = questions[objective.questions_[0]]
         inputs = one.items if X is None else X
-        if given.rows(inputs) != one.n_items:
-            raise DataError(f"X has {given.rows(inputs):,} rows for {one.n_items:,} items; give one for each of them.")
+        given.check_rows(inputs, one)
         model = self._classifier(objective, features=X is not None)
         encoder: Encoder = new_part(model.encoder, encoders, Encoder)
         encoder.fit(given.take(inputs, np.flatnonzero(objective.teaches_)))
@@ -156,18 +148,13 @@ class LIAML(LIALearner):
         asked = self._asked(questions)
         if X is None:
             return {name: self.posterior_[name] for name in asked}
-        if isinstance(self.encoder_, ItemEmbedding):
-            raise DataError("this LIAML was fitted without features and knows nothing of new items; fit it with X.")
+        self._check_features(self.encoder_)
         return self._answers(self._encode(self.encoder_.prepare(X)), asked)
 
     def predict(self, X: Any = None, questions: Sequence[str] | None = None) -> dict[str, Names]:
         """Question → (rows,) the most probable class names."""
-        found = {}
-        for name, proba in self.predict_proba(X, questions).items():
-            classes = self.classes_[name]
-            best = proba.argmax(axis=1) if X is not None else arg_max(proba, self.items_, classes, self.tie_seed_)
-            found[name] = np.asarray(classes[best])
-        return found
+        found = self.predict_proba(X, questions)
+        return {name: self._names_of(proba, self.classes_[name], fitted=X is None) for name, proba in found.items()}
 
     def competence(self, question: str, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators) P(the annotator is right on the item in this question).
@@ -175,8 +162,7 @@ class LIAML(LIALearner):
         Names of fitted items and of annotators, None for all; one who was not there is taken for an average one.
         """
         (question,) = self._asked([question])
-        items, whom = given.item_codes(items, self.items_), self._whom(annotators)
-        return self._competence(self.posterior_[question], items, whom, question)
+        return self._competence(self.posterior_[question], *self._found(items, annotators), question)
 
     def confusion(self, question: str, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
@@ -185,10 +171,8 @@ class LIAML(LIALearner):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
-        self._check_fitted()
-        tree = {
+    def _tree(self) -> dict[str, Any]:
+        return {
             "parameters": self.get_params(deep=False),
             "encoder": stored_part(self.encoder_, encoders),
             "layers": dict(self._layers.state_dict()),
@@ -203,32 +187,21 @@ class LIAML(LIALearner):
                 for block in self._blocks
             ],
         }
-        return write_tree(Path(folder) / FILE, tree, KIND)
 
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "cpu") -> LIAML:
-        """Load the model that `save` wrote into `folder`: all its answers are the same, and questions may be added."""
-        path = file_in(folder, FILE)
-        tree, on = read_tree(path, KIND), place(device)
-        with of_this_version(path):
-            model = cls(**{**tree["parameters"], "device": device})
-            for name, value in tree["results"].items():
-                setattr(model, name, value)
-            model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
-            with torch.random.fork_rng(devices=[]):
-                layers = model.encoder_.module()
-                layers.load_state_dict(tree["layers"])
-                model._begin_blocks(layers.to(on).eval())
-                for stored in tree["blocks"]:
-                    objective = with_learnt(LIAMLObjective(**stored["parameters"]), stored["learnt"])
-                    if model._blocks:  # a question that was added stands beside the first ones
-                        first = model._blocks[0]
-                        head = objective.head_beside(first.objective, first.head)
-                    else:
-                        head = objective.head(model.encoder_.branch, model.encoder_.width)
-                    head.load_state_dict(stored["weights"])
-                    model._enter(head.to(on).eval(), objective)
-        return model
+    def _restore(self, tree: dict[str, Any], path: Path, on: torch.device) -> None:
+        self.encoder_, self._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+        layers = self.encoder_.module()
+        layers.load_state_dict(tree["layers"])
+        self._begin_blocks(layers.to(on).eval())
+        for stored in tree["blocks"]:
+            objective = with_learnt(LIAMLObjective(**stored["parameters"]), stored["learnt"])
+            if self._blocks:  # a question that was added stands beside the first ones
+                first = self._blocks[0]
+                head = objective.head_beside(first.objective, first.head)
+            else:
+                head = objective.head(self.encoder_.branch, self.encoder_.width)
+            head.load_state_dict(stored["weights"])
+            self._enter(head.to(on).eval(), objective)
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
@@ -330,23 +303,16 @@ class LIAML(LIALearner):
             )
         codes = naming.match(table.annotators, self.annotators_, "annotators")
         codes = np.where(codes < 0, self.annotators_.size, codes)
-        row = items[table.item]
-        order = np.argsort(row, kind="stable")
         known = None
         if gold is not None:
             known = np.full(self.items_.size, -1, np.int32)
             known[items] = gold
         everyone = np.append(self.annotators_.astype(object), ANONYMOUS)
-        return dataclasses.replace(
-            table,
-            annotator=codes[table.annotator][order],
-            label=table.label[order],
-            item_ptr=group_starts(row[order], self.items_.size),
-            items=self.items_,
-            annotators=everyone,
-            weight=None if table.weight is None else table.weight[order],
-            proba=None if table.proba is None else table.proba[order],
-        ), known
+        moved = Annotations.from_codes(
+            items[table.item], codes[table.annotator], table.label, self.items_, everyone, table.classes,
+            weight=table.weight, proba=table.proba,
+        )  # fmt: skip
+        return moved, known
 
     def _asked(self, questions: Sequence[str] | None) -> list[str]:
         self._check_fitted()
@@ -356,7 +322,3 @@ class LIAML(LIALearner):
             if name not in self.classes_:
                 raise UnknownName(f"no question {naming.shown(name)}; there are {', '.join(self.questions_)}.")
         return self.questions_ if questions is None else list(questions)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "trace_"):
-            raise NotFitted("this LIAML is not fitted yet; call fit(questions, X) first.")

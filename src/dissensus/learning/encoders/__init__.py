@@ -4,7 +4,6 @@ from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.identity import Identity
 from dissensus.learning.encoders.item_embedding import ItemEmbedding
 from dissensus.learning.encoders.mlp import MLP
-from dissensus.learning.encoders.stemmer import Stemmer
 from dissensus.learning.encoders.tagger import Tagger
 from dissensus.learning.encoders.text_cnn import TextCNN
 from dissensus.learning.encoders.transformer import Transformer
@@ -15,7 +14,6 @@ __all__ = [
     "Encoder",
     "Identity",
     "ItemEmbedding",
-    "Stemmer",
     "Tagger",
     "TextCNN",
     "Transformer",

@@ -20,6 +20,7 @@ from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.rows import RowEmbedding, rows_or_mean
 from dissensus.table.annotations import Annotations
 
 PAIR_NUMBERS_AT_ONCE = 2**22  # items × annotators × K × K that `label_proba` looks at together
@@ -119,14 +120,50 @@ class Objective(Parameters, ABC):
 class HeadWithMain(nn.Module):
     """A head of several parts, of which `main` predicts."""
 
-    def __init__(self, main: nn.Module):
+    def __init__(self, main: nn.Module, **parts: nn.Module | None):
         super().__init__()
         self.main = main
+        for name, part in parts.items():
+            self.add_module(name, part)
 
     def forward(self, z: Tensor) -> Tensor:
         """(B, K) logits of the classes."""
         out: Tensor = self.main(z)
         return out
+
+
+class AnnotatorRows(nn.Module):
+    """A vector u_j per annotator, `table` (A, E); where features r_j are given, u_j + W r_j. W starts at 0."""
+
+    table: RowEmbedding
+    features: Tensor
+
+    def describe(self, features: FloatArray | None, width: int) -> None:
+        """Make W for features (A, F), or for none."""
+        self.described: nn.Linear | None = None  # W
+        if features is not None:
+            # not in the state dict: whoever made this keeps them
+            self.register_buffer("features", as_tensor(features, torch.float32), persistent=False)
+            self.described = nn.Linear(features.shape[1], width, bias=False)
+            nn.init.zeros_(self.described.weight)
+
+    def explained(self, codes: Tensor) -> Tensor | None:
+        """(n, E) W r of annotators who were there; None without features."""
+        return None if self.described is None else self.described(self.features.index_select(0, codes))
+
+    def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
+        """(n, E) vectors; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels.
+
+        With `features` (n, F) these are described by them, not by what the fit knew.
+        """
+        rows = rows_or_mean(self.table.weight, codes, totals)
+        if self.described is None:
+            return rows
+        if features is None:  # who was there without labels keeps their features
+            mean = ((totals / totals.sum()).unsqueeze(1) * self.features).sum(dim=0)
+            features = torch.where((codes >= 0)[:, None], self.features[codes], mean)
+        described: Tensor = self.described(features)
+        return rows + described
 
 
 class AnnotatorObjective(Objective):

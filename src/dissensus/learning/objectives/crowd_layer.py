@@ -35,7 +35,7 @@ from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
 from dissensus.learning.objectives.labels import annotation_rows
-from dissensus.learning.rows import rows_or_mean, touched_rows
+from dissensus.learning.rows import RowEmbedding, rows_or_mean, touched_rows
 from dissensus.table.annotations import Annotations
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
@@ -64,11 +64,7 @@ class CrowdLayer(nn.Module):
         tables = {"weight": start * first, "bias": torch.zeros(1, n_classes)}
         self.tables = nn.ModuleDict()  # embeddings, because DDP takes no other layer's gradients to be of few rows
         for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
-            rows = tables[name].repeat(n_annotators, 1)
-            self.tables[name] = nn.Embedding(
-                n_annotators, rows.shape[1], sparse=True, _weight=rows, _freeze=not trainable
-            )
-        self._mark()
+            self.tables[name] = RowEmbedding(tables[name].repeat(n_annotators, 1)).requires_grad_(trainable)
 
     @property
     def weight(self) -> nn.Parameter | None:
@@ -82,14 +78,6 @@ class CrowdLayer(nn.Module):
 
     def _table(self, name: str) -> nn.Parameter | None:
         return self.tables[name].weight if name in self.tables else None  # type: ignore[return-value]
-
-    def _mark(self) -> None:
-        for weights in self.parameters():
-            weights.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
-        self._mark()  # a copy of a parameter has lost it
 
     def forward(self, log_p: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         """(n, K) log P(label) of n annotations: by `annotator` (n,), of the item in row `row` (n,) of log_p (B, K)."""
@@ -144,14 +132,6 @@ def log_mix(w: Tensor, log_p: Tensor) -> Tensor:
     return mix + (through - through.detach())  # adds zero, and the gradient for w
 
 
-class CrowdHead(HeadWithMain):
-    """The head that predicts, and the layer that explains the labels by it."""
-
-    def __init__(self, main: nn.Module, crowd: CrowdLayer):
-        super().__init__(main)
-        self.crowd = crowd
-
-
 @objectives.register(
     "crowd-layer", summary="the labels of every annotator, by a layer of its own", cite="Rodrigues & Pereira 2018"
 )
@@ -174,13 +154,13 @@ class CrowdLayerObjective(AnnotatorObjective):
         """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
         return Columns(annotations=annotation_rows(self._table), **self.known_classes())
 
-    def head(self, branch: Branch, width: int) -> CrowdHead:
-        """The classes first, so that they start as they would alone; then the annotators."""
+    def head(self, branch: Branch, width: int) -> HeadWithMain:
+        """The classes first, so that they start as they would alone; then `crowd`, which explains labels by them."""
         main = super().head(branch, width)
-        keywords = self.get_params(deep=False)
-        return CrowdHead(main, CrowdLayer(len(self.labels_given_), self.n_classes_, **keywords))
+        layer = CrowdLayer(len(self.labels_given_), self.n_classes_, **self.get_params(deep=False))
+        return HeadWithMain(main, crowd=layer)
 
-    def loss(self, head: CrowdHead, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold)."""
         log_p = log_softmax(self.logits(head, z))
         log_label = head.crowd(log_p, targets["row"], targets["annotator"])  # (n, K)
@@ -190,14 +170,15 @@ class CrowdLayerObjective(AnnotatorObjective):
         return loss
 
     def row_proba(
-        self, head: CrowdHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+        self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
         log_p, layer = log_softmax(self.logits(head, z)), head.crowd
-        return layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device))).exp()
+        found: Tensor = layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device)))
+        return found.exp()
 
     @torch.no_grad()
-    def confusion(self, head: CrowdHead) -> FloatArray:
+    def confusion(self, head: Any) -> FloatArray:
         """(A, K, K) [annotator, true, given] P(label) of an item whose class is certain."""
         layer, K = head.crowd, self.n_classes_
         device = next(layer.parameters()).device

@@ -21,9 +21,6 @@ Who was not there is like everybody, each with the same chance: the mean of ŷ, 
 are given, z_A = u_a + W r_a: u_a is the row of W_A, and who has features but no labels has the mean of u (weighted by
 labels) and W r_a.
 
-Layers may have room for more units than they use, `room`: weights of the unused ones are 0, get no gradient and stay 0.
-So networks of different sizes have one shape, and are trained as one (`reproductions/stacked.py`).
-
 | symbol | name | shape |
 |---|---|---|
 | W_A | `LDLNMHead.table` | (A, J_A) |
@@ -33,21 +30,22 @@ So networks of different sizes have one shape, and are trained as one (`reproduc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, softsign
+from torch.nn.functional import dropout, one_hot, softsign
 
-from dissensus.common.parameters import is_whole, param
+from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorObjective, Branch, as_tensor, objectives
+from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows
-from dissensus.learning.rows import RowEmbedding, rows_or_mean
+from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 
 Combine = Literal["concatenate", "sum"]
@@ -56,35 +54,29 @@ NUMBERS_AT_ONCE = 2**22  # of the pairs of a batch's items and annotators: more 
 MIN_SHARE = 1e-30  # stands for a share of 0 in logarithms
 
 
-class LDLNMHead(nn.Module):
+class LDLNMHead(AnnotatorRows):
     """The network after the encoder; `width` is the encoder's."""
 
     given: Tensor
     labels: Tensor
     who: Tensor
-    features: Tensor
     per_item: Tensor
 
     def __init__(self, branch: nn.Module, width: int, objective: LDLNMObjective):
         super().__init__()
-        (item, annotator, pair), room = objective.sizes(), objective.rooms()
+        item, annotator, pair = objective.sizes()
         labels, K = as_tensor(objective.labels_given_), objective.n_classes_
         self.branch, self.rate = branch, objective.dropout
-        self.item = _layer(width, item, width, room[0])
-        self.table = RowEmbedding(_orthogonal(len(labels), annotator, len(labels), room[1]))
+        self.item = _layer(width, item)
+        self.table = RowEmbedding(_orthogonal(len(labels), annotator))
         both = _orthogonal(pair, item if objective.combine == "sum" else item + annotator)  # W_P
-        self.of_item = _layer(item, pair, room[0], room[2], both[:, :item])
+        self.of_item = _layer(item, pair, both[:, :item])
         self.of_annotator: nn.Linear | None = None
         if objective.combine == "concatenate":
-            self.of_annotator = _layer(annotator, pair, room[1], room[2], both[:, item:], bias=False)
-        self.residual = _layer(pair, pair, room[2], room[2])
-        self.to_label, self.to_item, self.to_annotator = (_layer(pair, K, room[2], K) for _ in range(3))
-        self.described: nn.Linear | None = None
-        if objective.annotator_features_ is not None:
-            features = as_tensor(objective.annotator_features_, torch.float32)
-            self.register_buffer("features", features, persistent=False)  # the objective keeps them
-            self.described = nn.Linear(features.shape[1], room[1], bias=False)
-            nn.init.zeros_(self.described.weight)
+            self.of_annotator = _layer(annotator, pair, both[:, item:], bias=False)
+        self.residual = _layer(pair, pair)
+        self.to_label, self.to_item, self.to_annotator = (_layer(pair, K) for _ in range(3))
+        self.describe(objective.annotator_features_, annotator)
         given = as_tensor(objective.annotator_shares_, torch.float32)
         self.register_buffer("given", given, persistent=False)
         self.register_buffer("labels", labels, persistent=False)
@@ -99,7 +91,8 @@ class LDLNMHead(nn.Module):
     def z_annotator(self, codes: Tensor) -> Tensor:
         """(n, J_A) z_A of annotators who were there."""
         own: Tensor = self.table(codes)
-        return own if self.described is None else own + self.described(self.features.index_select(0, codes))
+        explained = self.explained(codes)
+        return own if explained is None else own + explained
 
     def strangers(self, codes: Tensor, features: Tensor | None) -> Tensor:
         """(n,) True for annotators without labels and features, who are taken for anybody."""
@@ -107,21 +100,12 @@ class LDLNMHead(nn.Module):
             return (codes < 0) | (self.labels[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
-    def z_asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n, J_A) of codes (n,); −1, and who has no labels, has the mean row, and `features` (n, F) where given."""
-        rows = rows_or_mean(self.table.weight, codes, self.labels)
-        if self.described is None:
-            return rows
-        described: Tensor = self.described(self.features[codes] if features is None else features)
-        return rows + described
-
-    def everybody(self) -> Tensor:
-        """(annotators with labels, J_A) z_A of all who gave labels."""
-        return self.z_annotator(self.who)
-
-    def some_of(self, everybody: Tensor, n_items: int) -> tuple[Tensor, ...]:
-        """Split annotators so that their pairs with so many items fit into `NUMBERS_AT_ONCE`."""
-        return torch.split(everybody, max(NUMBERS_AT_ONCE // max(n_items * self.residual.in_features, 1), 1))
+    def mean_of_everybody(self, z_item: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+        """(B, …) the mean over all who gave labels of `ask`, which maps z_E of some (B, some, J_P) to (B, some, …)."""
+        at_once = max(NUMBERS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
+        parts = torch.split(self.z_annotator(self.who), at_once)
+        total: Tensor = sum(ask(self.z_pairs(z_item, some)).sum(dim=1) for some in parts)  # type: ignore[assignment]
+        return total / len(self.who)
 
     def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
         """(n, J_P) z_E of pairs: items (n, J_I) or, with `row` (n,), (B, J_I); annotators (n, J_A)."""
@@ -143,21 +127,15 @@ class LDLNMHead(nn.Module):
         return dropout(softsign(self.residual(z) + z), self.rate, self.training)
 
 
-def _orthogonal(rows: int, columns: int, more_rows: int | None = None, more_columns: int | None = None) -> Tensor:
-    """A matrix of zeros with an orthogonal matrix in its corner."""
-    matrix = torch.zeros(more_rows or rows, more_columns or columns)
-    matrix[:rows, :columns] = nn.init.orthogonal_(torch.empty(rows, columns))
-    return matrix
+def _orthogonal(rows: int, columns: int) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(rows, columns))
 
 
-def _layer(
-    inputs: int, outputs: int, room: int, more: int, start: Tensor | None = None, *, bias: bool = True
-) -> nn.Linear:
-    """W (outputs, inputs), orthogonal unless given, in a layer with room for more; biases are 0."""
-    layer = nn.Linear(room, more, bias=bias, device="meta").to_empty(device="cpu")  # draws nothing
+def _layer(inputs: int, outputs: int, start: Tensor | None = None, *, bias: bool = True) -> nn.Linear:
+    """W (outputs, inputs), orthogonal unless given; biases are 0."""
+    layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")  # draws nothing
     with torch.no_grad():
-        layer.weight.zero_()
-        layer.weight[:outputs, :inputs] = _orthogonal(outputs, inputs) if start is None else start
+        layer.weight.copy_(_orthogonal(outputs, inputs) if start is None else start)
         if bias:
             layer.bias.zero_()
     return layer
@@ -181,12 +159,6 @@ class LDLNMObjective(AnnotatorObjective):
     combine: Combine = param("concatenate", "how z_I and z_A become one; a sum needs annotator_size = item_size")
     dropout: float = param(0.5, "dropout of z_P and z_E", low=0, below=1)
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
-    room: tuple[int, int] | None = param(
-        None,
-        "units that the layers of items and of annotators have, used or not; to train different sizes as one",
-        check=lambda room: isinstance(room, tuple | list) and len(room) == 2 and all(map(is_whole, room)),
-        must="must be two whole numbers, of items and of annotators, or None",
-    )
 
     def check_parameters(self) -> None:
         """Also check that the sizes fit together."""
@@ -195,19 +167,11 @@ class LDLNMObjective(AnnotatorObjective):
             raise BadParameter(
                 f"combine='sum' needs annotator_size = item_size, got {self.annotator_size} and {self.item_size}."
             )
-        if self.room is not None and (self.pair_size is not None or self.combine == "sum"):
-            raise BadParameter("room is for concatenation with pair_size=None; leave one of them out.")
-        if self.room is not None and (self.room[0] < self.item_size or self.room[1] < self.annotator_size):
-            raise BadParameter(f"room {self.room} is less than {self.item_size} and {self.annotator_size}.")
 
     def sizes(self) -> tuple[int, int, int]:
         """(J_I, J_A, J_P)."""
         joined = self.item_size if self.combine == "sum" else self.item_size + self.annotator_size
         return self.item_size, self.annotator_size, self.pair_size or joined
-
-    def rooms(self) -> tuple[int, int, int]:
-        """Units of the layers of items, annotators and pairs."""
-        return self.sizes() if self.room is None else (*self.room, sum(self.room))
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the shares of labels, by item and by annotator."""
@@ -238,38 +202,30 @@ class LDLNMObjective(AnnotatorObjective):
 
     def item_vectors(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """(B, J_P) the mean of z_E over all annotators who gave labels."""
-        z_item, everybody = head.z_item(z), head.everybody()
-        total = z_item.new_zeros(z_item.shape[0], head.residual.in_features)
-        for some in head.some_of(everybody, len(z_item)):
-            total = total + head.z_pairs(z_item, some).sum(dim=1)
-        return total / len(everybody)
+        return head.mean_of_everybody(head.z_item(z), lambda z_pairs: z_pairs)
 
     def logits(self, head: LDLNMHead, z: Tensor) -> Tensor:
         """(B, K) log of the mean of ŷ_I over all annotators who gave labels, or of the shares of their classes."""
-        return self._everybody(head, head.z_item(z), head.to_item, self.average).clamp(min=MIN_SHARE).log()
 
-    def _everybody(self, head: LDLNMHead, z_item: Tensor, layer: nn.Module, average: Average = "mean") -> Tensor:
-        """(B, K) the mean answer of all who gave labels, by one of the heads."""
-        everybody = head.everybody()
-        total = z_item.new_zeros(z_item.shape[0], self.n_classes_, dtype=torch.float32)
-        for some in head.some_of(everybody, len(z_item)):
-            said = layer(head.z_pairs(z_item, some))  # (B, some, K)
-            if average == "mean":
-                total = total + log_softmax(said).exp().sum(dim=1)
-            else:
-                total = total + nn.functional.one_hot(said.argmax(dim=2), self.n_classes_).float().sum(dim=1)
-        return total / len(everybody)
+        def answer(z_pairs: Tensor) -> Tensor:
+            said = head.to_item(z_pairs)  # (B, some, K)
+            if self.average == "mean":
+                return log_softmax(said).exp()
+            return one_hot(said.argmax(dim=2), self.n_classes_).float()
+
+        return head.mean_of_everybody(head.z_item(z), answer).clamp(min=MIN_SHARE).log()
 
     def row_proba(
         self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) ŷ of pairs; of −1, where nothing is known of them, the mean of everybody's."""
-        z_item = head.z_item(z)
-        found = log_softmax(head.to_label(head.z_pair(z_item, head.z_asked(annotators, features), row))).exp()
+        z_item, z_annotator = head.z_item(z), head.rows_of(annotators, head.labels, features)
+        found = log_softmax(head.to_label(head.z_pair(z_item, z_annotator, row))).exp()
         stranger = head.strangers(annotators, features)
         if not stranger.any():
             return found
-        return torch.where(stranger[:, None], self._everybody(head, z_item, head.to_label)[row], found)
+        anybody = head.mean_of_everybody(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
+        return torch.where(stranger[:, None], anybody[row], found)
 
 
 def _shares(table: Annotations) -> FloatArray:

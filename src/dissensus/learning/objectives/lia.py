@@ -118,7 +118,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         """The rows of the table; `item` (I,), its place in q; `votes` (I, K) shares; `gold` (I,) where any is known."""
         return Columns(
             annotations=annotation_rows(self._table),
-            item=torch.arange(self.n_items_),
+            item=torch.arange(self._table.n_items),
             votes=as_tensor(self._table.soft_labels(), torch.float32),
             **self.known_classes(),
         )
@@ -134,9 +134,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             last.bias.copy_(as_tensor(np.log(self.shares_), torch.float32))
         truth = nn.Sequential(truth, last)
         hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
-        known = self.annotator_features_
-        features = None if known is None else as_tensor(known, torch.float32)
-        competence = Competence(as_tensor(self.labels_given_), K, L, self.annotator_size, features)
+        labels = as_tensor(self.labels_given_)
+        competence = Competence(labels, K, L, self.annotator_size, self.annotator_features_)
         return LIAHead(truth, hard, competence, self.n_items_, self.per_item_)
 
     # Rounds -----------------------------------------------------------------------------------------------------------
@@ -157,7 +156,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         head.marginal = self.stage(epoch, epochs) == self.rounds
         if head.marginal:
             return
-        for z, targets in walk():
+        for z, given in walk():
+            targets = self._by_posterior(given)
             if epoch == 0:
                 q = self._known(targets["votes"].clamp(min=MIN_SHARE).log(), targets)  # Eq. 8, Platanios et al. 2020
             else:
@@ -166,6 +166,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
+        targets = self._by_posterior(targets)
         logits, votes, _, _ = self._parts(head, z, targets)
         if not self.truth_in_posterior:
             weight = _weight(targets, logits.new_ones(len(votes)))[:, 0]
@@ -177,6 +178,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """Minus the objective that is raised, see the module."""
+        targets = self._by_posterior(targets)
         logits, votes, log_q, pulls = self._parts(head, z, targets)
         log_h = log_softmax(logits)
         summed = self._by_item(votes, targets)  # (B, K)
@@ -198,6 +200,10 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         if self.annotator_features_ is not None:
             loss = loss + self.feature_penalty * len(z) / self.n_taught_ * head.competence.effect()
         return loss
+
+    def _by_posterior(self, targets: Batch) -> Batch:
+        """Arrange targets by the rows of q; LIA-ML has several for an item."""
+        return targets
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
         """(B, K) q of the last E step."""
@@ -229,12 +235,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         row, hard = targets["row"], head.hardness(z)
         able, pull = head.competence(targets["annotator"])
         log_q = head.log_q(None if hard is None else hard.index_select(0, row), able, row)
-        return log_q, self._pulls(hard, pull, targets)
-
-    def _pulls(self, hard: Tensor | None, pull: Tensor, targets: Batch) -> Tensor:
-        """α/2 Σ_j |V u_j|² + δ/2 Σ_i |D_i|² of the batch."""
-        pulls = self.residual_penalty * (_weight(targets, pull)[:, 0] * pull).sum()
-        return pulls if hard is None else pulls + self.difficulty_penalty / 2 * hard.square().sum()
+        pulls = self.residual_penalty * (_weight(targets, pull)[:, 0] * pull).sum()  # α/2 Σ_j |V u_j|²
+        return log_q, pulls if hard is None else pulls + self.difficulty_penalty / 2 * hard.square().sum()
 
     def _by_item(self, values: Tensor, targets: Batch) -> Tensor:
         """Sum values (n, K) of annotations by item, (B, K)."""

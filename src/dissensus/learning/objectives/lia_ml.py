@@ -19,7 +19,7 @@ other logits are −10⁴), so that a step costs items × questions × (most cla
 
 | symbol | name | shape |
 |---|---|---|
-| t | `Labels.classes()` (`lia_ml_head.py`) | (Q, K, T) |
+| t | `Labels.classes()` (`lia_head.py`) | (Q, K, T) |
 | φ | `Labels.pairs()` | (Q, K, K, S), S = T |
 | q | `LIAMLHead.q` | (I·Q, K) |
 """
@@ -27,7 +27,7 @@ other logits are −10⁴), so that a step costs items × questions × (most cla
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
@@ -37,11 +37,9 @@ from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag, Batch, Columns
-from dissensus.learning.objectives.base import Branch, Walk, as_tensor
-from dissensus.learning.objectives.labels import vote_weight
+from dissensus.learning.objectives.base import Branch, as_tensor
 from dissensus.learning.objectives.lia import LIAObjective
-from dissensus.learning.objectives.lia_head import Competence, LIAHead
-from dissensus.learning.objectives.lia_ml_head import Labels, LIAMLHead
+from dissensus.learning.objectives.lia_head import Competence, Labels, LIAHead, LIAMLHead
 from dissensus.models.base import check_gold
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -61,7 +59,6 @@ class LIAMLObjective(LIAObjective):
         self, questions: Mapping[str, Annotations], gold: Mapping[str, IntArray] | None, seed: int
     ) -> Self:
         """Count labels; the votes are the first posterior. `gold`: (I,) codes by question, of some of them."""
-        self.check_parameters()
         for name, table in questions.items():
             if not isinstance(name, str):
                 raise DataError(f"lia-ml: question {name!r} is no text; give questions names that are texts.")
@@ -72,57 +69,35 @@ class LIAMLObjective(LIAObjective):
         self.questions_ = sorted(questions)
         tables = [questions[name] for name in self.questions_]
         _check_alike(self.questions_, tables)
-        self.n_items_, self.n_classes_ = tables[0].n_items, max(table.n_classes for table in tables)
-        self.names_ = sorted({str(name) for table in tables for name in table.classes})
-        code = {name: at for at, name in enumerate(self.names_)}
-        self.class_name_ = np.full((len(tables), self.n_classes_), -1)  # (Q, K)
-        self.shares_ = np.ones((len(tables), self.n_classes_))  # (Q, K) of the votes
-        weight = np.stack([vote_weight(table) for table in tables], axis=1)  # (I, Q)
-        for q, table in enumerate(tables):
-            self.class_name_[q, : table.n_classes] = [code[str(name)] for name in table.classes]
-            votes = table.votes().sum(axis=0)
-            self.shares_[q, : table.n_classes] = (votes + 1) / (votes.sum() + table.n_classes)
-        if not (weight > 0).any():
+        pairs, Q = _pair_table(tables), len(tables)
+        votes = pairs.votes().reshape(-1, Q, pairs.n_classes).sum(axis=0)  # (Q, K)
+        if not votes.any():
             raise DataError("lia-ml learns from annotations, and there are none in any question.")
-        self._gold = _golds(gold, self.questions_, tables)
-        self.taught_ = weight > 0 if self._gold is None else (weight > 0) | (self._gold >= 0)  # (I, Q)
+        super().fit(pairs, _golds(gold, self.questions_, tables), seed)
+        self.n_items_ = tables[0].n_items
+        self.taught_ = self.teaches_.reshape(-1, Q)  # (I, Q)
         self.teaches_ = np.asarray(self.taught_.any(axis=1))
-        given = [np.bincount(table.annotator, table.weight, table.n_annotators) for table in tables]
-        self.labels_given_ = np.sum(given, axis=0).astype(np.float32)  # (A,)
-        self.per_item_ = float(weight[weight > 0].mean())
         self.classes_ = [table.classes for table in tables]
-        self._tables = tables
+        self.names_ = sorted({str(name) for classes in self.classes_ for name in classes})
+        code = {name: at for at, name in enumerate(self.names_)}
+        self.class_name_ = np.full(votes.shape, -1)  # (Q, K)
+        for q, classes in enumerate(self.classes_):
+            self.class_name_[q, : classes.size] = [code[str(name)] for name in classes]
+        there = self.class_name_ >= 0
+        shares = (votes + 1) / (votes.sum(axis=1) + there.sum(axis=1))[:, None]
+        self.shares_ = np.where(there, shares, 1.0)  # (Q, K) of the votes
         return self
 
     def targets(self) -> Columns:
-        """The rows of all tables by item; `item` (I, Q), the pair's place in q; `votes` (I, Q, K); `taught` (I, Q)."""
-        K, Q = self.n_classes_, len(self._tables)
-        item = np.concatenate([table.item for table in self._tables])
-        order = np.argsort(item, kind="stable")
-
-        def column(parts: list[Any], kind: torch.dtype) -> Tensor:
-            return as_tensor(np.concatenate(parts)[order], kind)
-
-        rows = {
-            "annotator": column([table.annotator for table in self._tables], torch.int64),
-            "question": column([np.full(table.n_annotations, q) for q, table in enumerate(self._tables)], torch.int64),
-        }
-        if any(table.proba is not None for table in self._tables):
-            said = [np.eye(t.n_classes)[t.label] if t.proba is None else t.proba for t in self._tables]
-            rows["proba"] = column([_wide(proba, K) for proba in said], torch.float32)
-        else:
-            rows["label"] = column([table.label for table in self._tables], torch.int64)
-        if any(table.weight is not None for table in self._tables):
-            weights = [np.ones(t.n_annotations) if t.weight is None else t.weight for t in self._tables]
-            rows["weight"] = column(weights, torch.float32)
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(item, minlength=self.n_items_))])
-        votes = np.stack([_wide(table.soft_labels(), K) for table in self._tables], axis=1)  # (I, Q, K)
+        """Those of LIA by item, (I, Q, …) each; the rows also have their `question`; `taught` (I, Q)."""
+        pairs, Q = super().targets().columns, len(self.questions_)
+        rows, question = pairs["annotations"], as_tensor(self._table.item % Q, torch.int64)
+        assert isinstance(rows, Bag)
+        tensors = {name: column for name, column in pairs.items() if isinstance(column, Tensor)}
         return Columns(
-            annotations=Bag(rows, as_tensor(ptr, torch.int64)),
-            item=torch.arange(self.n_items_ * Q).reshape(self.n_items_, Q),
-            votes=as_tensor(votes, torch.float32),
+            annotations=Bag({**rows.columns, "question": question}, rows.ptr[::Q]),
             taught=as_tensor(self.taught_, torch.float32),
-            **self.known_classes(),
+            **{name: column.reshape(-1, Q, *column.shape[1:]) for name, column in tensors.items()},
         )
 
     def head(self, branch: Branch, width: int) -> LIAMLHead:
@@ -148,17 +123,13 @@ class LIAMLObjective(LIAObjective):
 
     # As LIA, of pairs -------------------------------------------------------------------------------------------------
 
-    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
-        """Do an E step where a round begins."""
-        super().begin_epoch(head, epoch, epochs, lambda: ((z, _pairs(targets)) for z, targets in walk()))
-
-    def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """(B·Q, K) Eq. 4, not normalised."""
-        return super().log_posterior(head, z, _pairs(targets))
-
-    def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Minus the objective that is raised, over all pairs."""
-        return super().loss(head, z, _pairs(targets))
+    def _by_posterior(self, targets: Batch) -> Batch:
+        """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is an annotation's pair."""
+        if "question" not in targets:
+            return targets
+        pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
+        rest = {name: value for name, value in targets.items() if name != "question"}
+        return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
 
     def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """As LIA's, but log Q is scaled for the penalty: 0 where there is no class, and 2/K with the question's K."""
@@ -184,18 +155,20 @@ class LIAMLObjective(LIAObjective):
         return log_q.exp().expand(len(z), -1, -1, -1)
 
 
-def _pairs(targets: Batch) -> Batch:
-    """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is the pair of an annotation."""
-    if "question" not in targets:
-        return targets
-    pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
-    rest = {name: value for name, value in targets.items() if name != "question"}
-    return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
-
-
-def _wide(shares: Any, K: int) -> Any:
-    """Pad shares (n, fewer) to (n, K)."""
-    return np.pad(shares, ((0, 0), (0, K - shares.shape[1])))
+def _pair_table(tables: list[Annotations]) -> Annotations:
+    """Make one table whose items are pairs, item · Q + question; a question's class k is class k."""
+    Q, K = len(tables), max(table.n_classes for table in tables)
+    weight = proba = None
+    if any(table.weight is not None for table in tables):
+        weight = np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in tables])
+    if any(table.proba is not None for table in tables):
+        said = [np.eye(t.n_classes)[t.label] if t.proba is None else t.proba for t in tables]
+        proba = np.concatenate([np.pad(shares, ((0, 0), (0, K - shares.shape[1]))) for shares in said])
+    return Annotations.from_codes(
+        np.concatenate([table.item * Q + q for q, table in enumerate(tables)]),
+        np.concatenate([table.annotator for table in tables]), np.concatenate([table.label for table in tables]),
+        np.arange(tables[0].n_items * Q), tables[0].annotators, np.arange(K), weight=weight, proba=proba,
+    )  # fmt: skip
 
 
 def _check_alike(names: list[str], tables: list[Annotations]) -> None:
@@ -212,7 +185,7 @@ def _check_alike(names: list[str], tables: list[Annotations]) -> None:
 
 
 def _golds(gold: Mapping[str, IntArray] | None, names: list[str], tables: list[Annotations]) -> IntArray | None:
-    """(I, Q) codes, −1 unknown; None where nothing is known."""
+    """(I · Q,) codes of pairs, −1 unknown; None where nothing is known."""
     gold = gold or {}
     for name in gold:
         if name not in names:
@@ -221,4 +194,4 @@ def _golds(gold: Mapping[str, IntArray] | None, names: list[str], tables: list[A
     if all(codes is None for codes in known):
         return None
     none = np.full(tables[0].n_items, -1, np.int32)
-    return np.stack([none if codes is None else codes for codes in known], axis=1)
+    return np.stack([none if codes is None else codes for codes in known], axis=1).ravel()

@@ -11,11 +11,11 @@ lost. The paper adds the two losses: weight 1. With weight 0 there is no second 
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
@@ -25,14 +25,6 @@ from dissensus.learning.objectives.base import Branch, HeadWithMain, Objective, 
 from dissensus.learning.objectives.labels import check_positive, check_teaches, hard_labels, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
-
-
-class TwoTasks(HeadWithMain):
-    """Two heads on one encoder; `auxiliary` is None where it would count for nothing."""
-
-    def __init__(self, main: nn.Module, auxiliary: nn.Module | None):
-        super().__init__(main)
-        self.auxiliary = auxiliary
 
 
 @objectives.register(
@@ -66,12 +58,12 @@ class SoftTask(Objective):
             voted=as_tensor(self._voted.astype(np.float32)),
         )
 
-    def head(self, branch: Branch, width: int) -> TwoTasks:
-        """Make the main head first, so that it starts as it would alone; then the auxiliary one."""
+    def head(self, branch: Branch, width: int) -> HeadWithMain:
+        """Make the main head first, so that it starts as it would alone; then `auxiliary`, unless it has no weight."""
         main = super().head(branch, width)
-        return TwoTasks(main, super().head(branch, width) if self.weight > 0 else None)
+        return HeadWithMain(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
 
-    def loss(self, head: TwoTasks, z: Tensor, targets: Batch) -> Tensor:
+    def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """Σ −log Q(label) + weight · D(P, R), the second in bits."""
         loss = hard_loss(self.logits(head, z), targets["label"])
         if head.auxiliary is None:

@@ -7,7 +7,7 @@ import torch
 from crowds import blobs
 from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.encoders import Stemmer
+from reproductions.stemmer import Stemmer
 
 X = [("forefathers", "forefather"), ("a", "a"), ("", "in state"), ("goalkeeper", ""), ("Box", "box"), ("ab", "b")]
 SMALL = {"characters": 5, "channels": (3, 4), "windows": (2, 3, 5)}
