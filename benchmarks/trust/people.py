@@ -41,7 +41,7 @@ MAX_SIMULATED_ROWS = 60_000
 def real_sets() -> dict[str, Any]:
     """All labelled sets that are here and not too large."""
     found = {}
-    for name in dz.list_datasets():
+    for name in (about.name for about in dz.list_datasets()):
         try:
             data = dz.load_dataset(name)
         except DissensusError:
@@ -127,9 +127,7 @@ def flags(seeds: int, sets: dict[str, Any]) -> None:
         good = (n >= 5) & (hits / np.maximum(n, 1) > hits.sum() / n.sum())
         bad = flagged(dz.diagnose(table, threads=1))
         total += [(bad & good).sum(), good.sum()]
-        print(
-            f"  {name}: above the mean {(bad & good).sum()} of {good.sum()} flagged, {(bad & ~good).sum()} of the others"
-        )
+        print(f"  {name}: above the mean {(bad & good).sum()} of {good.sum()} flagged, of others {(bad & ~good).sum()}")
     print(f"  real sets, above their crowd's mean: {total[0]} of {total[1]:,} ({100 * total[0] / total[1]:.2f} %)")
     there, found, wrong = defaultdict(int), defaultdict(int), 0
     for seed in range(seeds):
