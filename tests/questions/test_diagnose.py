@@ -136,6 +136,6 @@ def test_frame_has_probabilities_flags_and_reasons():
         assert "honest people here would" in frame.loc[name, "reasons"]
     assert any("times of" in frame.loc[name, "reasons"] for name in found.flagged("spammer"))
     assert "go against what others say" in frame.loc[found.flagged("adversary")[0], "reasons"]
-    with pytest.raises(BadParameter, match="there is no flag 'spamer'; there are 'spammer', 'adversary', 'copier'"):
+    with pytest.raises(BadParameter, match="flag must be 'spammer', 'adversary' or 'copier'"):
         found.flagged("spamer")
     assert repr(found).startswith("Diagnosis of 42 annotators, worth 38.1 independent ones: 5 spammer, 1 adversary")

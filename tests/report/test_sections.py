@@ -172,11 +172,7 @@ def test_annotators_have_pseudonyms_in_every_sentence_unless_names_are_asked_for
 def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     table, facts = digits
     found = diagnose(table)
-    bad = {
-        name
-        for name, flags in zip(pseudonyms(table.annotators.tolist()), found.flags, strict=True)
-        if flags
-    }
+    bad = {name for name, flags in zip(pseudonyms(table.annotators.tolist()), found.flags, strict=True) if flags}
     people = facts["sections"]["annotators"]["people"]
     assert {one["annotator"] for one in people[: len(bad)]} == bad
     said = " ".join(one["text"] for one in facts["findings"] if one["tone"] == "bad")

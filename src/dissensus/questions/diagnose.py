@@ -17,8 +17,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, Names
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.questions.copiers import Copies, find_copies
 from dissensus.questions.honesty import Honesty, ask_others, judge
 from dissensus.table import names as naming
@@ -57,8 +58,7 @@ class Diagnosis:
 
     def flagged(self, flag: Flag) -> list[Any]:
         """The annotators with this flag."""
-        if flag not in get_args(Flag):
-            raise BadParameter(f"there is no flag {flag!r}; there are {', '.join(map(repr, get_args(Flag)))}.")
+        check_argument("flag", flag, Flag)
         return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
 
     def to_frame(self) -> Any:
