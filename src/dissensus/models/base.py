@@ -34,6 +34,7 @@ from dissensus.table.annotations import Annotations
 FrameKind = Literal["items", "annotators", "confusions"]
 
 CROWD_LABELS = 5  # see `reliability`
+MAX_KNOWN_LABELS = 20  # labels on items of known class that any number of labels is worth; `reliability_interval`
 ENGINE: Any = param(
     "local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True,
     must="must be 'local', 'disk', 'torch', 'spark', or one with options, such as Disk(…)",
@@ -272,13 +273,15 @@ class Aggregator(Parameters, ABC):
         return Likelihoods(self.posterior_, of, False)
 
     def reliability_interval(self, level: float = 0.95) -> FloatArray:
-        """(A, 2) bounds of each annotator's reliability: of the Beta distribution that its right and wrong labels make.
+        """(A, 2) bounds of each annotator's reliability on items like these: of a Beta distribution.
 
-        The classes of the items are uncertain too; that is in the counts only as far as a doubtful label is neither
-        right nor wrong.
+        Its variance has two parts: that of n labels whose truth is known, which falls with n, and one that does not:
+        the truth is only the crowd's, and whoever errs on an item errs on others like it. By gold, on held-out halves
+        of public sets, that part is as large as with `MAX_KNOWN_LABELS` labels (`benchmarks/trust/people.py`).
         """
         self._check_fitted()
-        return beta_interval(self.reliability_, self.total_ + CROWD_LABELS, level)
+        size = 1 / (1 / (self.total_ + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1  # var = m (1 − m) / (size + 1)
+        return beta_interval(self.reliability_, size, level)
 
     def confusion_interval(self, level: float = 0.95) -> FloatArray:
         """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""
