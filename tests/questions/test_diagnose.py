@@ -8,7 +8,7 @@ import pytest
 import dissensus as dz
 from dissensus import Annotations, diagnose
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.questions.copiers import Copies
+from dissensus.models.copies import Copies
 from dissensus.questions.diagnose import effective_annotators
 from dissensus.table.datasets.digits import digits_crowd
 from dissensus.table.simulate import simulate

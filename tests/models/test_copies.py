@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
-from dissensus.questions import copiers
-from dissensus.questions.copiers import find_copies
+from dissensus.models import copies
+from dissensus.models.copies import find_copies
 from dissensus.table.simulate import annotate, make_crowd
 
 
@@ -67,7 +67,7 @@ def test_who_always_says_the_same_copies_nobody():
 def test_evidence_is_that_of_a_literal_loop():
     rng = np.random.default_rng(0)
     p, hit, of = rng.uniform(0.1, 0.9, 12), rng.random(12) < 0.6, np.arange(12) % 3
-    found = copiers._evidence(p, hit, of, 3)
+    found = copies._evidence(p, hit, of, 3)
     for a in range(3):
         ratio = [
             np.prod([(rate / q + 1 - rate) if h else 1 - rate for q, h in zip(p[of == a], hit[of == a], strict=True)])
@@ -79,11 +79,11 @@ def test_evidence_is_that_of_a_literal_loop():
 def test_probabilities_are_raised_to_the_least_mean_and_never_lowered():
     rng = np.random.default_rng(0)
     p, of = rng.uniform(0.1, 0.9, 300), np.arange(300) % 3
-    raised = copiers._raised(p, of, np.array([0.0, 0.7, 0.9]))
+    raised = copies._raised(p, of, np.array([0.0, 0.7, 0.9]))
     np.testing.assert_allclose(raised[of == 0], p[of == 0])
     assert [raised[of == a].mean() for a in (1, 2)] == pytest.approx([0.7, 0.9], abs=1e-3)
 
 
 def test_pairs_of_an_item_are_all_pairs():
-    left, right = copiers._pairs(np.array([3, 0, 2, 1]))
+    left, right = copies._pairs(np.array([3, 0, 2, 1]))
     assert list(zip(left.tolist(), right.tolist(), strict=True)) == [(0, 1), (0, 2), (1, 2), (3, 4)]
