@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from dissensus.clustering import PGMBP, Distributions, Projector, draw, model, snap
+from benchmarks.clustering.drawn import draw
+from dissensus.clustering import PGMBP, Distributions, Projector, model, snap
 from dissensus.evaluation import kl_divergence
 from reproductions import record
 

@@ -18,7 +18,8 @@ from scipy.special import softmax
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as dz
-from dissensus.clustering import draw, model
+from benchmarks.clustering.drawn import draw
+from dissensus.clustering import model
 from dissensus.clustering.annealing import State
 from dissensus.clustering.belief_propagation import Messages
 from dissensus.compute.engines.local import Threads

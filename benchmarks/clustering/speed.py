@@ -21,7 +21,8 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as dz
-from dissensus.clustering import Point, draw
+from benchmarks.clustering.drawn import draw
+from dissensus.clustering import Point
 from dissensus.exceptions import ConvergenceWarning
 from reproductions import record
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test(name: str, best: dict[str, Any], options: argparse.Namespace, **keyword
     for seed, model in enumerate(models):
 
         def add(protocol: str, score: Any, seed: int = seed) -> None:
-            rows.append({"set": name, "seed": seed, "protocol": protocol} | score.as_row())
+            rows.append({"set": name, "seed": seed, "protocol": protocol} | asdict(score))
 
         add("features only, mean", distribution_scores(model, X, test_table))
         model.objective_.average = "mode"
@@ -129,7 +130,7 @@ def one_run(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "seconds": seconds, "threads": options.threads, "epochs": 200, "steps": 200 * 40,
         "algorithm_4_seconds": time.perf_counter() - begun,
-    } | {f"test_{key}": value for key, value in distribution_scores(model, X, table).as_row().items()}  # fmt: skip
+    } | {f"test_{key}": value for key, value in asdict(distribution_scores(model, X, table)).items()}  # fmt: skip
 
 
 def search_table(found: dict[str, Any]) -> str:

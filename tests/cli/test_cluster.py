@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.clustering.drawn import draw
 from cli.tables import write_csv
-from dissensus.clustering import draw
 
 SMALL = ("--item-clusters", "2:3", "--annotator-clusters", "1,2")
 

@@ -5,8 +5,9 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
+from benchmarks.clustering.drawn import draw
 from dissensus import Annotations
-from dissensus.clustering.model import Params, draw
+from dissensus.clustering.model import Params
 from tables import KINDS
 
 

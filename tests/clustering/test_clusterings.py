@@ -12,9 +12,10 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus
+from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
 from dissensus import Annotations, clusterings, methods
-from dissensus.clustering import PGMBP, draw
+from dissensus.clustering import PGMBP
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass, UnknownName
 from strategies import tables
 from tables import KINDS, random_table

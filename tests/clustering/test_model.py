@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+from benchmarks.clustering.drawn import draw
 from clustering.graphs import log_joint, some_params
 from dissensus import Annotations
 from dissensus.clustering import model
-from dissensus.clustering.model import Counts, Edges, Params, Priors, draw
+from dissensus.clustering.model import Counts, Edges, Params, Priors
 from dissensus.exceptions import BadParameter
 from tables import KINDS, random_table
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import dissensus
+from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
-from dissensus.clustering import FMM, PGMBP, draw
+from dissensus.clustering import FMM, PGMBP
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, DataError, UnknownClass, UnknownName, UnwritableFile
 from tables import KINDS

@@ -10,8 +10,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
-from dissensus.clustering import FMM, PGMBP, Distributions, Projector, draw, model, snap
+from dissensus.clustering import FMM, PGMBP, Distributions, Projector, model, snap
 from dissensus.evaluation import kl_divergence
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 

@@ -236,7 +236,7 @@ def test_class_names_are_the_numbers_of_an_interval_scale():
         ({"scale": "ordinal", "values": [1, 1]}, DataError, "two classes have the same value"),
         ({"values": [1, np.nan]}, DataError, "values: 1 of 2 values are not finite"),
         ({"level": 95}, BadParameter, "level must be between 0 and 1, got 95"),
-        ({"resamples": -5}, BadParameter, "resamples must be an integer of at least 0"),
+        ({"resamples": -5}, BadParameter, "resamples must be a whole number, at least 0"),
     ],
 )
 def test_bad_input_is_refused(keywords, error, message):

@@ -71,7 +71,7 @@ def test_log_loss_is_scikit_learn_s_over_the_known(predicted):
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(BadParameter, match="bins must be an integer of at least 1, got 0"):
+    with pytest.raises(BadParameter, match="bins must be a whole number, at least 1, got 0"):
         ev.reliability_curve([0], [[1.0, 0.0]], bins=0)
     with pytest.raises(BadParameter, match="equal must be 'width' or 'mass', got 'size'"):
         ev.reliability_curve([0], [[1.0, 0.0]], equal="size")

@@ -100,9 +100,9 @@ def test_what_cannot_be_halved_is_named():
     table = Annotations.from_arrays([0, 1], [0, 0], [0, 1])
     with pytest.raises(DataError, match="no item has two annotators"):
         ev.split_half(table)
-    with pytest.raises(BadParameter, match="draws must be an integer of at least 1"):
+    with pytest.raises(BadParameter, match="draws must be a whole number, at least 1"):
         ev.split_half(table, draws=0)
-    with pytest.raises(BadParameter, match="seed must be an integer of at least 0"):
+    with pytest.raises(BadParameter, match="seed must be a whole number, at least 0"):
         ev.split_half(table, seed=-1)
     with pytest.raises(BadParameter, match="pseudocount must be above 0"):
         ev.split_half(table, pseudocount=0)

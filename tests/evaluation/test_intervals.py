@@ -108,9 +108,9 @@ def test_undefined_resamples_are_left_out_and_no_resamples_give_no_interval():
         (([1.0, np.inf, np.nan],), {}, DataError, "2 of 3 items have a value that is not finite; the first is item 1"),
         ((["a"],), {}, DataError, "stats must be numbers, one row per item"),
         ((np.ones((3, 2)),), {}, BadParameter, r"stats of shape \(3, 2\) need a statistic"),
-        (([1.0],), {"resamples": -1}, BadParameter, "resamples must be an integer of at least 0, got -1"),
-        (([1.0],), {"resamples": 1.5}, BadParameter, "resamples must be an integer of at least 0, got 1.5"),
-        (([1.0],), {"seed": -1}, BadParameter, "seed must be an integer of at least 0, got -1"),
+        (([1.0],), {"resamples": -1}, BadParameter, "resamples must be a whole number, at least 0, got -1"),
+        (([1.0],), {"resamples": 1.5}, BadParameter, "resamples must be a whole number, at least 0, got 1.5"),
+        (([1.0],), {"seed": -1}, BadParameter, "seed must be a whole number, at least 0, or None, got -1"),
         (([1.0],), {"level": 1.0}, BadParameter, "level must be between 0 and 1, got 1.0"),
     ],
 )

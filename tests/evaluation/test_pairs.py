@@ -155,7 +155,7 @@ def test_row_order_changes_no_bit():
 
 def test_bad_input_is_refused():
     table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "z"], [0, 1, 1])
-    with pytest.raises(BadParameter, match="least must be an integer of at least 1, got 0"):
+    with pytest.raises(BadParameter, match="least must be a whole number, at least 1, got 0"):
         ev.cohen_kappas(table, least=0)
     with pytest.raises(BadParameter, match="weights must be 'none', 'linear' or 'quadratic', got 'cubic'"):
         ev.cohen_kappas(table, weights="cubic")

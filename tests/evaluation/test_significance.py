@@ -90,5 +90,5 @@ def test_bad_input_is_refused():
         ev.mann_whitney([], [1])
     with pytest.raises(BadParameter, match="alternative must be"):
         ev.mann_whitney([1], [1], alternative="both")
-    with pytest.raises(BadParameter, match="resamples must be an integer of at least 1"):
+    with pytest.raises(BadParameter, match="resamples must be a whole number, at least 1"):
         ev.paired_bootstrap([1], [1], resamples=0)

@@ -98,9 +98,8 @@ def test_what_reads_the_answer_says_so(model):
     assert not honest.leaked
     assert "LEAKED" not in str(honest)
     leaked = distribution_scores(model, X, TABLE, leak_test_labels=True, steps=200)
-    assert leaked.leaked
+    assert leaked.leaked is True
     assert str(leaked).startswith("LEAKED")
-    assert leaked.as_row()["leaked"] is True
     assert leaked.kl < honest.kl
     trace = infer_annotators(model, X, Y, by="item", steps=200).trace
     assert leaked.kl == pytest.approx(trace[-1].mean(), abs=1e-5)

@@ -515,7 +515,7 @@ def test_errors_say_what_is_wrong():
         explain(table, model, annotators={"annotator": [5, 5], "view": [0, 1]})
     with pytest.raises(DataError, match=r"none of the 60 \(such as 100\) is in the table, which has 0 and others"):
         explain(table, model, annotators={"annotator": people + 100, "view": view})
-    with pytest.raises(BadParameter, match="there is no kind 'ambigous'; there are 'unlabelled', 'agreed'"):
+    with pytest.raises(BadParameter, match=r"kind must be 'unlabelled', 'agreed', .*, got 'ambigous'"):
         explain(table, model).of_kind("ambigous")
 
 

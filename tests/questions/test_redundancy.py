@@ -10,13 +10,24 @@ from dissensus import Annotations
 from dissensus.evaluation import Estimate, accuracy, expected_accuracy
 from dissensus.evaluation.hard import TIE, hits
 from dissensus.exceptions import BadParameter, DataError, UnknownName
-from dissensus.models.base import Aggregator
+from dissensus.models.base import Aggregator, Likelihoods
 from dissensus.models.methods import DawidSkene, MajorityVote, OneCoin
 from dissensus.questions.redundancy import Level, NextLabel, Redundancy, Rehearsal, redundancy
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table
 
 inside = sys.modules["dissensus.questions.redundancy"]  # the package may show the function by this name
+
+
+def next_label(model: Aggregator):
+    expected = model.likelihoods()
+    return inside._next_label(expected, *inside._annotators(model, expected))
+
+
+def said_right(model: Aggregator) -> np.ndarray:
+    """How often those who may label next are right about class 0, on the first item."""
+    expected = model.likelihoods()
+    return expected.of(np.array([0]), inside._annotators(model, expected)[0])[0, :, 0, 0]
 
 
 class Expects(Aggregator):
@@ -102,7 +113,7 @@ def test_what_annotators_say_is_the_models_own_item_by_item(method, monkeypatch)
         [model._label_proba(np.eye(3), np.full(3, i), np.full(3, j)).tolist() for i in range(31)] for j in range(6)
     ]
     gains, flips = literal(model.posterior_, thetas, model.total_ / model.total_.sum())
-    gain, flip = inside._next_label(*inside._reckoning(model))
+    gain, flip = next_label(model)
     np.testing.assert_allclose(gain, gains, atol=1e-6)
     np.testing.assert_allclose(flip, flips, atol=1e-6)
 
@@ -145,9 +156,8 @@ def test_a_class_that_cannot_matter_is_passed_over_without_harm():
     rng = np.random.default_rng(0)
     belief = rng.dirichlet(np.full(60, 0.02), 50)
     confusion = rng.dirichlet(np.ones(60) * 0.3, (4, 60))
-    gain, flips = inside._next_label(
-        belief, inside._Likelihood(np.full(4, 0.25), lambda j, a, b: confusion[j : j + 1].transpose(0, 2, 1), True)
-    )
+    expected = Likelihoods(belief, lambda _, j: confusion[j].transpose(0, 2, 1)[None], True)
+    gain, flips = inside._next_label(expected, np.arange(4), np.full(4, 0.25))
     joint = belief[None, :, :, None] * confusion[:, None]  # (A, I, K, K)
     np.testing.assert_allclose(gain, joint.max(axis=2).sum(axis=2).mean(axis=0) - belief.max(axis=1), atol=60e-7)
     changed = joint.argmax(axis=2) != belief.argmax(axis=1)[:, None]
@@ -162,13 +172,13 @@ def test_one_more_vote_is_the_literal_vote():
     label = [0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1, 0]
     table = Annotations.from_arrays(np.repeat(np.arange(4), 3), np.tile([1, 2, 3], 4), label)
     model = MajorityVote().fit(table)
-    belief, likelihood = inside._reckoning(model)
-    right = likelihood.of(0, 0, 4)[0, 0, 0]
+    expected = model.likelihoods()
+    belief, right = expected.belief, said_right(model)[0]
     odds = right / (1 - right)
     np.testing.assert_allclose(
         belief[:, 0], [odds / (1 + odds), odds**3 / (1 + odds**3), 1 / (1 + odds**3), 1 / (1 + odds)]
     )
-    gain, flips = inside._next_label(belief, likelihood)
+    gain, flips = next_label(model)
     contrary = 1 / (1 + odds) * right + odds / (1 + odds) * (1 - right)
     np.testing.assert_allclose(flips, [contrary / 2, 0, 0, contrary / 2])
     np.testing.assert_allclose(gain, 0, atol=1e-12)  # the second of two to break no tie
@@ -177,26 +187,26 @@ def test_one_more_vote_is_the_literal_vote():
 def test_an_item_without_votes_is_believed_what_the_vote_says_of_it():
     table = Annotations.from_arrays([0, 0, 1, 1, 2], [1, 2, 1, 2, 1], [0, 0, 0, 1, 1], items=np.arange(4))
     model = MajorityVote().fit(table)
-    belief = inside._belief(model)
+    belief = model.likelihoods().belief
     assert belief[3].tolist() == model.prior_.tolist() == [0.6, 0.4]
     assert belief[1].tolist() == [0.5, 0.5]
 
 
 def test_votes_are_right_as_often_as_their_agreement_says():
     sim = simulate(3000, 40, 4, redundancy=5, kinds={"ordinary": 1}, hardness=0.05, seed=1)
-    belief, likelihood = inside._reckoning(MajorityVote().fit(sim.annotations))
+    model = MajorityVote().fit(sim.annotations)
+    belief = model.likelihoods().belief
     truly = (sim.annotations.label == sim.truth[sim.annotations.item]).mean()
-    assert likelihood.of(0, 0, 1)[0, 0, 0] == pytest.approx(truly, abs=0.02)
+    assert said_right(model)[0] == pytest.approx(truly, abs=0.02)
     assert belief.max(axis=1).mean() == pytest.approx((belief.argmax(axis=1) == sim.truth).mean(), abs=0.02)
 
 
 def test_a_skilled_vote_weighs_by_skill():
     table = simulate(60, 9, 3, redundancy=4, seed=2).annotations
     model = dz.methods["wawa"]().fit(table)
-    _, likelihood = inside._reckoning(model)
-    right = [likelihood.of(place, 0, 1)[0, 0, 0] for place in range(9)]
-    order = inside._annotators(model, 16)[0]
-    logit = np.log(2 * np.array(right) / (1 - np.array(right)))
+    right = said_right(model)
+    order = inside._annotators(model, model.likelihoods())[0]
+    logit = np.log(2 * right / (1 - right))
     np.testing.assert_allclose(logit / logit[0], model.skill_[order] / model.skill_[order[0]])
 
 
@@ -338,9 +348,9 @@ def test_the_average_annotator_would_tell_less_than_annotators_do():
     rose = hits(sim.truth.astype(int), DawidSkene().fit(more).posterior_) - hits(
         sim.truth.astype(int), model.posterior_
     )
-    gain, _ = inside._next_label(*inside._reckoning(model))
-    average = inside._Likelihood(np.ones(1), lambda *_: model._confusions(np.array([-1])).transpose(0, 2, 1), True)
-    of_average, _ = inside._next_label(model.posterior_, average)
+    gain, _ = next_label(model)
+    average = Likelihoods(model.posterior_, lambda *_: model._confusions(np.array([-1])).transpose(0, 2, 1)[None], True)
+    of_average, _ = inside._next_label(average, np.array([-1]), np.ones(1))
     assert abs(gain.mean() - rose.mean()) < abs(of_average.mean() - rose.mean()) / 2
     order = np.argsort(-gain)[:800]
     assert rose[order].sum() > 0.5 * rose.sum()  # a fifth of the items, more than half of the rise

@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.clustering.drawn import draw
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, redundancy
-from dissensus.clustering import draw, select_clusters
+from dissensus.clustering import select_clusters
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import clusterings
 from dissensus.questions.diagnose import UNKNOWN

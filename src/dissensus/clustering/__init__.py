@@ -4,11 +4,11 @@ from dissensus.clustering.annealing import PGMAnnealing
 from dissensus.clustering.base import Clustering, Clusters
 from dissensus.clustering.belief_propagation import PGMBP
 from dissensus.clustering.fmm import FMM
-from dissensus.clustering.model import Drawn, Params, Priors, draw
+from dissensus.clustering.model import Params, Priors
 from dissensus.clustering.select import Point, Selection, select_clusters
 from dissensus.clustering.snap import Distributions, Projector, snap
 
 __all__ = [
-    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "Drawn", "PGMAnnealing", "Params", "Point", "Priors",
-    "Projector", "Selection", "draw", "select_clusters", "snap",
+    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "PGMAnnealing", "Params", "Point", "Priors", "Projector",
+    "Selection", "select_clusters", "snap",
 ]  # fmt: skip

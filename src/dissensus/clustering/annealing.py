@@ -147,10 +147,6 @@ class PGMAnnealing(JointClustering):
     max_iter: int = param(200, 'steps at temperature 0 at most, with which proposal="conditional" ends', low=1)
     tol: float = param(1e-7, "stop when a step at temperature 0 gains at most this share of ℓ", low=0)
 
-    def _check_parameters(self) -> None:
-        self.check_parameters()
-        self.temperatures()
-
     def temperatures(self) -> FloatArray:
         """The temperature of every step."""
         steps = np.arange(self.sweeps)

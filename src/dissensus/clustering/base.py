@@ -120,9 +120,6 @@ class Clustering(Aggregator):
 
     # What the contract asks for ---------------------------------------------------------------------------------------
 
-    def _check_parameters(self) -> None:
-        self.check_parameters()
-
     def _priors(self) -> Priors:
         return Priors(self.alpha, self.gamma)
 
@@ -158,7 +155,14 @@ class Clustering(Aggregator):
         """Run all starts, in threads where the table is small; return the best, the first of ties."""
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per start, and nobody else
         self._check_size(edges)
-        votes, step = Votes(table.votes(), self._priors()), _Counter(on_step)
+        votes, passes, lock = Votes(table.votes(), self._priors()), list[float](), threading.Lock()
+
+        def step(_: int, objective: float) -> None:
+            """Number the passes of all starts in the order in which they end."""
+            with lock:
+                passes.append(objective)
+                on_step(len(passes), objective)
+
         outer = min(self.restarts, thread_count(self.threads, 10**9)) if threads == 1 else 1
         with Threads(threads) as inner, Threads(outer) as pool:
             runs = model.in_parts(
@@ -167,7 +171,7 @@ class Clustering(Aggregator):
                 lambda number: self._run(edges, votes, number, np.random.default_rng(children[number]), inner, step),
             )
         best = max(runs, key=lambda run: run.trace[-1])
-        self.n_iter_ = step.count
+        self.n_iter_ = len(passes)
         if not best.converged:
             warnings.warn(
                 f"{type(self).__name__} stopped at its limit of {len(best.trace)} passes; tol={self.tol:g} of the "
@@ -194,8 +198,7 @@ class Clustering(Aggregator):
         belief, outgoing, pair = np.full((table.n_items, K), 1 / K), np.empty((edges.size, K)), np.empty(edges.size)
         with Threads(thread_count(self.threads, edges.size)) as pool:
             factors = model.Factors(edges, edges.items, self.labels_of_clusters_)
-            incoming = believed[edges.annotator]
-            model.sweep(edges.items, factors, self.psi_, incoming, outgoing, belief, pair, pool)
+            factors.sweep(self.psi_, believed[edges.annotator], outgoing, belief, pair, pool)
         return belief
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
@@ -244,18 +247,6 @@ class JointClustering(Clustering):
     def _first(self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator) -> Start:
         K, by_class = self.item_clusters or edges.n_classes, self.item_clusters is None
         return start(edges, votes, K, self.annotator_clusters, self.start, by_class, number, rng)
-
-
-class _Counter:
-    """Number the passes of all starts in the order in which they end."""
-
-    def __init__(self, on_step: OnStep):
-        self.on_step, self.count, self._lock = on_step, 0, threading.Lock()
-
-    def __call__(self, step: int, objective: float) -> None:
-        with self._lock:
-            self.count += 1
-            self.on_step(self.count, objective)
 
 
 def check_enough(keyword: str, clusters: int, ptr: IntArray, what: str) -> None:

@@ -54,14 +54,12 @@ class Messages:
         scale = sum(for_items.of(part)[1] for part in edges.items.parts)
         enough, evidence = tol * (edges.items.size + edges.annotators.size), 0.0
         for _ in range(rounds):
-            items, pairs, change = model.sweep(
-                edges.items, for_items, params.psi, self.to_item, self.to_annotator, self.of_item, self.pair, pool,
-                self.damping,
-            )  # fmt: skip
-            annotators, _, more = model.sweep(
-                edges.annotators, for_annotators, params.omega, self.to_annotator, self.to_item, self.of_annotator,
-                self.pair, pool, self.damping,
-            )  # fmt: skip
+            items, pairs, change = for_items.sweep(
+                params.psi, self.to_item, self.to_annotator, self.of_item, self.pair, pool, self.damping
+            )
+            annotators, _, more = for_annotators.sweep(
+                params.omega, self.to_annotator, self.to_item, self.of_annotator, self.pair, pool, self.damping
+            )
             evidence = items + annotators - pairs + scale
             if change + more <= enough:
                 break

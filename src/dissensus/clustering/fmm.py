@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dissensus.clustering.base import Clustering, Clusters, Run, check_enough
-from dissensus.clustering.model import Edges, Params
+from dissensus.clustering.model import Edges
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
@@ -41,6 +41,5 @@ class FMM(Clustering):
         )
         A, (objective, _) = edges.annotators.size, votes.em_pass(done.params)
         of_item = votes.posterior(done.params)
-        params = Params(done.params.psi, np.ones(1), done.params.theta[:, None].copy())
         clusters = Clusters(of_item, np.ones((A, 1)), of_item.argmax(axis=1), np.zeros(A, np.int64))
-        return Run(params, clusters, [*done.trace, objective], done.converged)
+        return Run(done.params, clusters, [*done.trace, objective], done.converged)

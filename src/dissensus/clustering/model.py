@@ -29,13 +29,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
+from scipy.special import softmax
 
 from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import clustering as kernels
-from dissensus.exceptions import BadParameter
+from dissensus.models import params
 from dissensus.table.annotations import Annotations
 
 S = TypeVar("S")
@@ -48,12 +49,12 @@ MIN_LOG_FACTOR = -200.0  # log F − log max F of one edge goes no lower: the pr
 
 
 @dataclass(frozen=True)
-class Params:
+class Params(params.Params):
     """ψ (K,), Ω (L,), Θ (K, L, P)."""
 
-    psi: FloatArray
-    omega: FloatArray
-    theta: FloatArray
+    psi: FloatArray = params.moved(params.SIMPLEX)
+    omega: FloatArray = params.moved(params.SIMPLEX)
+    theta: FloatArray = params.moved(params.SIMPLEX)
 
 
 class Priors(NamedTuple):
@@ -164,7 +165,7 @@ class Factors:
     """F / max F of the bags of each part of some nodes, as those nodes read them: (bags, other end, own)."""
 
     def __init__(self, edges: Edges, nodes: Nodes, theta: FloatArray):
-        self.bags, self.log_theta = edges.bags, np.log(theta).transpose(nodes.axes)
+        self.nodes, self.bags, self.log_theta = nodes, edges.bags, np.log(theta).transpose(nodes.axes)
         cells = sum(part.bags.size for part in nodes.parts) * self.log_theta[0].size
         self._kept = [self._make(part) for part in nodes.parts] if cells <= MAX_CELLS else None
 
@@ -178,29 +179,27 @@ class Factors:
         """(bags of the part, other, own), and Σ log max F over the part's edges."""
         return self._make(part) if self._kept is None else self._kept[part.number]
 
+    def sweep(
+        self,
+        prior: FloatArray,
+        incoming: FloatArray,
+        outgoing: FloatArray,
+        belief: FloatArray,
+        pair: FloatArray,
+        pool: Threads,
+        damping: float = 0.0,
+    ) -> tuple[float, float, float]:
+        """One round of belief propagation at all nodes; see `kernels.sweep`."""
+        nodes = self.nodes
 
-def sweep(
-    nodes: Nodes,
-    factors: Factors,
-    prior: FloatArray,
-    incoming: FloatArray,
-    outgoing: FloatArray,
-    belief: FloatArray,
-    pair: FloatArray,
-    pool: Threads,
-    damping: float = 0.0,
-) -> tuple[float, float, float]:
-    """One round of belief propagation at all nodes of a side; see `kernels.sweep`."""
-    sums = in_parts(
-        pool,
-        nodes.parts,
-        lambda part: kernels.sweep(
-            part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, factors.of(part)[0], prior, incoming, outgoing,
-            belief, pair, damping,
-        ),
-    )  # fmt: skip
-    norms, pairs, change = (sum(values) for values in zip(*sums, strict=True))
-    return norms, pairs, change
+        def walk(part: Part) -> tuple[float, float, float]:
+            return kernels.sweep(
+                part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, self.of(part)[0], prior, incoming, outgoing,
+                belief, pair, damping,
+            )  # fmt: skip
+
+        norms, pairs, change = (sum(values) for values in zip(*in_parts(pool, nodes.parts, walk), strict=True))
+        return norms, pairs, change
 
 
 # Equations ------------------------------------------------------------------------------------------------------------
@@ -226,8 +225,13 @@ def log_posterior(counts: Counts, params: Params, priors: Priors) -> float:
 
 def maximise(counts: Counts, priors: Priors) -> Params:
     """The M step (section 4.1.3): the parameters of highest expected log posterior."""
-    theta = counts.labels + (priors.alpha - 1)
-    psi, omega = counts.items + (priors.gamma - 1), counts.annotators + (priors.tau - 1)
+    return in_proportion(
+        counts.items + (priors.gamma - 1), counts.annotators + (priors.tau - 1), counts.labels + (priors.alpha - 1)
+    )
+
+
+def in_proportion(psi: FloatArray, omega: FloatArray, theta: FloatArray) -> Params:
+    """Make parameters of positive numbers (K,), (L,), (K, L, P): each distribution sums to 1."""
     return Params(psi / psi.sum(), omega / omega.sum(), theta / theta.sum(axis=2, keepdims=True))
 
 
@@ -283,8 +287,7 @@ def projected(params: Params, distributions: FloatArray, size: float) -> FloatAr
     """
     logs = size * np.einsum("np,klp->nkl", distributions, np.log(params.theta), optimize=True)
     logs += np.log(params.psi)[:, None] + np.log(params.omega)
-    of_cluster = np.logaddexp.reduce(logs, axis=2)
-    return np.asarray(np.exp(of_cluster - np.logaddexp.reduce(of_cluster, axis=1, keepdims=True)))
+    return np.asarray(softmax(np.logaddexp.reduce(logs, axis=2), axis=1))
 
 
 # Differences of ℓ when one block changes (section 4.1.1) --------------------------------------------------------------
@@ -311,63 +314,3 @@ def logits(edges: Edges, nodes: Nodes, params: Params, cluster: IntArray) -> Flo
     column = edges.row_label[nodes.row] * other + cluster[nodes.other]
     given = csr_array((edges.row_weight[nodes.row], column, nodes.row_ptr), shape=(nodes.size, P * other))
     return np.asarray(given @ log_theta.reshape(-1, own) + np.log(shares))
-
-
-# Drawing from it ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """A table drawn from the model, with its clusters and parameters."""
-
-    annotations: Annotations
-    item_cluster: IntArray  # (I,)
-    annotator_cluster: IntArray  # (A,)
-    params: Params
-
-
-def draw(
-    n_items: int,
-    n_annotators: int,
-    n_classes: int,
-    *,
-    item_clusters: int,
-    annotator_clusters: int,
-    redundancy: int = 10,
-    concentration: float = 1.0,
-    params: Params | None = None,
-    seed: int = 0,
-) -> Drawn:
-    """Draw annotations from known clusters; each item gets `redundancy` different annotators at random.
-
-    Θ_kl ~ Dirichlet(`concentration`), clusters of about equal size, unless `params` says otherwise.
-    """
-    if not 1 <= redundancy <= n_annotators:
-        raise BadParameter(f"redundancy must lie from 1 to the {n_annotators} annotators, got {redundancy}.")
-    rng = np.random.default_rng(seed)
-    K, L = item_clusters, annotator_clusters
-    if params is None:
-        theta = rng.dirichlet(np.full(n_classes, concentration), (K, L)) + 1e-12
-        params = Params(np.full(K, 1 / K), np.full(L, 1 / L), theta / theta.sum(axis=2, keepdims=True))
-    of_item = rng.choice(K, n_items, p=params.psi)
-    of_annotator = rng.choice(L, n_annotators, p=params.omega)
-    item = np.repeat(np.arange(n_items), redundancy)
-    if redundancy > n_annotators / 3:
-        annotator = rng.permuted(np.tile(np.arange(n_annotators), (n_items, 1)), axis=1)[:, :redundancy].reshape(-1)
-    else:  # draw, and draw again where an annotator came twice
-        chosen = rng.integers(n_annotators, size=(n_items, redundancy))
-        again = np.arange(n_items)
-        while again.size:
-            ordered = np.sort(chosen[again], axis=1)
-            again = again[(np.diff(ordered, axis=1) == 0).any(axis=1)]
-            chosen[again] = rng.integers(n_annotators, size=(again.size, redundancy))
-        annotator = chosen.reshape(-1)
-    upto = np.cumsum(params.theta, axis=2)
-    uniform = rng.random(item.size)
-    label = np.zeros(item.size, np.int64)
-    for p in range(n_classes - 1):
-        label += uniform >= upto[of_item[item], of_annotator[annotator], p]
-    table = Annotations.from_arrays(
-        item, annotator, label, classes=n_classes, items=np.arange(n_items), annotators=np.arange(n_annotators)
-    )
-    return Drawn(table, of_item, of_annotator, params)

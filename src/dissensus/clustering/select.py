@@ -157,8 +157,7 @@ def select_clusters(
     check_argument("held_out", held_out, float | None, above=0, below=1, must="must be between 0 and 1")
     check_argument("jobs", jobs, int | None, low=1)
     if not isinstance(dev, Annotations):
-        if not 0 < dev < 1:
-            raise BadParameter(f"dev must be a table, or a share between 0 and 1, got {dev}.")
+        check_argument("dev", dev, float, above=0, below=1, must="must be a table, or a share between 0 and 1")
         table, dev = table.split(1 - dev, by="item", seed=seed)
     dev = dev.to_classes(table.classes)  # raises where the development items have a class that was not fitted
     dev = dev.select(items=np.diff(dev.item_ptr) > 0)

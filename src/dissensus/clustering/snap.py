@@ -17,7 +17,7 @@ from scipy import sparse
 from dissensus.clustering import model
 from dissensus.clustering.base import Clustering, Snap
 from dissensus.clustering.model import Params
-from dissensus.common.parameters import Parameters, check_argument
+from dissensus.common.parameters import Parameters, check_argument, param
 from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.models.base import Aggregator, clusterings
@@ -90,39 +90,30 @@ class _Step(Parameters, ABC):
 class Projector(_Step):
     """Replace predicted distributions by the labels of the most similar clusters.
 
-    Parameters
-    ----------
-    clustering : fitted clustering
-        It was learnt from annotations, before; `fit` changes nothing about it and a clone keeps it.
-    how : "hard" or "soft"
-        The labels of the most probable cluster, as the paper found better, or their average.
-    reading : "population" or "printed"
-        Of Eq. 2: a distribution is compared with what all annotators together say of an item cluster, which is what a
-        classifier learns to predict; or, as printed, with what a single annotator cluster says of it. Alike where there
-        is one annotator cluster. Where they differ much, the printed reading does not even take the labels of a cluster
-        to that cluster.
-    size : float, optional
-        How many labels a predicted distribution counts for in Eq. 2; None: as many as an item had on average.
+    By `reading`, Eq. 2 compares a distribution with what all annotators together say of an item cluster, which is what
+    a classifier learns to predict; or, as printed, with what a single annotator cluster says of it. Alike where there
+    is one annotator cluster. Where they differ much, the printed reading does not even take the labels of a cluster to
+    that cluster.
     """
 
-    def __init__(
-        self,
-        clustering: Clustering | None = None,
-        *,
-        how: Snap = "hard",
-        reading: Reading = "population",
-        size: float | None = None,
-    ):
-        self.clustering, self.how, self.reading, self.size = clustering, how, reading, size
+    clustering: Clustering | None = param(None, "fitted clustering; `fit` does not change it, and a clone keeps it")
+    how: Snap = param("hard", "labels of the most probable cluster, as the paper found better, or their average")
+    reading: Reading = param("population", "what a distribution is compared with in Eq. 2")
+    size: float | None = param(
+        None,
+        "labels that a predicted distribution counts for in Eq. 2; None: as many as an item had on average",
+        above=0,
+    )
+
+    def __init__(self, clustering: Clustering | None = None, **keywords: Any):
+        super().__init__(clustering=clustering, **keywords)
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Check the keywords; X and y are not used."""
         if not isinstance(self.clustering, Clustering):
             raise BadParameter(f"clustering must be a fitted clustering, got {type(self.clustering).__name__}.")
         self.clustering._check_fitted()
-        check_argument("how", self.how, Snap)
-        check_argument("reading", self.reading, Reading)
-        check_argument("size", self.size, float | None, above=0)
+        self.check_parameters()
         self.classes_, self.n_features_in_ = self.clustering.classes_, self.clustering.classes_.size
         return self
 
@@ -153,18 +144,15 @@ class Distributions(_Step):
     One with a method `fit_distributions(X, y)`, as `dissensus.learning.CrowdClassifier` has it, is given them as they
     are, and X as it is, which may be texts. Of scikit-learn's, one that takes `sample_weight` will do: every row of X
     counts once for each class, weighted by its probability. X may be sparse.
-
-    Parameters
-    ----------
-    classifier : estimator with `predict_proba`
-    classes : sequence of names, optional
-        What `predict` says, in the order of the columns of y; left out, their numbers from 0.
     """
+
+    classifier: Any = param(None, "estimator with `predict_proba`")
+    classes: Sequence[Any] | None = param(None, "names of the columns of y; None: their numbers from 0")
 
     classifier_: Any
 
-    def __init__(self, classifier: Any = None, *, classes: Sequence[Any] | None = None):
-        self.classifier, self.classes = classifier, classes
+    def __init__(self, classifier: Any = None, **keywords: Any):
+        super().__init__(classifier=classifier, **keywords)
 
     def fit(self, X: Any, y: Any = None, **keywords: Any) -> Self:
         """Learn from X (n, …) and distributions y (n, P); keywords are for the classifier's own fit."""

@@ -7,14 +7,13 @@ follows. Annotators likewise, by the labels that they gave to each item cluster,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from dissensus.clustering import model
-from dissensus.clustering.model import Edges, Params, Priors
+from dissensus.clustering.model import Counts, Edges, Params, Priors
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.em import climb
 
@@ -34,72 +33,53 @@ class Start(NamedTuple):
     annotator: IntArray
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """ψ (K,) and the clusters' label distributions Θ (K, P)."""
-
-    psi: FloatArray
-    theta: FloatArray
-
-    def to_vector(self) -> FloatArray:
-        """Square roots, as in `dawid-skene`."""
-        return np.asarray(np.sqrt(np.concatenate([self.psi, self.theta.reshape(-1)])))
-
-    def from_vector(self, vector: FloatArray) -> Self:
-        """Squares, normalised again."""
-        squares = np.maximum(vector**2, 1e-18)
-        psi, theta = squares[: self.psi.size], squares[self.psi.size :].reshape(self.theta.shape)
-        return type(self)(psi / psi.sum(), theta / theta.sum(axis=1, keepdims=True))
-
-
 class Votes:
-    """The votes (I, P) of a table, and EM of a mixture of multinomials over them."""
+    """The votes (I, P) of a table, and EM of a mixture of multinomials over them: one annotator cluster."""
 
     def __init__(self, votes: FloatArray, priors: Priors):
         self.votes, self.priors = votes, priors
 
-    def responsibilities(self, at: slice, params: Mixture) -> tuple[FloatArray, float]:
+    def responsibilities(self, at: slice, params: Params) -> tuple[FloatArray, float]:
         """(n, K) P(cluster | votes) of some items, and their log evidence."""
-        logs = self.votes[at] @ np.log(params.theta).T + np.log(params.psi)
+        logs = self.votes[at] @ np.log(params.theta[:, 0]).T + np.log(params.psi)
         top = logs.max(axis=1, keepdims=True)
         np.exp(logs - top, out=logs)
         total = logs.sum(axis=1, keepdims=True)
         logs /= total
         return logs, float((top + np.log(total)).sum())
 
-    def em_pass(self, params: Mixture) -> tuple[float, Mixture]:
+    def em_pass(self, params: Params) -> tuple[float, Params]:
         """The objective of the parameters, and the parameters after one EM step."""
-        alpha, gamma = self.priors.alpha - 1, self.priors.gamma - 1
-        objective = float(alpha * np.log(params.theta).sum() + gamma * np.log(params.psi).sum())
-        psi, theta = np.full_like(params.psi, gamma), np.full_like(params.theta, alpha)
-        for at in range(0, len(self.votes), ITEMS_AT_ONCE):
-            some = slice(at, at + ITEMS_AT_ONCE)
+        objective = model.log_prior(params, self.priors)
+        sizes, labels = np.zeros_like(params.psi), np.zeros_like(params.theta[:, 0])
+        for some in self._parts():
             shares, evidence = self.responsibilities(some, params)
             objective += evidence
-            psi += shares.sum(axis=0)
-            theta += shares.T @ self.votes[some]
-        return objective, Mixture(psi / psi.sum(), theta / theta.sum(axis=1, keepdims=True))
+            sizes += shares.sum(axis=0)
+            labels += shares.T @ self.votes[some]
+        return objective, self._maximise(labels, sizes)
 
-    def posterior(self, params: Mixture) -> FloatArray:
+    def posterior(self, params: Params) -> FloatArray:
         """(I, K) P(cluster | votes)."""
-        parts = [
-            self.responsibilities(slice(at, at + ITEMS_AT_ONCE), params)[0]
-            for at in range(0, max(len(self.votes), 1), ITEMS_AT_ONCE)
-        ]
-        return np.concatenate(parts)
+        return np.concatenate([self.responsibilities(some, params)[0] for some in self._parts()])
 
-    def seeded(self, K: int, rng: np.random.Generator) -> Mixture:
+    def seeded(self, K: int, rng: np.random.Generator) -> Params:
         """A mixture around K items of the table, drawn far apart; each has the labels of one more average item."""
         chosen = spread(self.votes, K, rng)
         everybody = self.votes.sum(axis=0)
         theta = self.votes[chosen] + everybody / max(everybody.sum(), 1e-300) + 1e-3
-        return Mixture(np.full(K, 1 / K), theta / theta.sum(axis=1, keepdims=True))
+        return model.in_proportion(np.ones(K), np.ones(1), theta[:, None])
 
-    def random(self, K: int, rng: np.random.Generator) -> Mixture:
+    def random(self, K: int, rng: np.random.Generator) -> Params:
         """One M step from random responsibilities."""
         shares = rng.dirichlet(np.ones(K), len(self.votes))
-        psi, theta = shares.sum(axis=0) + self.priors.gamma - 1, shares.T @ self.votes + self.priors.alpha - 1
-        return Mixture(psi / psi.sum(), theta / theta.sum(axis=1, keepdims=True))
+        return self._maximise(shares.T @ self.votes, shares.sum(axis=0))
+
+    def _maximise(self, labels: FloatArray, sizes: FloatArray) -> Params:
+        return model.maximise(Counts(labels[:, None], sizes, np.ones(1)), self.priors)
+
+    def _parts(self) -> list[slice]:
+        return [slice(at, at + ITEMS_AT_ONCE) for at in range(0, max(len(self.votes), 1), ITEMS_AT_ONCE)]
 
 
 def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
@@ -141,16 +121,9 @@ def start(
         shares = votes.votes + (rng.standard_gamma(1.0, votes.votes.shape) if number else 0.0)
         item = shares.argmax(axis=1)
     else:
-        mixture = votes.seeded(K, rng)
-        mixture = climb(
-            votes.em_pass,
-            mixture,
-            max_iter=WARM_UP_PASSES,
-            tol=1e-5,
-            accelerate=None,
-            on_step=lambda step, objective: None,
-        ).params
-        item = votes.posterior(mixture).argmax(axis=1)
+        first, nobody = votes.seeded(K, rng), lambda step, objective: None
+        mixture = climb(votes.em_pass, first, max_iter=WARM_UP_PASSES, tol=1e-5, accelerate=None, on_step=nobody)
+        item = votes.posterior(mixture.params).argmax(axis=1)
     annotator = np.zeros(edges.annotators.size, np.int64)
     counts = model.hard_counts(edges, item, annotator, K, 1)
     if L == 1:
@@ -160,8 +133,7 @@ def start(
     theta = np.stack(
         [own[j].toarray().reshape(K, -1) + PSEUDO_LABELS * everybody for j in spread(own, L, rng)], axis=1
     )  # (K, L, P)
-    psi = counts.items + priors.gamma - 1
-    params = Params(psi / psi.sum(), np.full(L, 1 / L), theta / theta.sum(axis=2, keepdims=True))
+    params = model.in_proportion(counts.items + priors.gamma - 1, np.ones(L), theta)
     for _ in range(HARD_STEPS):
         annotator = model.logits(edges, edges.annotators, params, item).argmax(axis=1)
         params = model.maximise(model.hard_counts(edges, item, annotator, K, L), priors)

@@ -40,3 +40,11 @@ def pair_starts(item: IntArray, annotator: IntArray) -> BoolArray:
 def group_starts(codes: IntArray, n: int) -> IntArray:
     """(n+1,) where the rows of each code 0 … n − 1 start once they are grouped; the last entry is their number."""
     return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
+
+
+def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
+    """(N,) a random place 0, 1, … of each row among the rows of its group; `groups` are sorted codes."""
+    order = np.lexsort((rng.random(groups.size), groups))
+    rank = np.empty(groups.size, np.int64)
+    rank[order] = np.arange(groups.size) - np.searchsorted(groups, groups)  # order keeps groups together
+    return rank

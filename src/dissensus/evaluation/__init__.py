@@ -1,4 +1,4 @@
-"""Metrics, agreement, calibration, intervals, significance: functions of arrays. SciPy is imported where it is used."""
+"""Metrics, agreement, calibration, intervals, significance: functions of arrays."""
 
 from dissensus.evaluation.agreement import (
     agreement,

@@ -20,7 +20,7 @@ import numpy as np
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.intervals import Estimate, resampled_sums
-from dissensus.evaluation.ratings import FIXED, Ratings, Scale, places, statistics
+from dissensus.evaluation.ratings import FIXED, Ratings, Scale, places, ratio, statistics
 from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
@@ -29,12 +29,7 @@ MeanOver = Literal["pairs", "items"]
 
 
 def agreement(
-    table: Annotations,
-    *,
-    scale: Scale = "nominal",
-    values: Any = None,
-    level: float = 0.95,
-    **bootstrap: Any,
+    table: Annotations, *, scale: Scale = "nominal", values: Any = None, **bootstrap: Any
 ) -> dict[str, Estimate]:
     """All coefficients from the same resamples: percent, krippendorff_alpha, fleiss_kappa, gwet_ac1.
 
@@ -45,7 +40,7 @@ def agreement(
     values : (K,), optional
         Where the classes lie: numbers on an interval scale (left out, the class names themselves), and whatever sorts
         them on an ordinal one (left out, the order of `table.classes`).
-    level, **bootstrap
+    **bootstrap
         `level`, `resamples`, `seed` and `on_step` as in `bootstrap`. `resamples=0`: no intervals.
 
     Returns
@@ -54,12 +49,10 @@ def agreement(
         NaN where undefined: a coefficient that corrects for chance is, where only one class was ever given.
     """
     names = ("percent", "krippendorff_alpha", "fleiss_kappa", "gwet_ac1")
-    return _estimates(table, names, scale, values, level, **bootstrap)
+    return _estimates(table, names, scale, values, **bootstrap)
 
 
-def percent_agreement(
-    table: Annotations, *, mean_over: MeanOver = "pairs", level: float = 0.95, **bootstrap: Any
-) -> Estimate:
+def percent_agreement(table: Annotations, *, mean_over: MeanOver = "pairs", **bootstrap: Any) -> Estimate:
     """How often two ratings of one item agree.
 
     Over "pairs", all pairs of ratings count alike, so that an item with ten ratings has 45 times the weight of one with
@@ -68,11 +61,11 @@ def percent_agreement(
     """
     check_argument("mean_over", mean_over, MeanOver)
     name = "percent" if mean_over == "pairs" else "percent of items"
-    return _estimates(table, [name], level=level, **bootstrap)[name]
+    return _estimates(table, [name], **bootstrap)[name]
 
 
 def krippendorff_alpha(
-    table: Annotations, *, scale: Scale = "nominal", values: Any = None, level: float = 0.95, **bootstrap: Any
+    table: Annotations, *, scale: Scale = "nominal", values: Any = None, **bootstrap: Any
 ) -> Estimate:
     """Krippendorff's α = 1 − D_o / D_e, for any number of annotators and missing labels.
 
@@ -82,17 +75,13 @@ def krippendorff_alpha(
     D_o = (1/n) Σ'_i Σ_{pairs of ratings of i, both orders} δ² / (m_i − 1),   D_e = Σ_{c,k} n_c n_k δ²_ck / (n (n − 1))
 
     (Krippendorff 2011, "Computing Krippendorff's alpha-reliability"). Items with one rating say nothing
-    and are left out. In a resample everything is computed anew, expected disagreement and midranks too.
-
-    Parameters
-    ----------
-    table, scale, values, level, **bootstrap
-        As in `agreement`.
+    and are left out. In a resample everything is computed anew, expected disagreement and midranks too. The arguments
+    are those of `agreement`.
     """
-    return _estimates(table, ["krippendorff_alpha"], scale, values, level, **bootstrap)["krippendorff_alpha"]
+    return _estimates(table, ["krippendorff_alpha"], scale, values, **bootstrap)["krippendorff_alpha"]
 
 
-def fleiss_kappa(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> Estimate:
+def fleiss_kappa(table: Annotations, **bootstrap: Any) -> Estimate:
     """Fleiss' κ = (P − P_e) / (1 − P_e), P = mean of P_i, P_e = Σ_c p_c² with p_c the share of class c (Fleiss 1971).
 
     Fleiss has equally many ratings of every item. Where they differ, this is Gwet's generalisation (2014, Handbook of
@@ -100,22 +89,21 @@ def fleiss_kappa(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -
     more, p_c = the mean over all rated items of v_ic / m_i, every item counting alike. With equal numbers it is Fleiss'
     own.
     """
-    return _estimates(table, ["fleiss_kappa"], level=level, **bootstrap)["fleiss_kappa"]
+    return _estimates(table, ["fleiss_kappa"], **bootstrap)["fleiss_kappa"]
 
 
-def gwet_ac1(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> Estimate:
+def gwet_ac1(table: Annotations, **bootstrap: Any) -> Estimate:
     """Gwet's AC1 = (P − P_e) / (1 − P_e), P_e = Σ_c p_c (1 − p_c) / (K − 1); P, p_c as in `fleiss_kappa` (Gwet 2008).
 
     K counts all classes of the table, also those that nobody gave. Unlike κ it does not collapse where nearly all
     labels are of one class.
     """
-    return _estimates(table, ["gwet_ac1"], level=level, **bootstrap)["gwet_ac1"]
+    return _estimates(table, ["gwet_ac1"], **bootstrap)["gwet_ac1"]
 
 
 def ratings_per_item(table: Annotations) -> IntArray:
     """(I,) how many annotators have labelled each item; in a table without annotator ids, how many votes it has."""
-    rows = Ratings.of(table)
-    return np.bincount(rows.item[rows.starts], minlength=table.n_items)
+    return np.bincount(Ratings.of(table).rated_item, minlength=table.n_items)
 
 
 def _estimates(
@@ -141,9 +129,9 @@ def _estimates(
 def _beyond_chance(
     chance: Callable[[FloatArray], FloatArray], scale: Scale, place: FloatArray, sums: Any
 ) -> FloatArray:
-    observed = _ratio(sums[:, SHARE], sums[:, PAIRED])
+    observed = ratio(sums[:, SHARE], sums[:, PAIRED])
     expected = chance(sums[:, FIXED : FIXED + place.size] / sums[:, [RATED]])
-    return _ratio(observed - expected, 1 - expected)
+    return ratio(observed - expected, 1 - expected)
 
 
 def _chance_of_two(p: FloatArray) -> FloatArray:
@@ -170,7 +158,7 @@ def _alpha(scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
         first, second = np.triu_indices(K, 1)
         distance = (rank[:, first] - rank[:, second]) ** 2
         observed, expected = (sums[:, FIXED + 2 * K :] * distance).sum(axis=1), _spread(counts, rank)
-    return 1 - _ratio((n - 1) * observed, expected)
+    return 1 - ratio((n - 1) * observed, expected)
 
 
 def _spread(counts: FloatArray, place: FloatArray) -> FloatArray:
@@ -180,15 +168,9 @@ def _spread(counts: FloatArray, place: FloatArray) -> FloatArray:
     return np.asarray(2 * n[:, 0] * (counts * (place - mean) ** 2).sum(axis=1))
 
 
-def _ratio(part: FloatArray, of: FloatArray) -> FloatArray:
-    """`part` / `of`, NaN where `of` is zero (or as good as zero)."""
-    good = np.abs(of) > 1e-12
-    return np.where(good, part / np.where(good, of, 1), np.nan)
-
-
 STATISTICS: dict[str, Callable[[Scale, FloatArray, FloatArray], FloatArray]] = {
-    "percent": lambda scale, place, sums: _ratio(sums[:, AGREE], sums[:, PAIRS]),
-    "percent of items": lambda scale, place, sums: _ratio(sums[:, SHARE], sums[:, PAIRED]),
+    "percent": lambda scale, place, sums: ratio(sums[:, AGREE], sums[:, PAIRS]),
+    "percent of items": lambda scale, place, sums: ratio(sums[:, SHARE], sums[:, PAIRED]),
     "krippendorff_alpha": _alpha,
     "fleiss_kappa": partial(_beyond_chance, _chance_of_two),
     "gwet_ac1": partial(_beyond_chance, _chance_of_gwet),

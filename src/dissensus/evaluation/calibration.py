@@ -13,7 +13,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import known_rows, pair, whole
+from dissensus.evaluation._check import known_rows, pair
 from dissensus.evaluation.hard import hits, tied
 from dissensus.exceptions import DataError
 
@@ -49,9 +49,9 @@ def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "widt
     equal : "width" or "mass"
         Bins of one width on [0, 1], or (about) equally many items in each.
     """
-    bins = whole(bins, "bins", 1)
-    confidence, right = _confidence(gold, h)
+    check_argument("bins", bins, int, low=1)
     check_argument("equal", equal, Equal)
+    confidence, right = _confidence(gold, h)
     places = np.linspace(0, 1, bins + 1)
     edges = places if equal == "width" else np.quantile(confidence, places)
     at = np.searchsorted(edges[1:-1], confidence)

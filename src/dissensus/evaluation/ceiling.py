@@ -24,12 +24,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dissensus.common.arrays import pair_starts
+from dissensus.common.arrays import pair_starts, random_ranks
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import soft
-from dissensus.evaluation._check import whole
 from dissensus.evaluation.hard import tied
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
 
@@ -71,42 +71,33 @@ def split_half(
     Names of the scores: `kl_divergence`, `inverse_kl_divergence`, `jensen_shannon`, `manhattan` and `accuracy`, the
     chance that both halves have the same most frequent class, where ties are drawn fairly.
     """
-    whole(draws, "draws", 1)
-    whole(seed, "seed", 0)
+    check_argument("draws", draws, int, low=1)
+    check_argument("seed", seed, int, low=0)
+    must = "must be above 0 (KL(y‖h) is infinite without)"
+    check_argument("pseudocount", pseudocount, float | None, above=0, must=must)
     pseudocount = 1 / max(table.n_classes, 1) if pseudocount is None else pseudocount
-    if not pseudocount > 0:
-        raise BadParameter(f"pseudocount must be above 0, got {pseudocount}; KL(y‖h) is infinite without.")
     if table.weight is not None:
         table = table.select(rows=table.weight > 0)
     found = []
     for child in np.random.SeedSequence(seed).spawn(draws):
         judging, predicting = hide_annotators(table, 0.5, child)
         found.append(_scores(judging, predicting, pseudocount, epsilon))
-    names = list(found[0])
-    values = np.array([[scores[name] for name in names] for scores in found])  # (draws, scores)
-    spread = values.std(axis=0, ddof=1) if draws > 1 else np.full(len(names), np.nan)
-    return Ceiling(
-        dict(zip(names, values.mean(axis=0).tolist(), strict=True)),
-        dict(zip(names, spread.tolist(), strict=True)),
-        judging.n_items,
-        draws,
-    )
+    values = {name: [scores[name] for scores in found] for name in found[0]}
+    spread = {name: float(np.std(some, ddof=1)) if draws > 1 else np.nan for name, some in values.items()}
+    return Ceiling({name: float(np.mean(some)) for name, some in values.items()}, spread, judging.n_items, draws)
 
 
 def hide_annotators(
     table: Annotations, share: float, seed: int | np.random.SeedSequence
 ) -> tuple[Annotations, Annotations]:
     """Split the annotations of items with several annotators into given and hidden ones, annotator by annotator."""
-    rng = np.random.default_rng(seed)
     starts = pair_starts(table.item, table.annotator)
     pair, item = np.cumsum(starts) - 1, table.item[starts]
     per_item = np.bincount(item, minlength=table.n_items)
     several = per_item > 1
     if not several.any():
         raise DataError("no item has two annotators; there is nothing to hide.")
-    order = np.lexsort((rng.random(item.size), item))
-    rank = np.empty(item.size, np.int64)
-    rank[order] = np.arange(item.size) - (np.cumsum(per_item) - per_item)[item]
+    rank = random_ranks(item, np.random.default_rng(seed))
     hide = np.clip(np.round(share * per_item), 1, np.maximum(per_item - 1, 0)).astype(np.int64)
     hidden = (rank < hide[item])[pair]
     return table.select(items=several, rows=~hidden), table.select(items=several, rows=hidden)

@@ -14,16 +14,9 @@ from dissensus.exceptions import DataError
 
 
 def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) -> IntArray:
-    """(K, K) how many items of each gold class (row) were predicted as each class (column).
+    """(K, K) how many items of each gold class (row) were predicted as each class (column), by codes (I,).
 
-    Parameters
-    ----------
-    gold : (I,) int
-        Class codes; −1 where unknown.
-    predicted : (I,) int
-        Class codes.
-    n_classes : int, optional
-        K; left out, one more than the largest code.
+    K is `n_classes`; left out, one more than the largest code.
 
     >>> confusion_matrix([0, 1, 1, -1], [0, 1, 0, 1])
     array([[1, 0],
@@ -43,16 +36,8 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
     """Accuracy that breaking ties by a fair draw has on average.
 
     An item whose gold is among t equally probable best classes counts 1/t. Taking the lowest class instead favours it:
-    majority vote on a set with an even number of votes per item can look points better or worse than it is.
-
-    Parameters
-    ----------
-    gold : (I,) int
-        Class codes; −1 where unknown.
-    posterior : (I, K)
-        Probabilities, or votes as shares.
-    tie : float
-        Classes within this share of the largest are tied with it.
+    majority vote on a set with an even number of votes per item can look points better or worse than it is. The
+    posterior (I, K) may be shares of votes; classes within the share `tie` of the largest are tied with it.
     """
     return float(hits(gold, posterior, tie).mean())
 
@@ -82,37 +67,25 @@ def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
     The classes are those that occur in gold or prediction, or the codes given in `classes`; one that is given and never
     occurs counts 0, as in scikit-learn.
     """
-    true, wrong = _outcomes(gold, predicted, classes)
-    occurs = (true + wrong > 0) if classes is None else np.ones(true.size, bool)
-    return float((2 * true[occurs] / np.maximum(2 * true + wrong, 1)[occurs]).mean())
+    return _f1("macro", gold, predicted, classes)
 
 
 def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
     """F1 of the summed counts. Over all classes it equals accuracy; leave one out (as "none") with `classes`."""
-    true, wrong = _outcomes(gold, predicted, classes)
-    return float(2 * true.sum() / max(2 * true.sum() + wrong.sum(), 1))
+    return _f1("micro", gold, predicted, classes)
 
 
 def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
     """All of the above that need no posterior, by name."""
-    return {
-        "accuracy": accuracy(gold, predicted),
-        "balanced_accuracy": balanced_accuracy(gold, predicted),
-        "macro_f1": macro_f1(gold, predicted),
-        "micro_f1": micro_f1(gold, predicted),
-    }
+    return {one.__name__: one(gold, predicted) for one in (accuracy, balanced_accuracy, macro_f1, micro_f1)}
 
 
-def _outcomes(gold: Any, predicted: Any, classes: Sequence[int] | None) -> tuple[IntArray, IntArray]:
-    """True positives, and false positives plus false negatives, per class."""
-    if classes is None:
-        counts = confusion_matrix(gold, predicted)
-        chosen = np.arange(len(counts))
-    else:
+def _f1(average: str, gold: Any, predicted: Any, classes: Sequence[int] | None) -> float:
+    from sklearn.metrics import f1_score
+
+    gold, predicted, _ = known_codes(gold, predicted)
+    if classes is not None:
         chosen = integers(classes, "classes")
         if chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size < chosen.size:
             raise DataError(f"classes must be different class codes, at least one; got {list(classes)}.")
-        _, _, K = known_codes(gold, predicted)
-        counts = confusion_matrix(gold, predicted, max(K, int(chosen.max()) + 1))
-    true = counts.diagonal()
-    return true[chosen], (counts.sum(axis=0) + counts.sum(axis=1) - 2 * true)[chosen]
+    return float(f1_score(gold, predicted, labels=classes, average=average, zero_division=0))

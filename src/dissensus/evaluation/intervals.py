@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.local import thread_count
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
-from dissensus.evaluation._check import whole
 from dissensus.exceptions import BadParameter, DataError
 
 Statistic = Callable[[FloatArray], FloatArray]
@@ -48,6 +48,11 @@ class Sums:
         """`statistic` of the sums, with the percentile interval. Resamples where it is undefined (NaN) are left out."""
         value = float(statistic(self.whole[None, :])[0])
         return percentile_interval(value, statistic(self.resampled), level)
+
+    def means(self, n_items: int, level: float = 0.95) -> list[Estimate]:
+        """The mean over items of each statistic."""
+        columns = zip(self.whole / n_items, self.resampled.T / n_items, strict=True)
+        return [percentile_interval(float(mean), resampled, level) for mean, resampled in columns]
 
 
 def bootstrap(
@@ -81,12 +86,10 @@ def bootstrap(
     0.800 (95 % interval 0.720 to 0.880)
     """
     table = np.asarray(stats)
-    if statistic is None:
-        if table.ndim != 1:
-            raise BadParameter(f"stats of shape {table.shape} need a statistic that makes one number of their sums.")
-        n = table.size
-        statistic = lambda sums: sums[:, 0] / n  # noqa: E731 - the default of an argument
-    return bootstrap_sums(table, resamples=resamples, seed=seed, on_step=on_step).estimate(statistic, level)
+    if statistic is None and table.ndim != 1:
+        raise BadParameter(f"stats of shape {table.shape} need a statistic that makes one number of their sums.")
+    sums = bootstrap_sums(table, resamples=resamples, seed=seed, on_step=on_step)
+    return sums.means(table.size, level)[0] if statistic is None else sums.estimate(statistic, level)
 
 
 def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
@@ -102,8 +105,6 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
         raise DataError(
             f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
         )
-    from scipy.sparse import csr_array
-
     I, S = table.shape
     sparse = csr_array((table.reshape(-1), np.tile(np.arange(S), I), np.arange(I + 1) * S), shape=(I, S))
     return resampled_sums(sparse, resamples=resamples, seed=seed, on_step=on_step)
@@ -111,8 +112,8 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
 
 def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
     """The same for sparse statistics, a csr_array (I, S)."""
-    resamples = whole(resamples, "resamples", 0)
-    seed = None if seed is None else whole(seed, "seed", 0)
+    check_argument("resamples", resamples, int, low=0)
+    check_argument("seed", seed, int | None, low=0)
     (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
     total = np.bincount(stats.indices, stats.data, n_columns).astype(np.float64)  # integers where there are no entries
     ptr, column = stats.indptr.astype(np.int64), stats.indices.astype(np.int32)  # one signature of the kernel

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.evaluation._check import whole
 from dissensus.evaluation.intervals import Estimate, resampled_sums
-from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places
+from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places, ratio
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -56,7 +56,7 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
     values : (K,), optional
         Where the classes lie, for weights; left out, 0, 1, …, K − 1.
     """
-    least = whole(least, "least", 1)
+    check_argument("least", least, int, low=1)
     distance = _distance(table, weights, values)
     if table.n_annotators < 2:
         raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
@@ -72,9 +72,9 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
         table.annotators[second],
         shared.astype(np.int64),
         same / shared,
-        _kappa(apart, chance),
-        np.maximum(_kappa((1 - low) * shared, chance), -1.0),
-        _kappa((1 - high) * shared, chance),
+        1 - ratio(apart, chance),
+        np.maximum(1 - ratio((1 - low) * shared, chance), -1.0),
+        1 - ratio((1 - high) * shared, chance),
     )
 
 
@@ -89,8 +89,6 @@ def cohen_kappa(
     **bootstrap: Any,
 ) -> Estimate:
     """Cohen's κ of two annotators, by name, with an interval by `bootstrap` over the items that both have labelled."""
-    from scipy.sparse import csr_array
-
     distance = _distance(table, weights, values)
     part = table.select(annotators=[first, second])
     if part.n_annotators < 2:
@@ -98,12 +96,9 @@ def cohen_kappa(
     rows, K = Ratings.of(part), table.n_classes
     mine, theirs = np.flatnonzero(rows.annotator == 0), np.flatnonzero(rows.annotator == 1)
     start, stop = (np.searchsorted(rows.item[theirs], rows.item[mine], side) for side in ("left", "right"))
-    times = stop - start  # rows of the other on the same item
-    left = np.repeat(np.arange(mine.size), times)
-    right = ranges(start, times)
-    if left.size == 0:
+    one, other = np.repeat(mine, stop - start), theirs[ranges(start, stop - start)]  # rows on the same item
+    if one.size == 0:
         raise DataError(f"annotators {naming.shown(first)} and {naming.shown(second)} have no item in common.")
-    one, other = mine[left], theirs[right]
     cell = rows.label[one] * np.int64(K) + rows.label[other]
     cells, column = np.unique(cell, return_inverse=True)  # those that occur
     items, row = np.unique(rows.item[one], return_inverse=True)
@@ -113,7 +108,7 @@ def cohen_kappa(
 
     def statistic(counts: FloatArray) -> FloatArray:
         chance = (counts @ of_first @ distance * (counts @ of_second)).sum(axis=1) / items.size
-        return _kappa(counts @ apart, chance)
+        return 1 - ratio(counts @ apart, chance)
 
     return sums.estimate(statistic, level)
 
@@ -136,12 +131,6 @@ def _distance(table: Annotations, weights: Weights, values: Any) -> FloatArray:
         return 1 - np.eye(K)
     apart = np.abs(place[:, None] - place[None, :])
     return np.asarray(apart if weights == "linear" else apart**2)
-
-
-def _kappa(apart: FloatArray, chance: FloatArray) -> FloatArray:
-    """1 − D / E, NaN where E is 0."""
-    good = chance > 1e-12
-    return np.where(good, 1 - apart / np.where(good, chance, 1), np.nan)
 
 
 def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:

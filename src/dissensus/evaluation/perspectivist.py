@@ -29,7 +29,7 @@ import numpy as np
 from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import distributions, integers, numbers
+from dissensus.evaluation._check import distributions, integers, positions_of
 from dissensus.evaluation.hard import tied
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table.annotations import Annotations
@@ -57,8 +57,7 @@ def error_rate(table: Annotations, predicted: Any, *, by: By = "item") -> FloatA
     >>> error_rate(table, [1, 1, 1], by="annotator")
     array([0., 1.])
     """
-    predicted = _predicted(table, predicted)
-    best = np.eye(table.n_classes)[predicted] if predicted.ndim == 1 else tied(predicted)
+    best = tied(_predicted(table, predicted))
     chance = best / best.sum(axis=1, keepdims=True)  # (N, K) of a fair draw among the best
     return _means(table, 1 - (chance * _given(table)).sum(axis=1), by)
 
@@ -78,14 +77,11 @@ def absolute_distance(
         What distances are divided by; None: the range of the places.
     """
     predicted = _predicted(table, predicted)
-    K = table.n_classes
-    place = np.arange(K, dtype=np.float64) if positions is None else numbers(positions, "positions")
-    if place.size != K:
-        raise DataError(f"positions has {place.size} values for {K} classes.")
+    place = positions_of(positions, table.n_classes)
     scale = float(np.ptp(place)) if scale is None else scale
     if not 0 < scale < np.inf:
         raise BadParameter(f"scale must be above 0, got {scale}; with one class, or one place, there is no distance.")
-    at = place[predicted if predicted.ndim == 1 else _median(predicted, place)]  # (N,)
+    at = place[_median(predicted, place)]  # (N,)
     far = (_given(table) * np.abs(place - at[:, None])).sum(axis=1)
     return _means(table, far / scale, by)
 
@@ -95,28 +91,25 @@ def _given(table: Annotations) -> FloatArray:
     return np.asarray(np.eye(table.n_classes)[table.label] if table.proba is None else table.proba)
 
 
-def _predicted(table: Annotations, predicted: Any) -> Any:
-    """Codes (N,) or distributions (N, K), checked."""
-    found = np.asarray(predicted)
-    if found.ndim not in (1, 2):
-        raise DataError(f"predicted must have one row for each row of the table, got shape {found.shape}.")
-    if len(found) != len(table):
+def _predicted(table: Annotations, predicted: Any) -> FloatArray:
+    """(N, K) checked distributions; a code is one that is sure."""
+    found, K = np.asarray(predicted), table.n_classes
+    if found.ndim not in (1, 2) or len(found) != len(table):
         raise DataError(
-            f"predicted has {len(found):,} rows for {len(table):,} annotations; give one for each row of the table."
+            f"predicted must have one row for each row of the table, {len(table):,} in all; got shape {found.shape}."
         )
     if found.ndim == 2:
         found = distributions(found, "predicted")
-        if found.shape[1] != table.n_classes:
-            raise DataError(f"predicted has {found.shape[1]} columns for {table.n_classes} classes.")
-        return found
+        if found.shape[1] != K:
+            raise DataError(f"predicted has {found.shape[1]} columns for {K} classes.")
+        return np.asarray(found)
     codes = integers(found, "predicted")
-    bad = np.flatnonzero((codes < 0) | (codes >= table.n_classes))
+    bad = np.flatnonzero((codes < 0) | (codes >= K))
     if bad.size:
         raise DataError(
-            f"predicted: row {bad[0]} has code {codes[bad[0]]}; codes of {table.n_classes} classes run from 0 to "
-            f"{table.n_classes - 1}."
+            f"predicted: row {bad[0]} has code {codes[bad[0]]}; codes of {K} classes run from 0 to {K - 1}."
         )
-    return codes
+    return np.eye(K)[codes]
 
 
 def _median(predicted: FloatArray, place: FloatArray) -> IntArray:

@@ -9,10 +9,11 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array, diags_array, hstack
 
 from dissensus.common.arrays import pair_starts, ranges
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import numbers
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.annotations import ANONYMOUS, Annotations
@@ -55,11 +56,9 @@ class Ratings:
         return cls(table.item[row], table.annotator[row], rating[row], label, share[row] * part)
 
     @property
-    def starts(self) -> BoolArray:
-        """(R,) the first row of each rating."""
-        first = np.ones(self.rating.size, bool)
-        first[1:] = np.diff(self.rating) != 0
-        return first
+    def rated_item(self) -> IntArray:
+        """The item of each rating."""
+        return self.item[np.unique(self.rating, return_index=True)[1]]
 
 
 def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
@@ -74,13 +73,11 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
     6+K …   v_c where m ≥ 2
     6+2K …  pairs that are (c, k) or (k, c), c < k, / (m − 1), on an ordinal scale: K (K − 1) / 2 columns
     """
-    from scipy.sparse import csr_array, diags_array, hstack
-
     rows, (I, K) = Ratings.of(table), (table.n_items, table.n_classes)
     label = rows.label
     if scale == "ordinal":  # classes in their order
         label = np.argsort(np.argsort(place, kind="stable"))[label]
-    item = rows.item[rows.starts]  # of each rating
+    item = rows.rated_item
     m = np.bincount(item, minlength=I)
     votes = csr_array((rows.share, (rows.item, label)), shape=(I, K))
     own = csr_array((rows.share, (rows.rating, label)), shape=(item.size, K))
@@ -107,8 +104,6 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
 
 def _products(rows: Any) -> Any:
     """(n, K (K − 1) / 2) products of two different columns of sparse rows (n, K), for all c < k."""
-    from scipy.sparse import csr_array
-
     n, K = rows.shape
     rows.sort_indices()
     later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # entries after it in its row
@@ -141,8 +136,6 @@ def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int)
 
     No annotators × annotators and no items × annotators array is made.
     """
-    from scipy.sparse import csr_array
-
     A, K = n_annotators, n_classes
     per_item = np.bincount(ratings.item)
     code = ratings.annotator.astype(np.int64) * K + ratings.label
@@ -191,3 +184,9 @@ def _number(name: Any) -> float:
         f"class {str(name)[:40]!r} is no number, which an interval scale needs; use scale 'ordinal' or 'nominal', or "
         "give values=[…]."
     )
+
+
+def ratio(part: FloatArray, of: FloatArray) -> FloatArray:
+    """`part` / `of`, NaN where `of` is zero (or as good as zero)."""
+    good = np.abs(of) > 1e-12
+    return np.where(good, part / np.where(good, of, 1), np.nan)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, OnStep
-from dissensus.evaluation._check import numbers, whole
-from dissensus.evaluation.intervals import Estimate, bootstrap_sums, percentile_interval
+from dissensus.common.types import FloatArray
+from dissensus.evaluation._check import numbers
+from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.exceptions import DataError
 
 Alternative = Literal["two-sided", "less", "greater"]
@@ -37,13 +37,7 @@ class Difference:
 
 
 def paired_bootstrap(
-    first: Any,
-    second: Any,
-    *,
-    level: float = 0.95,
-    resamples: int = 1000,
-    seed: int | None = 0,
-    on_step: OnStep | None = None,
+    first: Any, second: Any, *, level: float = 0.95, resamples: int = 1000, **bootstrap: Any
 ) -> Difference:
     """Test whether the means of `first` and `second` over items differ.
 
@@ -51,8 +45,8 @@ def paired_bootstrap(
     ----------
     first, second : (I,)
         Scores of the same items by two methods: right or not, log loss, held-out log-likelihood, ….
-    level, resamples, seed, on_step
-        As in `bootstrap`.
+    level, resamples, **bootstrap
+        `level`, `resamples`, `seed` and `on_step` as in `bootstrap`.
 
     Returns
     -------
@@ -61,13 +55,12 @@ def paired_bootstrap(
         from 0, the one found counted among them (Efron & Tibshirani 1993, chapter 16: resampling under the null
         hypothesis, by shifting). It cannot be below 1 / (resamples + 1).
     """
-    resamples = whole(resamples, "resamples", 1)
+    check_argument("resamples", resamples, int, low=1)
     first, second = _paired(first, second)
-    sums = bootstrap_sums(first - second, resamples=resamples, seed=seed, on_step=on_step)
-    mean, means = float(sums.whole[0] / first.size), sums.resampled[:, 0] / first.size
-    slack = 1e-12 * float(np.abs(first - second).max())  # sums of equal terms may differ in the last digit
-    extreme = int((np.abs(means - mean) >= abs(mean) - slack).sum())
-    return Difference(percentile_interval(mean, means, level), (1 + extreme) / (1 + resamples))
+    sums = bootstrap_sums(first - second, resamples=resamples, **bootstrap)
+    slack = 1e-12 * first.size * np.abs(first - second).max()  # sums of equal terms may differ in the last digit
+    extreme = int((np.abs(sums.resampled - sums.whole) >= np.abs(sums.whole) - slack).sum())
+    return Difference(sums.means(first.size, level)[0], (1 + extreme) / (1 + resamples))
 
 
 def mcnemar(first: Any, second: Any, *, exact: bool | None = None, correction: bool = True) -> Test:

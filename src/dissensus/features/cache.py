@@ -83,10 +83,8 @@ def cached(
         return compute([])
     different, first, inverse = np.unique(np.array(keys, "S16"), return_index=True, return_inverse=True)
     folder = cache_folder(cache)
-    store = None if folder is None else Store(folder / model)
-    known, rows = np.zeros(different.size, bool), None
-    if store is not None:
-        known, rows = store.read(different)
+    store = Store(None if folder is None else folder / model)
+    known, rows = store.read(different)
     done = int(known.sum())
     missing = np.flatnonzero(~known)
     missing = missing[np.argsort(first[missing] if size is None else -size[first[missing]], kind="stable")]
@@ -100,8 +98,7 @@ def cached(
             )
         rows = np.empty((different.size, made.shape[1]), np.float32) if rows is None else rows
         rows[at] = made
-        if store is not None and not store.add(different[at], made):
-            store = None
+        store.add(different[at], made)
         done += at.size
         if on_rows is not None:
             on_rows(done, different.size)
@@ -110,9 +107,9 @@ def cached(
 
 
 class Store:
-    """The vectors of one model in its folder."""
+    """The vectors of one model in its folder; without one, none is kept."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path | None):
         self.folder = folder
 
     def read(self, wanted: Names) -> tuple[BoolArray, FloatArray | None]:
@@ -135,8 +132,10 @@ class Store:
             _warn(f"{damaged} file{'s' * (damaged > 1)} in {self.folder} could not be read; vectors are made again.")
         return known, rows
 
-    def add(self, keys: Names, rows: FloatArray) -> bool:
-        """Keep these rows; False, with a warning, where the folder cannot be written."""
+    def add(self, keys: Names, rows: FloatArray) -> None:
+        """Keep these rows; a warning where the folder cannot be written, and no more is kept."""
+        if self.folder is None:
+            return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             merged = []
@@ -154,13 +153,12 @@ class Store:
                 path.unlink(missing_ok=True)
         except OSError as error:  # UnwritableFile is one
             _warn(f"vectors are not kept: {error.strerror or error}".rstrip(".") + f"; cache={str(self.folder)!r}.")
-            return False
-        return True
+            self.folder = None
 
     def _files(self, below: float = np.inf) -> list[Path]:
         """List the files of fewer bytes than that."""
         found = []
-        for path in self.folder.glob("*.npz"):
+        for path in [] if self.folder is None else self.folder.glob("*.npz"):
             with suppress(FileNotFoundError):  # merged into another a moment ago
                 if path.stat().st_size < below:
                     found.append(path)

@@ -111,6 +111,11 @@ def _without_pooler(model: Any) -> Any:
     return model
 
 
+def read_json(path: Path, otherwise: Any) -> Any:
+    """Read a file that not every model has."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
+
+
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
     """Keep Transformers' bars and messages quiet, and make its errors one sentence."""

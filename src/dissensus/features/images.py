@@ -8,7 +8,6 @@ has a size to which all are scaled, and a mean and spread of colours to which th
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import groupby
@@ -145,8 +144,7 @@ def _evaluating(model: Any, device: Any) -> Iterator[Any]:
 def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
     """Read a Hugging Face vision model, with what its folder says of sizes and colours."""
     torch = need("torch")
-    path = folder / "preprocessor_config.json"
-    wants = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    wants = hub.read_json(folder / "preprocessor_config.json", {})
     network = hub.load(folder)
     network = getattr(network, "vision_model", network).to(device)  # CLIP and its kin have a text half too
     size = wants.get("size") or network.config.image_size

@@ -6,7 +6,6 @@ the model's own folder says so (sentence-transformers' `modules.json`): sentence
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -65,7 +64,7 @@ def _read(folder: Path, identity: str) -> TextModel:
     inner = tokenizer.backend_tokenizer
     inner.no_padding()
     inner.no_truncation()
-    sentence = _json(folder / "sentence_bert_config.json", {})
+    sentence = hub.read_json(folder / "sentence_bert_config.json", {})
     longest = tokenizer.model_max_length  # 1e30 where it knows of no limit
     if longest > config.get("max_position_embeddings", 512):
         longest = config.get("max_position_embeddings", 514) - 2  # two of RoBERTa's positions are no token's
@@ -73,14 +72,10 @@ def _read(folder: Path, identity: str) -> TextModel:
         config=config,
         tokenizer=inner.to_str(),
         max_length=sentence.get("max_seq_length") or longest,
-        normalize=any(part["type"].endswith("Normalize") for part in _json(folder / "modules.json", [])),
+        normalize=any(part["type"].endswith("Normalize") for part in hub.read_json(folder / "modules.json", [])),
         identity=identity,
         weights=folder,
     )
-
-
-def _json(path: Path, otherwise: Any) -> Any:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
 
 
 @lru_cache(maxsize=4)
@@ -125,8 +120,8 @@ def pool(hidden: Any, inside: Any, pooling: Pooling) -> Any:
 def check_length(model: TextModel, max_length: int | None) -> int:
     """Return the tokens to cut at: those asked for, or as many as the model is made for."""
     most = max(model.max_length, model.config.get("max_position_embeddings", 0))
-    if max_length is not None and not 3 <= max_length <= most:
-        raise BadParameter(f"max_length must lie from 3 to the model's {most} tokens, got {max_length}.")
+    must = f"must lie from 3 to the model's {most} tokens"
+    check_argument("max_length", max_length, int | None, low=3, high=most, must=must)
     return max_length or model.max_length
 
 

@@ -41,13 +41,13 @@ def predict_annotators(model: CrowdClassifier, X: Any, annotators: Any) -> Float
     codes, features = find(annotators, model.annotators_, model.annotator_features_)
     columns, network = model.encoder_.prepare(X), model.network_
     if not model.objective_.models_annotators or not codes.size:
-        known = np.concatenate([model.confusion_, model.population_confusion_[None]])[codes]  # −1 takes the last
-        return np.asarray(np.einsum("ic,acl->ial", softmax(model._ask(network.logits, columns), axis=1), known))
+        known = softmax(model._ask(network.logits, columns), axis=1)
+        return np.asarray(np.einsum("ic,acl->ial", known, model._confusions()[codes]))  # −1 takes the last
     proba = model._ask(lambda batch: network.label_proba(batch, *network.placed(codes, features)), columns)
     return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
 
-def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, annotators: Any = None) -> FloatArray:
+def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, annotators: Any) -> FloatArray:
     """Return P (N, K) for the rows of `table`, with one row of X per item of it; `annotators` is a frame, or None."""
     given.check_table(table, "predict_annotations")
     given.check_rows(X, table)
@@ -65,7 +65,7 @@ def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, anno
         placed = network.placed(known[who], None if features is None else features[who])
         return objective.row_proba(head, z, row, *placed)
 
-    confusion = torch.as_tensor(np.concatenate([model.confusion_, model.population_confusion_[None]]))
+    confusion = torch.as_tensor(model._confusions())
 
     def confused(z: Tensor, row: Tensor, at: slice) -> Tensor:
         p = objective.logits(head, z).cpu().double().softmax(dim=1)[row.cpu()]
@@ -84,13 +84,10 @@ def ask_rows(
     network = model.network_.to(device).eval()
     found = np.empty((len(table), K))
     items = np.flatnonzero(np.diff(table.item_ptr))
-    at_once = max(CELLS // K**2, 1)
+    items_at_once, at_once = BATCHES_AT_ONCE * model.batch_size, max(CELLS // K**2, 1)
     with torch.inference_mode():
-        for some in np.split(
-            items, range(BATCHES_AT_ONCE * model.batch_size, items.size, BATCHES_AT_ONCE * model.batch_size)
-        ):
-            if not some.size:
-                continue
+        for place in range(0, items.size, items_at_once):
+            some = items[place : place + items_at_once]
             batch = columns.take(torch.as_tensor((some if places is None else places[some]).astype(np.int64)))
             z = network.encoder(**{name: value.to(device) for name, value in batch.items()})
             first, last = int(table.item_ptr[some[0]]), int(table.item_ptr[some[-1] + 1])

@@ -77,8 +77,7 @@ class Checkpoint:
         torch.set_rng_state(found["rng"])
         if gpus(self.device) and found["cuda_rng"] is not None:
             torch.cuda.set_rng_state(found["cuda_rng"], self.device)
-        trace = Trace(found["trace"], found["best_epoch"], found["stopped"])
-        return State(trace, **{name: found[name] for name in ("best", "epoch", "place", "step", "total")})
+        return State(**found["state"] | {"trace": Trace(**found["state"]["trace"])})
 
     def due(self) -> bool:
         """True if it is time for the next."""
@@ -89,9 +88,7 @@ class Checkpoint:
         self.written = time.monotonic()
         if self.path is None or not self.writes:
             return
-        trace = state.trace
-        tree = {name: value for name, value in vars(state).items() if name != "trace"}
-        tree |= {"trace": trace.epochs, "best_epoch": trace.best, "stopped": trace.stopped, "key": self.key}
+        tree: dict[str, Any] = {"key": self.key, "state": {**vars(state), "trace": vars(state.trace)}}
         tree |= {"model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()}
         tree["rng"] = torch.get_rng_state()
         tree["cuda_rng"] = torch.cuda.get_rng_state(self.device) if gpus(self.device) else None

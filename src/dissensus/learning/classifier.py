@@ -30,7 +30,7 @@ from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
-from dissensus.learning.saving import loaded_part, stored_part
+from dissensus.learning.saving import loaded_part, stored_part, with_learnt
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
@@ -189,7 +189,7 @@ class CrowdClassifier(Training):
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any annotator."""
         self._check_fitted()
-        everyone = given_first(np.concatenate([self.confusion_, self.population_confusion_[None]]))
+        everyone = given_first(self._confusions())
         return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -303,8 +303,7 @@ class CrowdClassifier(Training):
                 encoder=type(encoder)(**encoder.get_params(deep=False)),
                 objective=type(objective)(**objective.get_params(deep=False)),
             )
-            for name, value in tree["results"].items():
-                setattr(model, name, value)
+            with_learnt(model, tree["results"])
             model.encoder_, model.objective_ = encoder, objective
             described = tree["annotators"]
             model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
@@ -319,6 +318,10 @@ class CrowdClassifier(Training):
         """Ask the network on the device asked for; see `Network.ask`."""
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
         return network.ask(question, *columns, rows=rows, at_once=at_once)
+
+    def _confusions(self) -> FloatArray:
+        """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""
+        return np.concatenate([self.confusion_, self.population_confusion_[None]])
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "posterior_"):

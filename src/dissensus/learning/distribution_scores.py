@@ -6,7 +6,7 @@ those very votes (`leak_test_labels`, see `unknown_annotators`): they do not mea
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,6 @@ class DistributionScores:
     def __str__(self) -> str:
         mark = "LEAKED, the labels that are predicted were read: " if self.leaked else ""
         return f"{mark}KL {self.kl:.3f}, accuracy {self.accuracy:.3f}, Manhattan {self.manhattan:.3f}"
-
-    def as_row(self) -> dict[str, Any]:
-        """Return plain values, by name."""
-        return asdict(self)
 
 
 def compare_distributions(

@@ -20,8 +20,8 @@ from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
 from dissensus.learning.run import tie_seed
+from dissensus.learning.validation import shuffled
 from dissensus.models.base import arg_max, check_gold
-from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
 from dissensus.table.io import read_frame
@@ -117,9 +117,8 @@ def out_of_fold(
     teaching = np.flatnonzero((np.diff(table.item_ptr) > 0) | known)
     if not 2 <= folds <= teaching.size:
         raise BadParameter(f"folds must be from 2 to {teaching.size:,}, the items that teach, got {folds}.")
-    draw = naming.mix(naming.hashes(table.items[teaching]) ^ np.uint64(seed))
     fold = np.full(table.n_items, -1)
-    fold[teaching[np.argsort(draw, kind="stable")]] = np.arange(teaching.size) % folds
+    fold[teaching[shuffled(table.items[teaching], seed)]] = np.arange(teaching.size) % folds
 
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0

@@ -19,6 +19,7 @@ from torch.nn.functional import interpolate
 
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError
+from dissensus.features.text import checked
 from dissensus.learning.batches import BLOCK_ROWS
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -94,31 +95,16 @@ def take(X: Any, at: Any) -> Any:
         return X[at]
     if sparse.issparse(X):
         return X.tocsr()[at]
-    frame = nw.from_native(X, pass_through=True)
-    if isinstance(frame, nw.DataFrame) and len(frame.columns) == 1:  # of features it is a table still, not a list
+    if isinstance(frame := _frame(X), nw.DataFrame | nw.Series):
         return frame[np.asarray(at).tolist()].to_native()
-    columns = columns_of(X)
-    if columns is None:
-        return [X[i] for i in at]
-    values = [[column[i] for i in at] for column in columns]
-    return values[0] if len(values) == 1 else list(zip(*values, strict=True))
+    values = _values(X)
+    return [values[i] for i in at]
 
 
 def _frame(X: Any) -> Any:
     """A narwhals frame or series in memory, or X where it is neither."""
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-
-
-def columns_of(X: Any) -> list[list[Any]] | None:
-    """The columns of a frame or a series as lists; None where X is neither."""
-    frame = _frame(X)
-    if isinstance(frame, nw.Series):
-        return [frame.to_list()]
-    if isinstance(frame, nw.DataFrame):
-        return [column.to_list() for column in frame.iter_columns()]
-    to_list = getattr(X, "to_pylist", None)  # an Arrow array or column
-    return [to_list()] if to_list is not None else None
 
 
 def vectors(X: Any) -> Any:
@@ -159,11 +145,7 @@ def blocks(array: Any) -> Iterator[FloatArray]:
 
 def texts(X: Any) -> list[str]:
     """One text per item; an empty one is a text too."""
-    values = _values(X)
-    for i, value in enumerate(values):
-        if not isinstance(value, str):
-            raise DataError(f"X: row {i} is {shown(value)}, not a text; give one string per item ('' for none).")
-    return values
+    return checked(_values(X), "X")
 
 
 def pairs(X: Any) -> list[tuple[Any, Any]]:
@@ -240,12 +222,18 @@ def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
 
 
 def _values(X: Any) -> list[Any]:
+    """One value per row; of several columns a tuple."""
     if isinstance(X, str):
         raise DataError("X is one string; give one per item, in a list.")
-    columns = None if isinstance(X, np.ndarray) else columns_of(X)
-    if columns is None:
-        return X.tolist() if isinstance(X, np.ndarray) else list(X)
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    if isinstance(X, np.ndarray):
+        return list(X.tolist())
+    frame = _frame(X)
+    if isinstance(frame, nw.DataFrame):
+        columns = [column.to_list() for column in frame.iter_columns()]
+        return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    if isinstance(frame, nw.Series):
+        return frame.to_list()
+    return list(X.to_pylist() if hasattr(X, "to_pylist") else X)  # an Arrow array, or a list
 
 
 def item_codes(items: Any, known: Names) -> IntArray:

@@ -25,6 +25,7 @@ from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_map import project
 from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.validation import shuffled
 from dissensus.models.base import arg_max
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -99,8 +100,7 @@ def item_map(
     check_argument("seed", seed, int, low=0)
     found, named = trained(model), _names(X, table, items)
     by_name = np.argsort(named, kind="stable")  # one order of rows, for the sample and for all sums
-    draw = naming.mix(naming.hashes(named[by_name]) ^ np.uint64(seed))
-    rows = by_name[np.sort(np.argsort(draw, kind="stable")[:most])]
+    rows = by_name[np.sort(shuffled(named[by_name], seed)[:most])]
     some = given.take(X, rows)
     vectors = item_vectors(found, some)
     largest = float(np.abs(vectors).max(initial=0))

@@ -106,7 +106,7 @@ def begin(
         X_other, truth = validation_items(validation, table.classes)
         evaluate = Validation(encoder.prepare(X_other), np.arange(len(truth)), truth, at_once)
     if model.checkpoint is not None:
-        key = run_key(model.get_params(deep=False), table, columns, gold, evaluate, objective)
+        key = run_key(model, table, columns, gold, evaluate, objective)
     network = Network.fresh(encoder, objective, seed)
     return ready(
         model, table, encoder, network, columns, taught,

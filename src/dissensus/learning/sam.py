@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from dissensus.common.parameters import is_number, param
+from dissensus.common.parameters import check_argument, is_number, param
 from dissensus.exceptions import BadParameter
 from dissensus.learning.rows import touched_rows
 
@@ -65,8 +65,7 @@ class SAM(Optimizer):
     """
 
     def __init__(self, base: Optimizer, rho: float = 0.05, adaptive: bool = False, model: nn.Module | None = None):
-        if not 0 <= rho < float("inf"):
-            raise BadParameter(f"rho must be 0 or more, got {rho}.")
+        check_argument("rho", rho, float, low=0)
         super().__init__(base.param_groups, {})
         self.base, self.rho, self.adaptive = base, rho, adaptive
         layers = [] if model is None else [layer for layer in model.modules() if isinstance(layer, _NormBase)]

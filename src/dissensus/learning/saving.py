@@ -2,56 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
+from dissensus.common.json_lines import key_of
 from dissensus.common.registry import Registry
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.encoders import Encoder
 from dissensus.learning.objectives import Objective
-from dissensus.learning.optimizers import stored_optimizer
+from dissensus.learning.trainer import Training
 from dissensus.learning.validation import Validation
 from dissensus.models.base import Aggregator, methods
-from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-
-RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
-"""Keywords that say where and how a run is computed, not what it computes."""
 
 
 def run_key(
-    keywords: dict[str, Any],
+    model: Training,
     table: Annotations,
     columns: Columns,
     gold: IntArray | None,
     validation: Validation | None,
     objective: Objective,
 ) -> str:
-    """A digest of keywords, annotations, names, gold, inputs, validation and features of annotators."""
-    digest = hashlib.blake2b(digest_size=16)
-    keywords = {name: value for name, value in keywords.items() if name not in RUNNING}
-    keywords["optimizer"] = stored_optimizer(keywords["optimizer"])
-    digest.update(repr(sorted(keywords.items())).encode())
-    arrays = [table.item_ptr, table.annotator, table.label, table.weight, table.proba, gold]
-    arrays += [naming.hashes(names) for names in (table.items, table.annotators, table.classes)]
-    arrays += [] if objective.annotator_features_ is None else [objective.annotator_features_]
-    inputs = [columns]
+    """Hash keywords, annotations, names, gold, inputs, validation and features of annotators."""
+    arrays, inputs = [gold, objective.annotator_features_], [columns]
     if validation is not None:
         arrays += [validation.rows, validation.truth]
         inputs += [] if validation.columns is columns else [validation.columns]
-    for array in arrays:
-        digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
-    for part in inputs:
-        for name, column in part.columns.items():
-            digest.update(name.encode())
-            for tensor in _tensors(column):
-                digest.update(tensor.contiguous().numpy().data)
-    return digest.hexdigest()
+    tensors = (x for part in inputs for column in part.columns.values() for x in _tensors(column))
+    settings = {**model.deciding(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
+    there = (array for array in arrays if array is not None)
+    return key_of(settings, [table], chain(there, (x.numpy() for x in tensors)))
 
 
 def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
@@ -77,13 +62,12 @@ def stored_columns(columns: Columns) -> dict[str, Any]:
 def loaded_columns(stored: dict[str, Any]) -> Columns:
     """The columns that `stored_columns` stored."""
     kinds = {"Padded": Padded, "Bag": Bag}
-
-    def loaded(column: Any) -> Any:
-        if not isinstance(column, dict):
-            return column
-        return kinds[column["kind"]](**{key: value for key, value in column.items() if key != "kind"})
-
-    return Columns(**{name: loaded(column) for name, column in stored.items()})
+    return Columns(
+        **{
+            name: kinds[column.pop("kind")](**column) if isinstance(column, dict) else column
+            for name, column in stored.items()
+        }
+    )
 
 
 def learnt(part: Encoder | Objective) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from dissensus.common.atomic import atomic
 from dissensus.exceptions import UnreadableFile, UnwritableFile
+from dissensus.models.saving import pack_text, unpack_text
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
 DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
@@ -84,10 +85,8 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[key] = value.detach().cpu().contiguous().clone()  # shared memory is stored as often as it is used
         return {"tensor": key}
     if isinstance(value, np.ndarray) and value.dtype == object:
-        encoded = [str(name).encode() for name in value.tolist()]  # not in the header, which may hold 100 MB
-        text = np.frombuffer(b"".join(encoded), np.uint8)
-        ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
-        return {"names": [_pack(text, tensors), _pack(ends, tensors)]}
+        text = pack_text(value)  # not in the header, which may hold 100 MB
+        return {"names": [_pack(text["bytes"], tensors), _pack(text["offsets"][1:], tensors)]}
     if isinstance(value, np.ndarray):
         key = str(len(tensors))
         tensors[key] = torch.from_numpy(np.array(value, order="C"))
@@ -120,10 +119,7 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
         return tensors[inside].numpy()
     if kind == "names":
         text, ends = (_unpack(part, tensors) for part in inside)
-        blob, starts = text.tobytes(), np.concatenate([[0], ends])[:-1]
-        names = np.empty(ends.size, object)
-        names[:] = [blob[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
-        return names
+        return unpack_text(text, np.append(0, ends))
     if kind == "tuple":
         return tuple(_unpack(item, tensors) for item in inside)
     return {_unpack(key, tensors): _unpack(item, tensors) for key, item in inside}

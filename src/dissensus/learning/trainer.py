@@ -17,7 +17,6 @@ there are no statistics over one item.
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import tempfile
 import time
@@ -32,6 +31,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
@@ -43,6 +43,8 @@ from dissensus.learning.sam import SAM, SHARPNESS, sam_options
 from dissensus.learning.shards import Data, Shard
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
+RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
+"""Keywords that say where and how a run is computed, not what it computes."""
 BATCHES_AT_ONCE = 4  # asked together without gradients, where a batch needs less memory than in training
 
 
@@ -77,6 +79,11 @@ class Training(Parameters):
         self.check_parameters()
         if self.place().index is not None and self.processes > 1:
             raise BadParameter(f"device {self.device!r} is one; for {self.processes} processes say 'cuda'.")
+
+    def deciding(self) -> dict[str, str]:
+        """The keywords that decide what a run computes, as text: a checkpoint is of the same ones."""
+        keywords = self.get_params(deep=False) | {"optimizer": optimizers.stored_optimizer(self.optimizer)}
+        return {name: repr(value) for name, value in keywords.items() if name not in RUNNING}
 
     def place(self) -> torch.device:
         """The device asked for, or the best that there is."""
@@ -113,11 +120,7 @@ class Trainer(Training):
         if self.processes > len(rows):
             raise BadParameter(f"{self.processes} processes are to share {len(rows)} items that teach; take fewer.")
         fabric = make_fabric(self.device, self.precision, self.processes)
-        optimizer = str(optimizers.stored_optimizer(self.optimizer))
-        key = hashlib.blake2b(
-            repr((key, self.epochs, self.batch_size, optimizer, self.weight_decay, self.schedule, self.warmup,
-                  self.sam, self.clip, self.patience, self.monitor, self.seed, len(rows))).encode(), digest_size=16,
-        ).hexdigest()  # fmt: skip
+        key = key_of({"key": key, "rows": len(rows), **self.deciding()}, [])
         place = {id(parameter): i for i, parameter in enumerate(model.parameters())}
         places = [{**group, "params": [place[id(parameter)] for parameter in group["params"]]} for group in groups]
         if self.processes == 1:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import softmax
 from torch import nn
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import BadParameter, DataError, UnknownClass
@@ -18,6 +19,8 @@ from dissensus.learning.network import Network
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+
+MUST = "must be a share between 0 and 1, or (X, labels)"
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,15 @@ class Validation:
 
 def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) -> BoolArray:
     """(I,) a share of the items that teach, chosen by seed and name, not by their order."""
-    if not 0 < share < 1:
-        raise BadParameter(f"validation must be a share between 0 and 1, or (X, labels), got {share}.")
+    check_argument("validation", share, float, above=0, below=1, must=MUST)
     among, held = np.flatnonzero(teaches), np.zeros(table.n_items, np.bool_)
-    draw = naming.mix(naming.hashes(table.items[among]) ^ np.uint64(seed))
-    held[among[np.argsort(draw, kind="stable")[: max(round(share * among.size), 1)]]] = True
+    held[among[shuffled(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
     return held
+
+
+def shuffled(names: Names, seed: int) -> IntArray:
+    """(n,) the places of names in a random order, which depends on seed and names alone."""
+    return np.argsort(naming.mix(naming.hashes(names) ^ np.uint64(seed)), kind="stable")
 
 
 def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
@@ -66,7 +72,7 @@ def validation_items(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     try:
         X, labels = validation
     except (TypeError, ValueError):
-        raise BadParameter("validation must be a share between 0 and 1, or (X, labels).") from None
+        raise BadParameter(f"validation {MUST}.") from None
     if isinstance(labels, Annotations):
         labels = labels.to_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)

@@ -30,13 +30,14 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
 from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Local, Threads, even
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
-from dissensus.models.base import ENGINE
+from dissensus.models.base import ENGINE, methods
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
@@ -51,7 +52,10 @@ MIN_FOCUS_ROWS = 2_000_000  # rows from which on the passes over items in doubt 
 MAX_FOCUS_BYTES = 2**31  # of the posterior that says which items those are
 DOUBT = 1e-3  # probability that an item's best class is not its class, from which on it is in doubt
 
-__all__ = ["COIN", "FULL", "OWN", "Classes", "ConfusionModel", "Counts", "OwnCells", "soft_counts"]
+__all__ = [
+    "COIN", "FULL", "OWN", "SIMPLEX", "Classes", "ConfusionModel", "Counts", "FloatArray", "OwnCells", "methods",
+    "moved", "param", "soft_counts",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

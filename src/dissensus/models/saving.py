@@ -55,7 +55,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
         if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # kept by another engine
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
-            arrays |= {f"{key}:{part}": array for part, array in _pack_text(value).items()}
+            arrays |= {f"{key}:{part}": array for part, array in pack_text(value).items()}
         elif isinstance(value, np.ndarray):
             arrays[key] = value
         else:
@@ -93,7 +93,7 @@ def load(folder: str | Path) -> Aggregator:
         for key, array in stored.items():
             name, _, part = key.partition(":")
             if part != "offsets":
-                setattr(model, name, _unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array)
+                setattr(model, name, unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array)
         model._check_fitted()
     except (FileNotFoundError, NotADirectoryError):
         raise UnreadableFile(f"no fitted model in {folder}: there is no {FILE}.") from None
@@ -104,7 +104,8 @@ def load(folder: str | Path) -> Aggregator:
     return model
 
 
-def _pack_text(names: Names) -> dict[str, Any]:
+def pack_text(names: Names) -> dict[str, Any]:
+    """Turn names into UTF-8 bytes, and where each of them starts."""
     encoded = [str(name).encode() for name in names.tolist()]
     return {
         "bytes": np.frombuffer(b"".join(encoded), np.uint8),
@@ -112,7 +113,8 @@ def _pack_text(names: Names) -> dict[str, Any]:
     }
 
 
-def _unpack_text(data: Any, offsets: Any) -> Names:
+def unpack_text(data: Any, offsets: Any) -> Names:
+    """Return the names that `pack_text` packed."""
     blob = data.tobytes()
     names = np.empty(offsets.size - 1, object)
     names[:] = [blob[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]

@@ -14,11 +14,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dissensus.common.arrays import random_ranks
+from dissensus.common.formatting import word_list
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
@@ -77,10 +78,7 @@ class Comparison:
         return [one.method for one in self.contestants if one.tied]
 
     def __getitem__(self, method: str) -> Contestant:
-        for one in self.contestants:
-            if one.method == method:
-                return one
-        raise KeyError(method)
+        return {one.method: one for one in self}[method]
 
     def __iter__(self) -> Iterator[Contestant]:
         return iter(self.contestants)
@@ -89,37 +87,34 @@ class Comparison:
         return len(self.contestants)
 
     @property
+    def _vote(self) -> Contestant | None:
+        return next((one for one in self if one.method == MAJORITY), None)
+
+    @property
     def majority_will_do(self) -> bool:
         """True if majority vote is best, cannot be told apart from the best, or is negligibly behind."""
-        vote = next((one for one in self if one.method == MAJORITY), None)
+        vote = self._vote
         return vote is not None and (vote.tied or vote.behind.high < NEGLIGIBLE)
 
     def verdict(self) -> str:
         """Say in a sentence or two which method to use."""
-        others = self.tied[1:]
+        vote, others = self._vote, self.tied[1:]
+        best = f"{self.best} predicts hidden annotations best"
         if len(self) == 1:
             return f"{self.best} was the only method; there is nothing to compare it with."
-        if MAJORITY in self.tied:
-            if self.best == MAJORITY:
-                return "Majority vote predicts hidden annotations best: nothing more elaborate is needed here."
-            return (
-                f"Majority vote is as good here: {self.best} predicts hidden annotations best, but not by more than "
-                "chance would."
-            )
-        vote = next((one.behind for one in self if one.method == MAJORITY), None)
-        if vote is not None and vote.high < NEGLIGIBLE:
-            return (
-                f"Majority vote is as good here: {self.best} predicts hidden annotations best, by {vote.value:.4f} "
-                "nats per annotation, which is next to nothing."
-            )
-        sentence = f"{self.best} predicts hidden annotations best"
+        if self.best == MAJORITY:
+            return "Majority vote predicts hidden annotations best: nothing more elaborate is needed here."
+        if vote is not None and self.majority_will_do:
+            how = f"by {vote.behind.value:.4f} nats per annotation, which is next to nothing"
+            how = "but not by more than chance would" if vote.tied else how
+            return f"Majority vote is as good here: {best}, {how}."
         if others:
-            sentence += f", and cannot be told apart from {_listed(others)}"
+            best += f", and cannot be told apart from {word_list(others)}"
         if vote is not None:
-            sentence += (
-                f"; majority vote is {vote.value:.3f} nats per annotation behind ({vote.low:.3f} to {vote.high:.3f})"
-            )
-        return sentence + "."
+            behind = vote.behind
+            best += f"; majority vote is {behind.value:.3f} nats per annotation behind "
+            best += f"({behind.low:.3f} to {behind.high:.3f})"
+        return f"{best}."
 
     def to_frame(self) -> Any:
         """One row per method, the best first; a pandas frame where pandas is installed, else an Arrow table."""
@@ -127,15 +122,15 @@ class Comparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """The same as plain values."""
-        rows = []
-        for one in self.contestants:
-            row: dict[str, Any] = {"method": one.method} | flat("log_likelihood", one.log_likelihood)
-            row |= {"calibration_error": one.calibration} | flat("behind", one.behind)
-            row |= {"p_value": one.p_value, "tied": one.tied, "seconds": one.seconds}
-            if one.accuracy is not None:
-                row |= flat("accuracy", one.accuracy)
-            rows.append(row)
-        return rows
+        return [
+            {"method": one.method}
+            | flat("log_likelihood", one.log_likelihood)
+            | {"calibration_error": one.calibration}
+            | flat("behind", one.behind)
+            | {"p_value": one.p_value, "tied": one.tied, "seconds": one.seconds}
+            | flat("accuracy", one.accuracy)
+            for one in self
+        ]
 
 
 def compare(
@@ -174,12 +169,15 @@ def compare(
     models = _models(names, table)
     check_argument("splits", splits, int, low=1, must="must be at least 1")
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
-    total = len(models) * (splits + (gold is not None))
+    fits = splits + (gold is not None)
     step = on_fit or (lambda method, done, of: None)
     found: dict[str, _Found] = {}
     failed: dict[str, str] = {}
     for number, (name, model) in enumerate(models.items()):
-        begin = partial(_begin, step, name, number * total // len(models), total)
+
+        def begin(more: int, name: str = name, done: int = number * fits) -> None:
+            step(name, done + more, fits * len(models))
+
         try:
             found[name] = _try_out(model, table, hidden, gold, begin)
         except DataError as error:  # such as a table that this method cannot take
@@ -190,10 +188,6 @@ def compare(
     if not found:
         raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
     return _rank(found, failed, share, splits, resamples, seed)
-
-
-def _begin(step: OnFit, method: str, done: int, total: int, more: int) -> None:
-    step(method, done + more, total)
 
 
 @dataclass
@@ -254,17 +248,11 @@ def timed_fit(model: Aggregator, table: Annotations) -> tuple[Aggregator, float]
 def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """(N,) True for hidden rows: a random share of all rows; every item keeps one."""
     check_argument("share", share, float, above=0, below=1)
-    draw = rng.random(len(table))
-    safe = np.zeros(len(table), np.bool_)
-    some = np.flatnonzero(np.diff(table.item_ptr) > 0)
-    order = np.lexsort((draw, table.item))
-    safe[order[table.item_ptr[some]]] = True  # the row with the lowest draw of each item
-    free = np.flatnonzero(~safe)
+    free = np.flatnonzero(random_ranks(table.item, rng))  # all rows but one of each item
     if free.size == 0:
         raise DataError("no item has two annotations; none can be hidden and predicted from the others.")
-    hidden = np.zeros(len(table), np.bool_)
-    hidden[rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)] = True
-    return hidden
+    chosen = rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)
+    return np.isin(np.arange(len(table)), chosen)
 
 
 def _try_out(
@@ -311,34 +299,28 @@ def _rank(
     if weight == 0:
         raise DataError("the hidden annotations have no weight; there is nothing to compare by.")
     scores = {name: found[name].by_item[some] * n / weight for name in order}  # their mean is that over annotations
-    differences = {
-        name: paired_bootstrap(scores[order[0]], scores[name], resamples=resamples, seed=seed) for name in order
-    }
+    draws: Any = {"resamples": resamples, "seed": seed}
+    differences = {name: paired_bootstrap(scores[order[0]], scores[name], **draws) for name in order}
     corrected = holm({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
-    contestants = []
-    for name in order:
-        one = found[name]
-        stats = np.stack([one.by_item[some], one.weight[some]], axis=1)
-        contestants.append(
-            Contestant(
-                name,
-                bootstrap(stats, lambda sums: sums[:, 0] / sums[:, 1], resamples=resamples, seed=seed),
-                one.calibration,
-                None if one.right is None else bootstrap(one.right, resamples=resamples, seed=seed),
-                one.seconds,
-                differences[name].mean,
-                corrected[name],
-                corrected[name] >= SIGNIFICANT,
-                one.model,
-            )
+    contestants = tuple(
+        Contestant(
+            name,
+            bootstrap(np.stack([one.by_item, one.weight], axis=1)[some], lambda s: s[:, 0] / s[:, 1], **draws),
+            one.calibration,
+            None if one.right is None else bootstrap(one.right, **draws),
+            one.seconds,
+            differences[name].mean,
+            corrected[name],
+            corrected[name] >= SIGNIFICANT,
+            one.model,
         )
-    return Comparison(tuple(contestants), round(weight), splits, share, failed)
+        for name, one in ((name, found[name]) for name in order)
+    )
+    return Comparison(contestants, round(weight), splits, share, failed)
 
 
-def flat(name: str, estimate: Estimate) -> dict[str, float]:
-    """Columns of a row that hold an estimate and its interval."""
+def flat(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """Columns of a row that hold an estimate and its interval; none where there is no estimate."""
+    if estimate is None:
+        return {}
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

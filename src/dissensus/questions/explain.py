@@ -40,11 +40,12 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import erfc, ndtri
+from scipy.special import erfc, expit, logit, ndtri
 
 from dissensus.common.arrays import ranges, sums_of_ranges
 from dissensus.common.frames import as_frame
@@ -53,11 +54,12 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.evaluation.significance import holm
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
+from dissensus.models.confusion import soft_counts
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import guess_column, no_column, to_arrow
+from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
 
 T = TypeVar("T")
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "undecided", "group perspective"]
@@ -128,8 +130,7 @@ class Explanation:
 
     def of_kind(self, kind: Kind) -> list[Any]:
         """The items of a kind, those whose labels disagree most first."""
-        if kind not in KINDS:
-            raise BadParameter(f"there is no kind {kind!r}; there are {', '.join(map(repr, KINDS))}.")
+        check_argument("kind", kind, Kind)
         chosen = np.flatnonzero(self.kind == KINDS.index(kind))
         order = np.argsort(-np.nan_to_num(self.disagreement[chosen]), kind="stable")
         return list(self.items[chosen[order]].tolist())
@@ -138,18 +139,13 @@ class Explanation:
         """One row per item; a pandas frame where pandas is installed, else an Arrow table."""
         import pyarrow as pa
 
-        columns = {
-            "item": self.items,
-            "kind": [KINDS[code] for code in self.kind],
-            "label": self.label,
-            "confidence": self.confidence,
-            "disagreement": self.disagreement,
-            "expected": self.expected,
-            "surprise": self.surprise,
-            "ambiguity": self.ambiguity,
-            "group": pa.array([self.groups[g].column if g >= 0 else None for g in self.by_group], pa.string()),
-        }
-        return as_frame(columns)
+        measures = ("label", "confidence", "disagreement", "expected", "surprise", "ambiguity")
+        group = [self.groups[g].column if g >= 0 else None for g in self.by_group]
+        return as_frame(
+            {"item": self.items, "kind": [KINDS[code] for code in self.kind]}
+            | {name: getattr(self, name) for name in measures}
+            | {"group": pa.array(group, pa.string())}
+        )
 
 
 def explain(
@@ -195,7 +191,9 @@ def explain(
     rows = dataclasses.replace(table, proba=None)
     rows = rows if rows.weight is None else rows.select(rows=rows.weight > 0)
     with Threads(thread_count(threads, len(rows))) as pool:
-        n, disagree = np.diff(rows.item_ptr), np.count_nonzero(rows.votes(), axis=1) > 1
+        n, named = np.diff(rows.item_ptr), rows.votes() > 0
+        disagree = named.sum(axis=1) > 1
+        as_said = named[np.arange(best.size), best]  # somebody named the most probable class
         ambiguity, (expected, above, below) = _ambiguity(rows, posterior, best, fitted.prior_, pool)
         ambiguous = np.zeros(n.size, np.bool_)
         ambiguous[disagree] = _discoveries(ambiguity[disagree])
@@ -203,12 +201,10 @@ def explain(
         on_step = on_step or (lambda done, p: None)
         effects, by_group = _perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
 
-    first = np.zeros(n.size, np.int64)
-    first[n > 0] = rows.label[rows.item_ptr[:-1][n > 0]]
     one_class = 1 - ambiguity
     unsure = confidence * np.where(disagree, one_class, 1.0) < SURE
     kind = np.select(
-        [n == 0, by_group >= 0, ambiguous, unsure, disagree | (first != best)],
+        [n == 0, by_group >= 0, ambiguous, unsure, disagree | ~as_said],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "undecided", "likely error")],
         KINDS.index("agreed"),
     )
@@ -225,7 +221,7 @@ def explain(
         expected=expected,
         surprise=_deviations(above, below),
         ambiguity=ambiguity,
-        share_ambiguous=float(ambiguity[n >= 2].mean()) if (n >= 2).any() else 0.0,
+        share_ambiguous=_mean(ambiguity[n >= 2]),
         suspect=one_class[table.item] * np.clip(1 - right, 0, 1),
         groups=effects,
         by_group=by_group,
@@ -243,13 +239,10 @@ def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
     return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
-def _errors(given: Any, own: FloatArray) -> FloatArray:
-    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K).
-
-    `given` (A·K, I), sparse, says how often each annotator gave each label to each item.
-    """
+def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
+    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K)."""
     K, wrong = own.shape[1], 1 - np.eye(own.shape[1])
-    counts = np.ascontiguousarray((given @ own).reshape(-1, K, K).transpose(0, 2, 1))  # Eq. 1
+    counts = soft_counts(rows, own)  # Eq. 1
     right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
     skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]
     crowd = counts.sum(axis=0) * wrong
@@ -266,22 +259,18 @@ def _ambiguity(
     named = rows.votes() > 0
     named[np.arange(best.size), best] = True  # classes that nobody named, but for the most probable, cannot be true
     parts, several = [_Part(rows, named, *bounds) for bounds in cuts], np.diff(rows.item_ptr) >= 2
-    code = rows.annotator * np.int64(rows.n_classes) + rows.label
-    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-    given = csr_array((weight, (code, rows.item)), shape=(rows.n_annotators * rows.n_classes, rows.n_items))
     gamma = np.where(several, _differing(rows), 0.0)
-    alpha = gamma[several].mean() if several.any() else 0.0
+    alpha = _mean(gamma[several])
     for _ in range(MAX_ROUNDS):
         own = posterior * (1 - gamma)[:, None]
-        counts = _errors(given, own)
-        odds = _over_parts(pool, parts, lambda part: part.odds(counts, own, np.maximum(prior, 1e-12)))  # noqa: B023
-        before, alpha = alpha, min(max(alpha, 1e-9), 1 - 1e-9)
-        odds += np.log(alpha / (1 - alpha))
-        gamma = np.where(several, 1 / (1 + np.exp(-np.clip(odds, -700, 700))), 0.0)  # Eq. 5
-        alpha = gamma[several].mean() if several.any() else 0.0
+        counts = _errors(rows, own)
+        odds = _over_parts(pool, parts, partial(_Part.odds, counts=counts, own=own, prior=np.maximum(prior, 1e-12)))
+        before, odds = alpha, odds + logit(np.clip(alpha, 1e-9, 1 - 1e-9))
+        gamma = np.where(several, expit(odds), 0.0)  # Eq. 5
+        alpha = _mean(gamma[several])
         if abs(alpha - before) < ALPHA_TOL:
             break
-    found = _over_parts(pool, parts, lambda part: part.surprise(counts, own, best))
+    found = _over_parts(pool, parts, partial(_Part.surprise, counts=counts, own=own, best=best))
     return gamma, np.where(several[:, None], found, np.nan).T
 
 
@@ -345,6 +334,10 @@ class _Part:
         return out
 
 
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if values.size else 0.0
+
+
 def _slip(chance: FloatArray, n_classes: int) -> FloatArray:
     """Mix probabilities of labels with a uniform share of slips."""
     return np.asarray((1 - SLIP) * chance + SLIP / n_classes)
@@ -370,8 +363,14 @@ def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
 def _discoveries(probability: FloatArray) -> BoolArray:
     """True for the most probable ones: as many as keep the expected share of false discoveries low."""
     order = np.sort(probability)[::-1]
-    good = np.flatnonzero(np.cumsum(1 - order) <= FALSE_DISCOVERIES * np.arange(1, order.size + 1))
-    return np.asarray(probability >= (order[good[-1]] if good.size else np.inf))
+    last = _how_many(np.cumsum(1 - order))
+    return np.asarray(probability >= (order[last - 1] if last else np.inf))
+
+
+def _how_many(expected_false: FloatArray) -> int:
+    """The most discoveries, in order, of which few enough are false; `expected_false` of the first 1, 2, …."""
+    good = np.flatnonzero(expected_false <= FALSE_DISCOVERIES * np.arange(1, expected_false.size + 1))
+    return int(good[-1]) + 1 if good.size else 0
 
 
 # Groups of annotators -------------------------------------------------------------------------------------------------
@@ -381,10 +380,8 @@ def _metadata_groups(
     metadata: Any, table: Annotations, missing_as_group: bool
 ) -> dict[str, tuple[tuple[str, ...], IntArray]]:
     """Read metadata: column → names of its groups, and the group of each annotator of the table (A,), −1 unknown."""
-    import narwhals as nw
-
     by_column = isinstance(metadata, Mapping)
-    there = list(metadata) if by_column else list(nw.from_native(metadata).collect_schema().names())
+    there = list(metadata) if by_column else column_names(metadata)
     key = guess_column("annotator", there)
     if key is None:
         raise no_column("annotator", there)
@@ -397,20 +394,18 @@ def _metadata_groups(
     if people.size < code.size:
         twice = people[np.flatnonzero(np.bincount(code) > 1)[0]]
         raise DataError(f"annotators: {naming.shown(twice)} is there twice; one row per annotator is needed.")
-    of_table = naming.match(table.annotators, people, "annotators")
-    if not (of_table >= 0).any():
+    at = naming.match(table.annotators, people, "annotators")
+    known = at >= 0
+    if not known.any():
         raise DataError(
             f"annotators: none of the {people.size:,} (such as {naming.shown(people[0])}) is in the table, which has "
             f"{naming.shown(table.annotators[0])} and others."
         )
-    row = np.empty(people.size, np.int64)
-    row[code] = np.arange(people.size)
-    known = of_table >= 0
+    row = np.argsort(code)[at[known]]
     found = {}
     for name, column in columns.items():
-        groups, group = _sort_into_groups(column, row[of_table[known]])
         everybody = np.full(table.n_annotators, -1, np.int32)
-        everybody[known] = group
+        groups, everybody[known] = _sort_into_groups(column, row)
         if missing_as_group and (everybody < 0).any():
             everybody[everybody < 0] = len(groups)
             groups = (*groups, "(missing)")
@@ -433,15 +428,12 @@ def _sort_into_groups(column: Any, rows: IntArray) -> tuple[tuple[str, ...], Int
         distinct, group[~missing] = np.unique(present, return_inverse=True)
         return tuple(map(str, distinct.tolist())), group
     distinct, place = np.unique(numbers, return_inverse=True)
+    names, part = [f"{value:g}" for value in distinct], np.arange(distinct.size)
     if distinct.size > MAX_DISTINCT_NUMBERS:
         edges = np.unique(np.quantile(numbers, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf"))
-        part = np.searchsorted(edges, distinct)  # a value on an edge belongs below
-        part = np.unique(part, return_inverse=True)[1]
+        part = np.unique(np.searchsorted(edges, distinct), return_inverse=True)[1]  # a value on an edge belongs below
         names = [f"{distinct[part == p][0]:g} … {distinct[part == p][-1]:g}" for p in range(part.max() + 1)]
-        group[~missing] = part[place]
-    else:
-        names = [f"{value:g}" for value in distinct]
-        group[~missing] = place
+    group[~missing] = part[place]
     return tuple(names), group
 
 
@@ -450,11 +442,8 @@ class _Column:
 
     def __init__(self, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int):
         keep = (group[rows.annotator] >= 0) & disagree[rows.item]
-        item, label = rows.item[keep], rows.label[keep]
-        first = np.zeros(rows.n_items, np.int64)
-        first[item[::-1]] = label[::-1]
-        mixed = np.bincount(item, label != first[item], rows.n_items) > 0  # still, without those of no group
-        keep[keep] = mixed[item]
+        named = np.unique(rows.item[keep] * np.int64(rows.n_classes) + rows.label[keep])
+        keep &= (np.bincount(named // rows.n_classes, minlength=rows.n_items) > 1)[rows.item]  # still differing labels
         people, annotator = np.unique(rows.annotator[keep], return_inverse=True)
         self.item, place = np.unique(rows.item[keep], return_inverse=True)  # (J,) code of each
         self.group, self.n_groups = group[people], n_groups  # (people,)
@@ -535,14 +524,12 @@ def _explained_items(test: _Test, seed: int, pool: Threads) -> IntArray:
         z = (found - test.mean[part]) / spread[part]
         return np.bincount(_step(z[z > 0], steps), minlength=steps)
 
-    found = [column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES)]
-    histogram = np.sum([np.sum(one, axis=0) for one in found], axis=0)
+    batches = (column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES))
+    histogram = np.sum([np.sum(one, axis=0) for one in batches], axis=0)
     by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
     order = np.argsort(-test.z, kind="stable")
     above = order[test.z[order] > 0]
-    expected = by_chance[_step(test.z[above], steps)]
-    good = np.flatnonzero(expected <= FALSE_DISCOVERIES * np.arange(1, above.size + 1))
-    return above[: good[-1] + 1] if good.size else above[:0]
+    return above[: _how_many(by_chance[_step(test.z[above], steps)])]
 
 
 def _step(z: FloatArray, steps: int) -> IntArray:

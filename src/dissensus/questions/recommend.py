@@ -37,7 +37,7 @@ import numpy as np
 from scipy.special import entr, psi
 
 from dissensus.common.arrays import group_starts
-from dissensus.common.frames import as_frame
+from dissensus.common.frames import Backend, as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
@@ -84,22 +84,16 @@ class Recommendation:
 
     def to_frame(self) -> Any:
         """One row per pair, the first to ask first; a pandas frame where pandas is installed, else an Arrow table."""
-        return as_frame(self._columns())
+        return self._as_frame(None)
 
     def to_arrow(self) -> Any:
         """The same as an Arrow table."""
-        return as_frame(self._columns(), "pyarrow")
+        return self._as_frame("pyarrow")
 
-    def _columns(self) -> dict[str, Any]:
-        return {
-            "rank": np.arange(1, len(self) + 1),
-            "item": self.items,
-            "annotator": self.annotators,
-            "gain": self.gain,
-            "about_item": self.about_item,
-            "cost": self.cost,
-            "gain_per_cost": self.per_cost,
-        }
+    def _as_frame(self, backend: Backend | None) -> Any:
+        names = {"rank": np.arange(1, len(self) + 1), "item": self.items, "annotator": self.annotators}
+        measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost, "gain_per_cost": self.per_cost}
+        return as_frame(names | measures, backend)
 
 
 def recommend(
@@ -362,17 +356,10 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
 
 def _about_item(before: FloatArray, theta: FloatArray) -> float:
     """I(y; z | what may have been answered before), from outcomes (B, K) and Θ (K, K) [given, true]."""
-    given = before @ theta.T  # (B, K)
-    return (
-        _entropy(given)
-        - _entropy(before.sum(axis=1))
-        - _entropy(before.sum(axis=0) * theta)
-        + _entropy(before.sum(axis=0))
-    )
-
-
-def _entropy(joint: FloatArray) -> float:
-    return float(entr(joint).sum())
+    of_class = before.sum(axis=0)
+    joints = before @ theta.T, before.sum(axis=1), of_class * theta, of_class
+    given, outcome, said, truth = (float(entr(joint).sum()) for joint in joints)
+    return given - outcome - said + truth
 
 
 def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:

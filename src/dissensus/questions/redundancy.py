@@ -33,12 +33,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import TIE
+from dissensus.common.arrays import TIE, random_ranks
 from dissensus.common.formatting import percent
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
@@ -47,9 +46,8 @@ from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap_sums
 from dissensus.evaluation.hard import hits, tied
-from dissensus.evaluation.intervals import percentile_interval
-from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.base import Aggregator, check_gold
+from dissensus.exceptions import DataError
+from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.table.annotations import Annotations
 
@@ -66,7 +64,7 @@ SPREAD = 0.6  # share of the items above which most of the gain is in no particu
 TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
 SMALL_GAIN = 0.01  # mean gain from which half an item in all is not nothing: the table is small
 
-Estimates = Callable[[FloatArray], list[Estimate]]
+Estimates = Callable[[FloatArray], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -93,26 +91,28 @@ class NextLabel:
 
     def best(self, n: int) -> list[Any]:
         """The n items with the most to gain, the best first."""
-        if n < 0:
-            raise BadParameter(f"n must be 0 or more, got {n}.")
+        check_argument("n", n, int, low=0, must="must be 0 or more")
         return list(self.items[self._order[:n]].tolist())
 
     @property
     def curve(self) -> FloatArray:
         """(101,) share of all gain that there is if only the best 0, 1, … 100 % of the items get a label."""
-        total = np.concatenate([[0.0], np.cumsum(self.gain[self._order])])
-        if total[-1] <= 0:
-            return np.zeros(101)
-        return np.asarray(np.interp(np.linspace(0, self.gain.size, 101), np.arange(total.size), total / total[-1]))
+        shares = self._shares
+        return np.asarray(np.interp(np.linspace(0, self.gain.size, 101), np.arange(shares.size), shares))
 
     def holding(self, share: float) -> int:
         """The smallest number of items that hold this share of the gain."""
-        total = np.cumsum(self.gain[self._order])
-        return int(np.searchsorted(total, share * total[-1] * (1 - TIE))) + 1 if total.size and total[-1] > 0 else 0
+        return int(np.searchsorted(self._shares, share * (1 - TIE))) if self.gain.any() else 0
 
     @property
     def _order(self) -> IntArray:
         return np.argsort(-self.gain, kind="stable")
+
+    @property
+    def _shares(self) -> FloatArray:
+        """(I + 1,) share of all gain that the best 0, 1, … items hold."""
+        total = np.concatenate([[0.0], np.cumsum(self.gain[self._order])])
+        return total / (total[-1] or 1.0)
 
 
 @dataclass(frozen=True)
@@ -220,14 +220,13 @@ class Redundancy:
 
     def rows(self) -> list[dict[str, Any]]:
         """The same as plain values."""
-        rows = []
-        for one in self.levels:
-            row: dict[str, Any] = {"labels": one.labels, "annotations": one.annotations}
-            row |= flat("stability", one.stability)
-            if one.accuracy is not None:
-                row |= flat("accuracy", one.accuracy)
-            rows.append(row | {"confidence": one.confidence, "seconds": one.seconds})
-        return rows
+        return [
+            {"labels": one.labels, "annotations": one.annotations}
+            | flat("stability", one.stability)
+            | flat("accuracy", one.accuracy)
+            | {"confidence": one.confidence, "seconds": one.seconds}
+            for one in self
+        ]
 
 
 def redundancy(
@@ -287,10 +286,11 @@ def redundancy(
 
     model_all, seconds = fit(table)
     whole, seconds = (model_all, seconds) if part is table else fit(part)
-    draws: dict[int, list[_Draw]] = {step: [] for step in steps}
+    draws: dict[int, list[tuple[Any, ...]]] = {step: [] for step in steps}
     rehearsals = []
     for draw in range(seeds):
-        rank = _ranks(part, int(np.random.SeedSequence([seed, draw]).generate_state(1)[0]))
+        child = int(np.random.SeedSequence([seed, draw]).generate_state(1)[0])
+        rank = random_ranks(part.item, np.random.default_rng(child))  # rank < r is part.subsample(r, child)
         for step in steps:  # the fewer labels are always among the more
             draws[step].append(_drawn(*fit(part.select(rows=rank < step)), whole, part_gold))
         if many.size:
@@ -298,15 +298,15 @@ def redundancy(
             rehearsals.append(_rehearsed(fewer, whole, part_gold, many))
     draws[int(counts.max())] = [_drawn(whole, seconds, whole, part_gold)]
 
-    belief, likelihood = _reckoning(model_all)
-    gain, flips = _next_label(belief, likelihood)
-    sure = belief.max(axis=1)
+    expected = model_all.likelihoods()
+    gain, flips = _next_label(expected, *_annotators(model_all, expected))
+    sure = expected.belief.max(axis=1)
     return Redundancy(
         _curve(draws, counts, estimates),
         NextLabel(table.items, gain, flips, float(sure.mean()), float(sure.mean() + gain.mean())),
         _rehearsal(rehearsals, estimates) if many.size else None,
         part.n_items if sampled else None,
-        None if gold is None else estimates(hits(gold, model_all.posterior_))[0],
+        estimates(_hits(gold, model_all.posterior_))[0],
         None if gold is None else float(sure[gold >= 0].mean()),
         len(part) / part.n_items,
         table.n_classes,
@@ -326,65 +326,50 @@ def _sample(
         order = order[: max(1, int(np.searchsorted(np.cumsum(counts[order]), limit, side="right")))]
     if order.size == table.n_items:
         return table, gold, False
-    keep = np.zeros(table.n_items, np.bool_)
-    keep[order] = True
+    keep = np.isin(np.arange(table.n_items), order)
     return table.select(items=keep), None if gold is None else gold[keep], sampled
 
 
 def _levels(counts: IntArray, levels: Sequence[int] | None) -> list[int]:
     """Labels per item to try, fewer than the most that an item has."""
     if levels is not None:
-        bad = [one for one in levels if not isinstance(one, Integral) or one < 1]
-        if bad:
-            raise BadParameter(f"levels must be whole numbers, at least 1, got {bad[0]!r}.")
+        for one in levels:
+            check_argument("levels", one, int, low=1, must="must be whole numbers, at least 1")
         return [int(one) for one in sorted(set(levels)) if one < counts.max()]
     steps = [int(step * 10**power) for power in range(9) for step in STEPS if power or step != 1.5]
     return [one for one in steps if np.minimum(counts, one).sum() <= NEARLY_ALL * counts.sum()]
 
 
-def _ranks(table: Annotations, draw: int) -> IntArray:
-    """(N,) the place of each row among its item's, at random; `rank < r` is `table.subsample(r, draw)`."""
-    order = np.lexsort((np.random.default_rng(draw).random(len(table)), table.item))
-    rank = np.empty(len(table), np.int32)
-    rank[order] = np.arange(len(table)) - table.item_ptr[table.item]  # order keeps items together
-    return rank
+def _drawn(model: Aggregator, seconds: float, whole: Aggregator, gold: IntArray | None) -> tuple[Any, ...]:
+    """Results of a fit to some of the labels: (I,) same as by all, (known items,) right, confidence, seconds."""
+    confidence = model.likelihoods().belief.max(axis=1).mean()
+    return _same(model.posterior_, whole.posterior_), _hits(gold, model.posterior_), confidence, seconds
 
 
-class _Draw(NamedTuple):
-    """Results of a fit to some of the labels, compared with the fit to all."""
-
-    same: FloatArray  # (I,) chance that the label is the same
-    right: FloatArray | None  # (known items,) chance that it is right
-    confidence: float
-    seconds: float
+def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:
+    return [np.mean(one, axis=0) for one in zip(*draws, strict=True)]
 
 
-def _drawn(model: Aggregator, seconds: float, whole: Aggregator, gold: IntArray | None) -> _Draw:
-    right = None if gold is None or not (gold >= 0).any() else hits(gold, model.posterior_)
-    confidence = float(_belief(model).max(axis=1).mean())
-    return _Draw(_same(model.posterior_, whole.posterior_), right, confidence, seconds)
-
-
-def _curve(draws: dict[int, list[_Draw]], counts: IntArray, estimates: Estimates) -> tuple[Level, ...]:
+def _curve(draws: dict[int, list[tuple[Any, ...]]], counts: IntArray, estimates: Estimates) -> tuple[Level, ...]:
     """Average the draws of each level."""
-    means = [
-        [None if one[0] is None else np.mean(one, axis=0) for one in zip(*some, strict=True)] for some in draws.values()
-    ]
-    same, right, confidence, seconds = zip(*means, strict=True)
-    stability = estimates(np.stack(same, axis=1))
-    accuracy: Sequence[Any] = right if right[0] is None else estimates(np.stack(right, axis=1))
+    same, right, confidence, seconds = zip(*map(_averages, draws.values()), strict=True)
+    stability, accuracy = (estimates(np.stack(one, axis=1)) for one in (same, right))
     annotations = (int(np.minimum(counts, labels).sum()) for labels in draws)
     columns = zip(draws, annotations, stability, accuracy, map(float, confidence), map(float, seconds), strict=True)
     return tuple(Level(*level) for level in columns)
 
 
-def _estimates(columns: FloatArray, *, resamples: int, seed: int) -> list[Estimate]:
-    """The mean of (n,) or of each of (n, S) columns, with intervals from the same resamples."""
-    sums, n = bootstrap_sums(columns, resamples=resamples, seed=seed), len(columns)
-    return [
-        percentile_interval(float(all_items) / n, drawn / n)
-        for all_items, drawn in zip(sums.whole, sums.resampled.T, strict=True)
-    ]
+def _estimates(columns: FloatArray, *, resamples: int, seed: int) -> list[Any]:
+    """The mean of (n,) or of each of (n, S) columns, with intervals from the same resamples; None where n is 0."""
+    n = len(columns)
+    if n == 0:
+        return [None] * (1 if columns.ndim == 1 else columns.shape[1])
+    return bootstrap_sums(columns, resamples=resamples, seed=seed).means(n)
+
+
+def _hits(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
+    """(known items,) chance that the label is right; empty where no class is known."""
+    return np.empty(0) if gold is None or not (gold >= 0).any() else hits(gold, posterior)
 
 
 def _same(one: FloatArray, other: FloatArray) -> FloatArray:
@@ -395,48 +380,36 @@ def _same(one: FloatArray, other: FloatArray) -> FloatArray:
 
 def _rehearsed(
     fewer: Aggregator, whole: Aggregator, gold: IntArray | None, many: IntArray
-) -> tuple[float, float, FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Expected flips and gain of a fit without one label of each item; observed changes and rise of accuracy."""
-    gain, flips = _next_label(*_reckoning(fewer))
+    expected = fewer.likelihoods()
+    gain, flips = _next_label(expected, *_annotators(fewer, expected))
     before, after = fewer.posterior_[many], whole.posterior_[many]
-    risen = np.empty(0)
-    if gold is not None and (gold[many] >= 0).any():
-        risen = hits(gold[many], after) - hits(gold[many], before)
-    return float(flips[many].mean()), float(gain[many].mean()), 1 - _same(before, after), risen
+    known = None if gold is None else gold[many]
+    return flips[many].mean(), gain[many].mean(), 1 - _same(before, after), _hits(known, after) - _hits(known, before)
 
 
-def _rehearsal(rehearsals: list[tuple[float, float, FloatArray, FloatArray]], estimates: Estimates) -> Rehearsal:
-    """Average the draws."""
-    flips, gain, changed, risen = (np.mean(one, axis=0) for one in zip(*rehearsals, strict=True))
-    rise = estimates(risen)[0] if risen.size else None
-    return Rehearsal(changed.size, float(flips), estimates(changed)[0], float(gain), rise)
+def _rehearsal(rehearsals: list[tuple[Any, ...]], estimates: Estimates) -> Rehearsal:
+    flips, gain, changed, risen = _averages(rehearsals)
+    return Rehearsal(changed.size, float(flips), estimates(changed)[0], float(gain), estimates(risen)[0])
 
 
 # One more label -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Likelihood:
-    """What those who may label next say of items: `of(place, first, end)` is (n or 1, K, K) [given, true]."""
-
-    share: FloatArray  # (M,) how often each is who labels
-    of: Callable[[int, int, int], FloatArray]
-    same: bool  # for all items
-
-
-def _next_label(belief: FloatArray, likelihood: _Likelihood) -> tuple[FloatArray, FloatArray]:
-    """(I,) gain and (I,) flips of the module."""
+def _next_label(expected: Likelihoods, annotator: IntArray, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(I,) gain and (I,) flips of the module, if these annotators label next, each a share of the times."""
+    belief = np.ascontiguousarray(expected.belief, np.float64)
     I, K = belief.shape
     gain, flips = np.zeros(I), np.zeros(I)
-    belief = np.ascontiguousarray(belief, np.float64)
-    size = max(1, I if likelihood.same else CELLS // K**2)
+    size = max(1, I if expected.same else CELLS // K**2)
 
     def add(_: int, start: int, end: int) -> None:
         for first in range(start, end, size):
             some = slice(first, min(first + size, end))
-            for place, share in enumerate(likelihood.share):
-                theta = likelihood.of(place, some.start, some.stop)
-                kernels.add_next_label(belief[some], theta, share, TIE, MIN_RELATIVE, gain[some], flips[some])
+            for one, often in zip(annotator, share, strict=True):
+                theta = expected.of(np.arange(some.start, some.stop), np.array([one]))[:, 0]
+                kernels.add_next_label(belief[some], theta, often, TIE, MIN_RELATIVE, gain[some], flips[some])
 
     with Threads(thread_count(None, I)) as pool:
         pool.map(add, even(I, pool.threads))
@@ -444,26 +417,10 @@ def _next_label(belief: FloatArray, likelihood: _Likelihood) -> tuple[FloatArray
     return np.where(gain > ROUNDING, gain, 0), np.minimum(flips, 1)
 
 
-def _belief(model: Aggregator) -> FloatArray:
-    """(I, K) q."""
-    return model.likelihoods().belief
-
-
-def _reckoning(model: Aggregator) -> tuple[FloatArray, _Likelihood]:
-    """(I, K) q and the Θ of those who may label next."""
-    expected = model.likelihoods()
+def _annotators(model: Aggregator, expected: Likelihoods) -> tuple[IntArray, FloatArray]:
+    """Codes of those who may label next, and how often each does: all, or some spread evenly over the labels."""
     I, K = expected.belief.shape
     places = PLACES if expected.same else int(np.clip(MAX_LIKELIHOODS // (I * K * K), 1, PLACES))
-    annotator, share = _annotators(model, places)
-
-    def likelihood(place: int, first: int, end: int) -> FloatArray:
-        return expected.of(np.arange(first, end), annotator[place : place + 1])[:, 0]
-
-    return expected.belief, _Likelihood(share, likelihood, expected.same)
-
-
-def _annotators(model: Aggregator, places: int) -> tuple[IntArray, FloatArray]:
-    """Codes of those who may label next, and how often each does: all, or `places` spread evenly over the labels."""
     weight = model.total_
     # neither names nor codes decide, save between annotators who are alike in all three
     order = np.lexsort((model.n_annotations_, weight, model.reliability_))

@@ -41,9 +41,8 @@ def plot_class_distributions(table: Annotations, path: str | Path, gold: IntArra
     """Draw how often each class is given and, where `gold` (I,) is known, is true; .svg, .png or .html."""
     from dissensus.learning.analysis import class_distributions
 
-    found = class_distributions(table, gold)
-    classes = distinct(found.classes.tolist(), 60)
-    parts = {"labels": found.labels} | ({} if found.gold is None else {"gold": found.gold})
+    parts = class_distributions(table, gold)
+    classes = distinct(parts.pop("class").tolist(), 60)
     bars = charts.plot(
         [
             {"class": name, "of": what, "share": share}

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.arrays import group_starts, pair_starts
+from dissensus.common.arrays import group_starts, pair_starts, random_ranks
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
@@ -423,11 +423,7 @@ class Annotations:
     def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
         """Draw at most `redundancy` annotations of each item at random."""
         check_argument("redundancy", redundancy, int, low=1)
-        draw = np.random.default_rng(seed).random(self.n_annotations)
-        order = np.lexsort((draw, self.item))
-        rank = np.empty(self.n_annotations, np.int64)
-        rank[order] = np.arange(self.n_annotations) - self.item_ptr[self.item]  # order keeps items together
-        return self.select(rows=rank < redundancy)
+        return self.select(rows=random_ranks(self.item, np.random.default_rng(seed)) < redundancy)
 
     def split(
         self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0

@@ -275,9 +275,9 @@ def test_who_has_the_same_figures_starts_in_the_same_community(seed):
         right = 6.0 if a < 7 else 9.0
         counts[a] = rng.dirichlet(np.ones(3)) * right * np.eye(3)
         counts[a, [0, 1, 2], [1, 2, 0]] = rng.dirichlet(np.ones(3)) * (12 - right)
-    model, order = CommunityBCC(communities=4), rng.permutation(11)
+    model, order = CommunityBCC(), rng.permutation(11)
     one, two = (
-        model._sorted(np.full(3, 1 / 3), some, None if seed is None else np.random.default_rng(seed))
+        model._sorted(np.full(3, 1 / 3), some, None if seed is None else np.random.default_rng(seed), 4)
         for some in (counts, counts[order])
     )
     np.testing.assert_allclose(one.community_concentration, two.community_concentration)

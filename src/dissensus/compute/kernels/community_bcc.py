@@ -88,20 +88,19 @@ def believe(
             odds[m] = np.exp(odds[m] - top)
             total += odds[m]
         evidence += top + np.log(total)
-        for y in range(K):
-            for k in range(K):
+        for k in range(K):
+            for y in range(K):
                 mean[k, y] = 0.0
         for m in range(M):
             rho = odds[m] / total
             membership[a, m] = rho
             for k in range(K):
                 wholes[m, k] += rho * whole_psi[m, k]
-            for y in range(K):
-                for k in range(K):
+                for y in range(K):
                     mean[k, y] += rho * logs[m, k, y]
                     sums[m, k, y] += rho * logs[m, k, y]
-        for y in range(K):
-            for k in range(K):
+        for k in range(K):
+            for y in range(K):
                 spent += counts[a, k, y] * mean[k, y]
                 confusion[a, k, y] = np.exp(mean[k, y])
     return evidence, spent

@@ -34,27 +34,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.common.types import IntArray, OnStep
 from dissensus.compute.engines.base import Engine, NoCheckpoint
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.base import methods, reliability
-from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, ConfusionModel, Counts, class_pseudo
+from dissensus.models.base import reliability
+from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, FloatArray, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
 from dissensus.models.em import climb, remembered
-from dissensus.models.methods.hierarchical_dawid_skene import expected_population
-from dissensus.models.params import COUNT, LOG_SIMPLEX, moved, positive
-from dissensus.table import names as naming
+from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
+from dissensus.models.methods.mace import GRID, draw_by_figures
+from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
 
 MAX_COMMUNITIES = 8  # that are looked for
 MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for
-GRID = 2.0**16  # of what annotators are told apart by: coarser than any rounding, finer than any difference
 QUOTIENT_STEPS = 2  # in one M step; more of them save no time
-MIN_KERNEL_NUMBERS = 40_000  # parameters from which on a compiled loop saves more than it costs to load
+MIN_KERNEL_NUMBERS = 5_000  # parameters from which on a compiled loop saves more than it costs to load
 NEGLIGIBLE_NATS = 0.5  # when numbers of communities are compared
 
 
@@ -84,65 +82,52 @@ class Beliefs(NamedTuple):
     summary="annotators in communities that confuse classes alike; variational Bayes",
     cite="Venanzi et al. 2014",
 )
-class CommunityBCC(ConfusionModel[Communities]):
+class CommunityBCC(CrowdModel[Communities]):
     """Variational Dawid-Skene whose annotators belong to communities."""
 
     communities: int | None = param(None, "how many; None: as many as the annotators' matrices speak for", low=1)
-    known: float = param(
-        2.0, "weight, in annotators, of an unknown one beside what the communities show", low=MIN_PSEUDO
-    )
     community_count: float = param(1.0, "pseudo-count of every community in h", low=MIN_PSEUDO)
-    class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
-    vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
     Params = Communities
     counts_: FloatArray
     community_concentration_: FloatArray
     community_share_: FloatArray
 
-    def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Fix the pseudo-counts b by the votes."""
-        self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
-
     def _climb(self, engine: Engine, on_step: OnStep) -> None:
         """With a number of communities, or with one first and then with as many as its counts speak for."""
         self._pool = engine.pool  # of what is believed of the annotators
-        fitted, params = self._run(self.communities or 1, engine, on_step)
-        passes = fitted.n_iter_
+        self._begin(engine)
+        params = self._run(self.communities or 1, engine, on_step)
+        passes = self.n_iter_
         if self.communities is None and (number := self._how_many(params)) > 1:
-            fitted, params = self._run(number, engine, lambda step, bound: on_step(passes + step, bound))
-            passes += fitted.n_iter_
-        kept = ("class_pseudo_", "label_totals_", "_walk", "trace_", "converged_")
-        vars(self).update({name: getattr(fitted, name) for name in kept}, n_iter_=passes)
+            params = self._run(number, engine, lambda step, bound: on_step(passes + step, bound))
+            self.n_iter_ += passes
         del self._pool
         self._set(best_first(params))
 
-    def _run(self, communities: int, engine: Engine, on_step: OnStep) -> tuple[Self, Communities]:
-        one = type(self)(**(self.get_params(deep=False) | {"communities": communities}))
-        one._begin(engine)
-        one._pool = engine.pool
-        return one, one.run(partial(one.em_pass, engine), partial(one.start, engine), on_step, NoCheckpoint())
+    def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
+        start = partial(self.start, engine, communities=communities)
+        return self.run(partial(self.em_pass, engine), start, on_step, NoCheckpoint())
 
-    def start(self, engine: Engine, rng: np.random.Generator | None) -> Communities:
+    def start(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
         """The votes as q, and communities by `_sorted`."""
         votes = self.votes(engine)
-        return self._sorted(self._class_shares(votes.classes), votes.labels, rng)
+        number = communities or self.communities or 1
+        return self._sorted(self._class_shares(votes.classes), votes.labels, rng, number)
 
-    def _sorted(self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None) -> Communities:
-        """Communities of annotators who are right as often, by their counts; with `rng`, at random.
+    def _sorted(self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None, M: int) -> Communities:
+        """M communities of annotators who are right as often, by their counts; with `rng`, at random.
 
         Neither depends on the names or the order of annotators; who has the same figures is in the same community.
         """
-        M, expected = self.communities or 1, expected_population(prior.size)
+        expected = expected_population(prior.size)
         hits, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
         if rng is None:
             figure = np.round(reliability(hits, total) * GRID)
             cuts = np.quantile(figure, np.arange(1, M) / M, method="lower")
             group: IntArray = (figure[:, None] > cuts).sum(axis=1)
         else:
-            right, given = (np.round(number * GRID).astype(np.uint64) for number in (hits, total))
-            draw = naming.mix(naming.mix(right ^ rng.integers(2**64, dtype=np.uint64)) ^ given)
-            group = (draw % np.uint64(M)).astype(np.int64)
+            group = (draw_by_figures(rng, hits, total) % np.uint64(M)).astype(np.int64)
         logs = np.zeros((M, *expected.shape))
         np.add.at(logs, group, expected_log(counts + expected))
         members = np.bincount(group, minlength=M).astype(np.float64)
@@ -206,7 +191,7 @@ class CommunityBCC(ConfusionModel[Communities]):
     def _height(self, params: Communities) -> float:
         """What the counts and the log priors of h and α say of communities, up to a constant."""
         alpha = params.community_concentration
-        known = mean_log_density(alpha, expected_log(expected_population(alpha.shape[1]))).sum()
+        known = mean_log_density(alpha, unknown_logs(alpha.shape[1])).sum()
         density = self.known / len(alpha) * known + self.community_count * np.log(params.community_share).sum()
         return float(self.beliefs(params).evidence + density)
 
@@ -227,8 +212,7 @@ class CommunityBCC(ConfusionModel[Communities]):
 
         best, found = 1, -np.inf
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEMBERS)):
-            several = type(self)(**(self.get_params(deep=False) | {"communities": number}))
-            first = several._sorted(alone.prior, alone.counts, None)
+            first = self._sorted(alone.prior, alone.counts, None, number)
             tol = NEGLIGIBLE_NATS / max(abs(self._height(first)), 1.0)
             done = climb(
                 crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem", on_step=lambda *_: None
@@ -293,8 +277,7 @@ def fit_populations(logs: FloatArray, members: FloatArray, known: float, alpha: 
     As in `hierarchical-dawid-skene`, for all communities at once; each has its part of the `known`.
     """
     part = known / len(alpha)
-    unknown = expected_log(expected_population(alpha.shape[1]))
-    return fixed_point((logs + part * unknown) / (members + part)[:, None, None], alpha)
+    return fixed_point((logs + part * unknown_logs(alpha.shape[1])) / (members + part)[:, None, None], alpha)
 
 
 def quotients(believed: Beliefs, known: float, alpha: FloatArray) -> FloatArray:
@@ -305,8 +288,7 @@ def quotients(believed: Beliefs, known: float, alpha: FloatArray) -> FloatArray:
     from scipy.special import psi
 
     size, members = alpha.sum(axis=2), believed.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
-    unknown = expected_log(expected_population(alpha.shape[1]))
-    pull = known / len(alpha) * (unknown + psi(size)[:, :, None] - psi(alpha))
+    pull = known / len(alpha) * (unknown_logs(alpha.shape[1]) + psi(size)[:, :, None] - psi(alpha))
     up = believed.logs + believed.wholes[:, :, None] - members[:, :, None] * psi(alpha) + np.maximum(pull, 0)
     down = (believed.wholes - members * psi(size))[:, :, None] + np.maximum(-pull, 0)
     return np.asarray(np.clip(alpha * up / np.maximum(down, 1e-300), MIN_ALPHA, MAX_PSEUDO))

@@ -37,6 +37,7 @@ from dissensus.models.confusion import (
     Classes,
     ConfusionModel,
     Counts,
+    P,
     class_pseudo,
     expected_pseudo,
 )
@@ -57,25 +58,29 @@ class Crowd(Classes):
     population: FloatArray = moved(positive(MIN_ALPHA))
 
 
+class CrowdModel(ConfusionModel[P]):
+    """A method that learns from the whole crowd what matrices look like."""
+
+    known: float = param(2.0, "weight, in annotators, of an unknown one beside what the crowd shows", low=MIN_PSEUDO)
+    class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
+    vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
+
+    def prepare(self, votes: Counts, engine: Engine) -> None:
+        """Fix the pseudo-counts b by the votes."""
+        self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
+
+
 @methods.register(
     "hierarchical-dawid-skene",
     summary="confusion matrices that share a prior learnt from the whole crowd",
     cite="Paun et al. 2018",
 )
-class HierarchicalDawidSkene(ConfusionModel[Crowd]):
+class HierarchicalDawidSkene(CrowdModel[Crowd]):
     """Variational Dawid-Skene with a learnt prior over confusion matrices."""
-
-    known: float = param(2.0, "weight, in annotators, of `expected_pseudo` beside what the crowd shows", low=MIN_PSEUDO)
-    class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
-    vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
     Params = Crowd
     concentration_: FloatArray
     population_: FloatArray
-
-    def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Fix the pseudo-counts b by the votes."""
-        self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
 
     def first(self, prior: FloatArray) -> Crowd:
         """A population of which nothing is known."""
@@ -97,8 +102,7 @@ class HierarchicalDawidSkene(ConfusionModel[Crowd]):
     def learn_crowd(self, labels: FloatArray, params: Crowd) -> Crowd:
         """A more probable α for these counts."""
         logs, weight = expected_log(labels + params.population).sum(axis=0), len(labels) + self.known
-        unknown = expected_log(expected_population(params.prior.size))
-        shape = fixed_point((logs + self.known * unknown) / weight, params.population)
+        shape = fixed_point((logs + self.known * unknown_logs(params.prior.size)) / weight, params.population)
         return replace(params, population=polished(shape, labels, self.known))
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Crowd:
@@ -108,7 +112,7 @@ class HierarchicalDawidSkene(ConfusionModel[Crowd]):
     def log_penalty(self, params: Crowd) -> float:
         """Minus the divergences of γ from α, and the log prior of α, up to a constant."""
         alpha = params.population
-        known = mean_log_density(alpha, expected_log(expected_population(len(alpha)))).sum()
+        known = mean_log_density(alpha, unknown_logs(len(alpha))).sum()
         return float(self.known * known - divergence(params.concentration, alpha, self.expected_logs(params)))
 
     def population(self, params: Crowd) -> Crowd:
@@ -132,7 +136,7 @@ def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatA
     counted = np.nonzero(counts > NO_COUNT)
     cell = counted[1] * counts.shape[2] + counted[2]
     some, total = counts[counted], counts.sum(axis=2)  # total (A, K) of each true class
-    logs, shape = expected_log(expected_population(counts.shape[1])), population.shape
+    logs, shape = unknown_logs(counts.shape[1]), population.shape
 
     def summed(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(cell, values, population.size).reshape(shape), float)
@@ -160,3 +164,8 @@ def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatA
 def expected_population(n_classes: int) -> FloatArray:
     """(K, K) [true, given] the α of a crowd of which nothing is known."""
     return np.asarray(np.maximum(expected_pseudo(n_classes), MIN_ALPHA))
+
+
+def unknown_logs(n_classes: int) -> FloatArray:
+    """(K, K) [true, given] E log Θ of an annotator from such a crowd."""
+    return expected_log(expected_population(n_classes))

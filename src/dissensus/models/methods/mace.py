@@ -36,18 +36,15 @@ A row of weight w counts as w rows: its factor to the power of w.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import OWN, Classes, ConfusionModel, Counts, OwnCells
+from dissensus.models.confusion import OWN, Classes, ConfusionModel, Counts, FloatArray, OwnCells, methods, moved, param
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import remembered
-from dissensus.models.params import SHARE, moved
+from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
 MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # parameters of a prior; ψ(0.01) = −101, so that odds stay numbers
@@ -114,9 +111,7 @@ class MACE(ConfusionModel[Copied]):
         share = np.full(len(given), 0.5)
         if rng is not None:
             agreed = self.votes(engine, with_gold=False).labels.sum(axis=(1, 2))
-            profile = [np.round(number * GRID).astype(np.uint64) for number in (agreed, given.sum(axis=1))]
-            key = rng.integers(2**64, dtype=np.uint64)
-            share = naming.mix(naming.mix(profile[0] ^ key) ^ profile[1]) / 2.0**64
+            share = draw_by_figures(rng, agreed, given.sum(axis=1)) / 2.0**64
         return Copied(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
 
     def beliefs(self, params: Copied) -> Beliefs:
@@ -186,3 +181,9 @@ def means(believed: Beliefs) -> tuple[FloatArray, FloatArray]:
     """E θ (A,) and E ξ (A, K)."""
     competence, strategy = believed
     return competence[:, 0] / competence.sum(axis=1), strategy / strategy.sum(axis=1, keepdims=True)
+
+
+def draw_by_figures(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
+    """(A,) random 64-bit integers that depend on an annotator's figures, not on its name or place."""
+    right, given = (np.round(number * GRID).astype(np.uint64) for number in (hits, total))
+    return naming.mix(naming.mix(right ^ rng.integers(2**64, dtype=np.uint64)) ^ given)

@@ -34,6 +34,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import EngineChoice
@@ -125,9 +126,7 @@ def propensity(table: Annotations, n_items: int) -> FloatArray:
     """(A,) share of the first `n_items` that each annotator labelled; a second label of the same item adds nothing."""
     rows = int(table.item_ptr[n_items])  # beyond are items that stand for what was known before
     item, annotator = table.item[:rows], table.annotator[:rows]
-    first = np.ones(rows, bool)
-    first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)  # rows stand in this order
-    return np.bincount(annotator[first], minlength=table.n_annotators) / n_items
+    return np.bincount(annotator[pair_starts(item, annotator)], minlength=table.n_annotators) / n_items
 
 
 def penalised_logit(hits: FloatArray, total: FloatArray, centre: float, l2: float) -> FloatArray:
