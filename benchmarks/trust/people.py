@@ -26,8 +26,8 @@ import dissensus as dz
 from dissensus import Annotations
 from dissensus.exceptions import DissensusError
 from dissensus.models.base import CROWD_LABELS, MAX_KNOWN_LABELS, beta_interval, reliability
-from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.copies import find_copies
+from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.questions.diagnose import Diagnosis
 from dissensus.table.datasets.digits import digits_crowd
 from dissensus.table.simulate import annotate, make_crowd
