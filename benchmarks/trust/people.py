@@ -97,7 +97,8 @@ def flags(seeds: int, sets: dict[str, Any]) -> None:
     rng, by = np.random.default_rng(0), defaultdict(lambda: np.zeros(2, int))
     cells = 0
     while cells < 8 * seeds:
-        A, labels, prevalence = (rng.choice(one).item() for one in (CROWD_SIZES, LABELS, PREVALENCES))
+        labels = LABELS[cells % len(LABELS)]
+        A, prevalence = (rng.choice(one).item() for one in (CROWD_SIZES, PREVALENCES))
         K, per_item, hard = (rng.choice(one).item() for one in ((2, 2, 3, 5, 10), (3, 5, 10), (0.0, 0.1, 0.2)))
         skill = str(rng.choice(["95/75", "mixed", "poor", "good"]))
         if A * labels > MAX_SIMULATED_ROWS:
