@@ -22,12 +22,21 @@ def some(labels):
 def test_file_has_the_library_s_recommendation(cli, some):
     result = cli("recommend", some, "--budget", 12, "--per-item", 2, "--capacity", 5, "-o", "next.csv")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "12 of 56 labels" in result.stdout
+    assert "Ask for 12 labels about " in result.stdout
     assert "Asked most: " in result.stdout
     table = dz.read(some)
     found = dz.recommend(DawidSkene().fit(table), table, budget=12, per_item=2, capacity=5)
     written = read_frame("next.csv")
-    assert written.column_names == ["rank", "item", "annotator", "gain", "about_item", "cost", "gain_per_cost"]
+    assert written.column_names == [
+        "rank",
+        "item",
+        "annotator",
+        "gain",
+        "about_item",
+        "cost",
+        "gain_per_cost",
+        "p_change",
+    ]
     assert written["item"].to_pylist() == found.items.tolist()
     assert written["annotator"].to_pylist() == found.annotators.tolist()
     assert [float(gain) for gain in written["gain"].to_pylist()] == found.gain.tolist()
@@ -155,3 +164,49 @@ def test_which_model_is_asked_is_never_a_guess(cli, some, here):
     missing = cli("recommend", some, "--budget", 9, "--model", "empty")
     assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
     assert "no fitted model in empty: there is neither model.npz, which `aggregate` writes, nor " in missing.stderr
+
+
+def test_limits_are_said_and_can_be_changed(cli, some):
+    usual = cli("recommend", some, "--budget", 30)
+    assert "Nobody gets more than twice the share that they had of the labels so far (--capacity)." in usual.stdout
+    assert "No item gets more than 10 labels in all (--per-item)." in usual.stdout
+    assert "nats" not in usual.stdout
+    parsed = json.loads(cli("recommend", some, "--budget", 30, "--json").stdout)
+    assert parsed["limits"]["labels_per_item"] == 10
+    assert parsed["cost_per_change"] == pytest.approx(parsed["cost"] / parsed["expected_changes"])
+    free = ("--capacity", "none", "--per-item", "none", "--settled", "none")
+    table = dz.read(some)
+    same_rows(
+        rows_of(cli("recommend", some, "--budget", 30, "--method", "one-coin", *free, "--json")),
+        dz.recommend(OneCoin().fit(table), table, budget=30, capacity=None, per_item=None, settled=None),
+    )
+    lifted = cli("recommend", some, "--budget", 30, *free).stdout
+    assert not any(name in lifted for name in ("--capacity", "--per-item", "--settled"))
+    less = json.loads(cli("recommend", some, "--budget", 30, "--settled", "0.5", "--json").stdout)
+    assert less["limits"]["settled_items"] > parsed["limits"]["settled_items"]
+
+
+def test_nothing_left_to_buy_is_said(cli, labels):
+    result = cli("recommend", labels, "--budget", 500, "-o", "next.csv")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Nothing is left to buy here: there is no pair of an item and an annotator" in result.stdout
+    assert read_frame("next.csv").num_rows == 0
+
+
+def test_a_budget_that_cannot_be_spent_is_said(cli, some):
+    result = cli("recommend", some, "--budget", 500, "--capacity", "2")
+    assert " of the budget is left: within the limits there is nothing more to ask for." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("--capacity", "many", "--capacity must be a whole number, at least 0, or auto, or none; got 'many'"),
+        ("--per-item", "0", "--per-item must be a whole number, at least 1, or auto, or none; got '0'"),
+        ("--settled", "1.5", "--settled must be a number above 0 and at most 1, or none; got '1.5'"),
+        ("--settled", "auto", "--settled must be a number above 0 and at most 1, or none; got 'auto'"),
+    ],
+)
+def test_a_wrong_limit_is_one_sentence(cli, some, name, value, words):
+    result = cli("recommend", some, "--budget", 5, name, value)
+    assert (result.exit_code, result.stdout, words in result.stderr) == (2, "", True)

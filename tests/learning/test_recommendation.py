@@ -23,7 +23,7 @@ def entropy(p):
 
 def test_lia_is_asked_with_the_confusion_of_each_pair(table):
     model = LIA(steps=40, seed=0).fit(table)
-    found = recommend(model, table, budget=200, per_item=1)
+    found = recommend(model, table, budget=200, capacity=None, per_item=1, settled=None)
     assert len(found) == 30
     for item, annotator, about_item in zip(found.items, found.annotators, found.about_item, strict=True):
         q, theta = model.posterior_[item], model.confusion([item], [annotator])[0, 0]

@@ -53,8 +53,11 @@ def told(n_items, n_annotators, n_classes, seed, labels=None, observed=0):
     return Expects(belief=belief, confusion=confusion, labels=size).fit(table), table
 
 
+NO_LIMITS = {"capacity": None, "per_item": None, "settled": None}
+
+
 def everything(model, table, **more):
-    return recommend(model, table, budget=1e6, allow_repeats=True, **more)
+    return recommend(model, table, **{"budget": 1e6, "allow_repeats": True} | NO_LIMITS | more)
 
 
 def entropy(p):
@@ -133,7 +136,7 @@ def test_greedy_choice_is_the_literal_one(seed):
             return joint_information(q, theta[[*of_item, pair[1]]]) - joint_information(q, theta[of_item])
 
         chosen.append(max((pair for pair in pairs if pair not in chosen), key=value))
-    found = recommend(model, table, budget=6, allow_repeats=True)
+    found = recommend(model, table, budget=6, allow_repeats=True, **NO_LIMITS)
     assert list(zip(found.items, found.annotators, strict=True)) == chosen
 
 
@@ -144,7 +147,7 @@ def test_greedy_is_near_the_best_of_all_choices():
         for picks in itertools.combinations(range(8), 3):
             of_item = [[pick % 4 for pick in picks if pick // 4 == i] for i in (0, 1)]
             total.append(sum(joint_information(model.posterior_[i], model.confusion_[of_item[i]]) for i in (0, 1)))
-        found = recommend(model, table, budget=3, allow_repeats=True)
+        found = recommend(model, table, budget=3, allow_repeats=True, **NO_LIMITS)
         assert (1 - 1 / np.e) * max(total) <= found.gain.sum() <= max(total) + 1e-7
 
 
@@ -153,7 +156,7 @@ def test_what_is_known_of_annotators_grows_with_what_they_are_asked():
     model, table = told(200, 2, 2, 0, labels=np.array([[1e9, 1e9], [1.0, 1.0]]))
     model.posterior_[:] = 0.5
     model.confusion_[:] = [[[0.9, 0.1], [0.1, 0.9]], [[0.8, 0.2], [0.2, 0.8]]]
-    found = recommend(model, table, budget=160, allow_repeats=True, per_item=1)
+    found = recommend(model, table, budget=160, allow_repeats=True, **NO_LIMITS | {"per_item": 1})
     assert found.annotators.tolist() == [1] * 20 + [0] * 140  # rounds of 20
 
 
@@ -185,22 +188,22 @@ def test_capacity_and_labels_per_item_are_kept():
 
 def test_observed_pairs_are_not_asked_again_unless_allowed():
     model, table = told(4, 5, 3, 1, observed=2)
-    found = recommend(model, table, budget=100)
+    found = recommend(model, table, budget=100, **NO_LIMITS)
     assert len(found) == found.candidates == 12
     assert set(found.annotators) == {2, 3, 4}
-    again = recommend(model, table, budget=100, allow_repeats=True)
+    again = recommend(model, table, budget=100, allow_repeats=True, **NO_LIMITS)
     assert len(again) == again.candidates == 20
     assert len(set(zip(again.items, again.annotators, strict=True))) == 20
 
 
 def test_candidates_are_all_that_is_chosen_from():
     model, table = told(4, 5, 3, 1, observed=2)
-    found = recommend(model, table, budget=100, candidates=([0, 0, 1, 3, 3], [0, 2, 4, 4, 4]))
+    found = recommend(model, table, budget=100, candidates=([0, 0, 1, 3, 3], [0, 2, 4, 4, 4]), **NO_LIMITS)
     assert sorted(zip(found.items.tolist(), found.annotators.tolist(), strict=True)) == [(0, 2), (1, 4), (3, 4)]
     assert found.candidates == 3
-    inner = recommend(model, table, budget=100, items=[1, 3], candidates=([0, 1], [2, 4]))
+    inner = recommend(model, table, budget=100, items=[1, 3], candidates=([0, 1], [2, 4]), **NO_LIMITS)
     assert (inner.items.tolist(), inner.annotators.tolist()) == ([1], [4])
-    both = recommend(model, table, budget=100, items=[3, 1], annotators=[4, 2])
+    both = recommend(model, table, budget=100, items=[3, 1], annotators=[4, 2], **NO_LIMITS)
     assert sorted(zip(both.items.tolist(), both.annotators.tolist(), strict=True)) == [(1, 2), (1, 4), (3, 2), (3, 4)]
 
 
@@ -242,7 +245,7 @@ def test_ties_are_drawn_by_name_and_not_by_order():
     model, table = told(50, 3, 2, 0)
     model.posterior_[:] = 0.5
     model.confusion_[:] = model.confusion_[0]
-    found = recommend(model, table, budget=20, allow_repeats=True)
+    found = recommend(model, table, budget=20, allow_repeats=True, **NO_LIMITS)
     assert len(set(found.items)) == 20
     assert found.items.tolist() != sorted(found.items.tolist())
     assert len(set(found.annotators)) == 3
@@ -287,6 +290,8 @@ def test_labels_that_are_recommended_put_more_items_right_than_others():
     [
         ({"budget": 0}, "budget must be a number above 0, got 0"),
         ({"budget": 5, "per_item": 0}, "per_item must be a whole number, at least 1, got 0"),
+        ({"budget": 5, "settled": 0}, "settled must be above 0 and at most 1, or None, got 0"),
+        ({"budget": 5, "capacity": "all"}, "capacity must be numbers, got 'all'"),
         ({"budget": 5, "items": [0, 99]}, "items: 99 is not in the table; declare it there"),
         ({"budget": 5, "annotators": [77]}, "annotators: 77 is not in the table"),
         ({"budget": 5, "annotators": "ab"}, "annotators must be a list of names, got the text 'ab'"),
@@ -326,7 +331,7 @@ def test_frame_has_a_row_per_label_in_order():
     found = everything(model, table)
     assert isinstance(found, Recommendation)
     frame = found.to_arrow()
-    names = ["rank", "item", "annotator", "gain", "about_item", "cost", "gain_per_cost"]
+    names = ["rank", "item", "annotator", "gain", "about_item", "cost", "gain_per_cost", "p_change"]
     assert frame.column_names == names == list(found.to_frame().columns)
     assert frame["rank"].to_pylist() == list(range(1, 13))
     assert "12 of 12 labels for 12" in repr(found)
@@ -355,3 +360,129 @@ def test_a_budget_that_is_a_sum_of_prices_is_spent():
     """0.3 − 0.1 − 0.1 is less than 0.1."""
     model, table = told(5, 4, 2, 0)
     assert len(recommend(model, table, budget=0.3, cost=0.1)) == 3
+
+
+# Limits and what the labels are expected to change -------------------------------------------------------------------
+
+
+def uneven(n_labels, n_items=60, sure=0.6):
+    """A model and its table: annotator j has labelled the first n_labels[j] items; all items are equally uncertain."""
+    annotator = np.repeat(np.arange(len(n_labels)), n_labels)
+    item = np.concatenate([np.arange(n) for n in n_labels])
+    table = Annotations.from_arrays(
+        item, annotator, item % 2, classes=2, items=np.arange(n_items), annotators=np.arange(len(n_labels))
+    )
+    confusion = np.tile([[0.8, 0.2], [0.2, 0.8]], (len(n_labels), 1, 1))
+    belief = np.tile([sure, 1 - sure], (n_items, 1))
+    return Expects(belief=belief, confusion=confusion, labels=np.full((len(n_labels), 2), 1e9)).fit(table), table
+
+
+def test_nobody_gets_more_than_twice_the_share_of_the_labels_so_far():
+    model, table = uneven([50, 30, 10, 9, 1])
+    model.confusion_[2] = [[0.99, 0.01], [0.01, 0.99]]  # whom all labels would go to
+    free = recommend(model, table, budget=40, capacity=None)
+    assert set(free.annotators) == {2}
+    found = recommend(model, table, budget=40)
+    counts = np.bincount(found.annotators, minlength=5)
+    done = np.array([50, 30, 10, 9, 1]) + 1
+    share = done / done.sum()
+    assert (counts <= np.maximum(np.ceil(40 * np.maximum(share, np.minimum(2 * share, 0.5))), 5)).all()
+    assert (counts[2], len(found)) == (np.ceil(40 * 2 * 11 / 105), 40)
+    dear = recommend(model, table, budget=40, cost={0: 1, 1: 1, 2: 2, 3: 1, 4: 1})
+    assert np.bincount(dear.annotators, minlength=5)[2] == np.ceil(40 * 2 * 11 / 105 / 2)  # its share of the money
+
+
+def test_two_annotators_share_the_budget_and_one_gets_all_of_it():
+    model, table = uneven([30, 30])
+    assert np.bincount(recommend(model, table, budget=20).annotators).max() <= 10
+    alone, own = uneven([30])
+    assert len(recommend(alone, own, budget=20)) == 20
+
+
+def test_items_get_at_most_three_labels_more_than_the_median_item():
+    model, table = uneven([60, 60, 60, 5, 5, 5, 5, 0, 0, 0, 0])  # items have 3 labels, five of them 7
+    model.posterior_[:] = [0.9999, 0.0001]
+    model.posterior_[[1, 20]] = 0.5
+    found = recommend(model, table, budget=60, capacity=None, settled=None)
+    counts = np.bincount(found.items, minlength=60) + np.diff(table.item_ptr)
+    assert (counts[20], counts[1], counts.max()) == (6, 7, 7)
+    assert found.limits.labels_per_item == 6
+    assert found.limits.full_items == 5
+    free = recommend(model, table, budget=60, capacity=None, per_item=None, settled=None)
+    assert np.bincount(free.items)[1] == 4
+
+
+def test_settled_items_get_no_labels_unless_they_have_only_one():
+    model, table = uneven([60, 59, 0])
+    model.posterior_[:30] = model.posterior_[59] = [0.95, 0.05]
+    found = recommend(model, table, budget=1000, capacity=None)
+    assert set(found.items) == set(range(30, 60))  # the last has one label, which nobody has checked
+    assert (found.limits.settled_items, found.limits.open_items) == (30, 30)
+    assert set(recommend(model, table, budget=1000, capacity=None, settled=0.96).items) == set(range(60))
+    assert set(recommend(model, table, budget=1000, capacity=None, settled=None).items) == set(range(60))
+
+
+@pytest.mark.parametrize("dependence", [0.0, 0.6])
+def test_p_change_is_what_all_outcomes_give(dependence):
+    """The label after new ones is decided by the sharp posterior, and the outcomes come as the softened one says."""
+    model, table = told(6, 4, 3, 5)
+    model.dependence_, model.item_total_ = dependence, np.array([1.0, 2, 3, 4, 5, 6])
+    found = everything(model, table, per_item=3)
+    for i in range(6):
+        q, thetas = model.posterior_[i], model.confusion_[found.annotators[found.items == i]]
+        p = q ** (1 + i * dependence)
+        changed = 0.0
+        for ys in itertools.product(range(3), repeat=len(thetas)):
+            given = np.prod([theta[:, y] for theta, y in zip(thetas, ys, strict=True)], axis=0)
+            if (p * given).argmax() != q.argmax():
+                changed += (q * given).sum()
+        assert found.p_change[found.items == i] == pytest.approx(changed, abs=1e-9)
+    assert found.changes == pytest.approx(sum(found.p_change[found.items == i][0] for i in range(6)))
+    assert f"Ask for 18 labels about 6 items, for 18. About {found.changes:.1f} items are" in found.verdict()
+
+
+def test_nothing_is_left_to_buy_where_all_items_are_settled_or_full():
+    model, table = uneven([60, 60, 0], sure=0.95)
+    found = recommend(model, table, budget=10)
+    assert len(found) == 0
+    assert found.verdict() == (
+        "Nothing is left to buy here: 60 items of 60 are settled (at least 90 % sure, by 2 labels or more)."
+    )
+    model, table = uneven([60, 60, 60, 60, 10, 10, 10, 10, 0], sure=0.6)
+    full = recommend(model, table, budget=10, items=range(10))
+    assert "0 items of 10 are settled" in full.verdict()
+    assert full.verdict().endswith("and 10 have as many labels as an item may have.")
+
+
+def test_nothing_is_left_to_buy_where_no_label_would_change_anything():
+    model, table = uneven([60, 60, 60, 0], sure=0.89)
+    model.confusion_[:] = [[0.55, 0.45], [0.45, 0.55]]  # three of these cannot outweigh 8 to 1
+    found = recommend(model, table, budget=10)
+    assert (len(found), found.changes) == (0, 0)
+    assert found.verdict() == (
+        "Nothing is left to buy here: no label that may be asked for is expected to change the label of an item."
+    )
+    single, own = uneven([60, 0], sure=0.89)
+    single.confusion_[:] = [[0.55, 0.45], [0.45, 0.55]]
+    assert (
+        len(recommend(single, own, budget=10, capacity=None)) == 10
+    )  # nobody has checked what is believed of these items
+
+
+def test_labels_that_change_an_item_only_together_are_not_nothing():
+    model, table = uneven([60, 60, 0, 0, 0], sure=0.85)
+    model.confusion_[:] = [[0.7, 0.3], [0.3, 0.7]]  # two against 6 to 1 do not suffice, three do
+    found = recommend(model, table, budget=10, capacity=None)
+    assert (len(found), found.changes) == (10, 0)
+    assert (
+        found.verdict()
+        == "Ask for 10 labels about 10 items, for 10. About 0.0 items are expected to change their label."
+    )
+
+
+def test_a_budget_below_every_price_says_so():
+    model, table = uneven([60, 60, 0])
+    found = recommend(model, table, budget=1, cost=2)
+    assert found.verdict() == "Nothing is left to buy here: the budget does not pay for a label."
+    everybody = recommend(*uneven([60, 60]), budget=5)
+    assert "there is no pair of an item and an annotator that has no label yet" in everybody.verdict()

@@ -22,6 +22,9 @@ COMMANDS = {
     "describe": "Say what is in a table: counts, classes, agreement, and what looks doubtful.",
     "aggregate": "Turn many labels per item into one, with how sure it is and how good each annotator is.",
     "compare": "Rank methods by how well they predict annotations that were hidden from them; no gold is needed.",
+    "diagnose": "Name annotators whose answers ignore the item, contradict the others or are copied, and say why.",
+    "explain": "Say why the labels of items disagree: somebody erred, the item is ambiguous, or groups differ.",
+    "redundancy": "Say how many labels per item are enough, and what one more would change.",
     "recommend": "Say whom to ask about what next: the labels that are expected to tell most for their price.",
     "report": "Write a page that says what is in the labels, how sure they are, who is good, what is hard, what to do "
     "next.",

@@ -51,10 +51,10 @@ def aggregate(
     gold: Gold,
     source: SourceOfTables,
 ) -> None:
-    """FOLDER gets items.csv (item, label, confidence, p_CLASS …), annotators.csv (annotator, annotations, reliability,
-    its interval, flags with reasons), confusions.csv where the method models them, model.npz for --model, and
-    summary.json, or all of these in one sub-folder per question. Nothing is written unless everything is; the result
-    tables of an earlier run are replaced.
+    """FOLDER gets items.csv (item, label, confidence, votes, number of labels, status with its reason, p_CLASS …),
+    annotators.csv (annotator, annotations, reliability, its interval, flags with reasons), confusions.csv
+    where the method models them, model.npz for --model, and summary.json, or all of these in one sub-folder per
+    question. Nothing is written unless everything is; the result tables of an earlier run are replaced.
 
     Example: dissensus aggregate labels.csv --method dawid-skene --gold gold.csv -o results
 

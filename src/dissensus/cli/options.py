@@ -62,6 +62,7 @@ OUTPUT_FILE = option(
 METHOD = option(None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD)
 SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
 KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")
+PEOPLE = option(None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE")
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
@@ -35,13 +37,26 @@ def recommend(
     ),
     annotators: str | None = option(None, "Ask only these; left out, all of FILE.", metavar="A,B,…"),
     cost: str = option("1", "Of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
-    capacity: int | None = option(None, "Labels of one annotator at most.", min=0),
-    per_item: int | None = option(None, "Labels of one item at most.", min=1),
+    capacity: str = option(
+        "auto",
+        "Labels of one annotator at most; auto: twice the share of the budget that they had of the labels so far, 5 at "
+        "least; none: any number.",
+        metavar="NUMBER|auto|none",
+    ),
+    per_item: str = option(
+        "auto",
+        "Labels of one item at most; auto: as many as bring it to 3 more than the median item has; none: any number.",
+        metavar="NUMBER|auto|none",
+    ),
+    settled: str = option(
+        "0.9", "Leave items with two labels alone that are so sure; none: ask about them too.", metavar="NUMBER|none"
+    ),
     source: Source,
 ) -> None:
     """A method is fitted to FILE, and every pair of an item and an annotator that is not in it is looked at: how much
     would the label tell, about the class of the item and about how good the annotator is. OUT gets rank, item,
-    annotator, gain (in nats, given the labels above it), about_item (the item's part of it), cost and gain_per_cost.
+    annotator, gain (in nats, given the labels above it), about_item (the item's part of it), cost, gain_per_cost and
+    p_change (the probability that all labels asked for about the item change its label).
 
     Example: dissensus recommend labels.csv --budget 500 -o next.csv
 
@@ -57,6 +72,11 @@ def recommend(
         price = float(cost)
     except ValueError:
         price_file = Path(cost)
+    limits: dict[str, Any] = {
+        "capacity": _read_limit("--capacity", capacity, 0),
+        "per_item": _read_limit("--per-item", per_item, 1),
+        "settled": _read_share("--settled", settled),
+    }
     folder.check_file(output, "recommendations", [source.file, price_file])
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
@@ -76,7 +96,7 @@ def recommend(
         raise BadParameter(f"--annotators {annotators!r} names nobody; leave it out to ask all.")
     prices = price if price_file is None else _read_prices(price_file, table.annotators if people is None else people)
     with show.waiting("looking at every pair"):
-        found = find(fitted, table, budget=budget, annotators=people, capacity=capacity, per_item=per_item, cost=prices)
+        found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
     folder.write_file(found.to_arrow(), output)
     facts = _facts(found)
     if source.json:
@@ -84,14 +104,48 @@ def recommend(
         rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {}
         show.json(head | facts | rows, output=output)
         return
-    show.line(
-        f"{show.clean(source.file)}: {facts['labels']:,} of {facts['candidates']:,} labels that could be asked for, "
-        f"about {facts['items']:,} items, for {facts['cost']:g}: they are expected to tell {facts['gain']:.1f} nats, "
-        f"{facts['about_items']:.1f} of them about the items, the rest about the annotators."
-    )
+    show.line(f"{show.clean(source.file)}: {found.verdict()}")
+    for sentence in _limit_sentences(found, limits, budget):
+        show.text(sentence)
     if len(found):
         _show(found, preview=output is None)
-    show.written(output, "They are", "FILE to keep all of them")
+        show.written(output, "They are", "FILE to keep all of them")
+
+
+def _read_limit(name: str, text: str, least: int) -> int | Literal["auto"] | None:
+    if text in ("auto", "none"):
+        return "auto" if text == "auto" else None
+    if text.isdecimal() and int(text) >= least:
+        return int(text)
+    raise BadParameter(f"{name} must be a whole number, at least {least}, or auto, or none; got {text!r}.")
+
+
+def _read_share(name: str, text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if 0 < share <= 1:
+        return share
+    raise BadParameter(f"{name} must be a number above 0 and at most 1, or none; got {text!r}.")
+
+
+def _limit_sentences(found: Recommendation, limits: dict[str, Any], budget: float) -> Iterator[str]:
+    """Say what the default limits are, where they are in force."""
+    about = found.limits
+    if about is None or not len(found):
+        return
+    if (left := budget - float(found.cost.sum())) >= found.cost.min():
+        yield f"{left:g} of the budget is left: within the limits there is nothing more to ask for."
+    if limits["capacity"] == "auto":
+        yield "Nobody gets more than twice the share that they had of the labels so far (--capacity)."
+    if about.labels_per_item is not None:
+        yield f"No item gets more than {about.labels_per_item:,} labels in all (--per-item)."
+    if about.settled_items:
+        which = f"{about.settled_items:,} of {about.n_items:,} items are settled"
+        yield f"{which}, at least {100 * (about.settled or 0):g} % sure, and left alone (--settled)."
 
 
 def _load(path: Path) -> Any:
@@ -140,6 +194,10 @@ def _facts(found: Recommendation) -> dict[str, Any]:
         "labels": len(found),
         "candidates": found.candidates,
         "cost": float(found.cost.sum()),
+        "expected_changes": found.changes,
+        "cost_per_change": float(found.cost.sum()) / found.changes if found.changes else None,
+        "verdict": found.verdict(),
+        "limits": dataclasses.asdict(found.limits) if found.limits is not None else None,
         "gain": float(found.gain.sum()),
         "about_items": float(found.about_item.sum()),
         "items": len(set(found.items.tolist())),
@@ -149,11 +207,11 @@ def _facts(found: Recommendation) -> dict[str, Any]:
 
 def _show(found: Recommendation, *, preview: bool) -> None:
     if preview:
-        columns = ("item", "annotator", "gain", "about item", "cost")
-        values = (found.items, found.annotators, found.gain, found.about_item, found.cost)
+        columns = ("item", "annotator", "label may change", "cost")
+        values = (found.items, found.annotators, found.p_change, found.cost)
         rows = [
-            (show.name(item), show.name(annotator), show.number(gain), show.number(about_item), f"{cost:g}")
-            for item, annotator, gain, about_item, cost in zip(*(one[:LABELS_SHOWN] for one in values), strict=True)
+            (show.name(item), show.name(annotator), show.percent(change), f"{cost:g}")
+            for item, annotator, change, cost in zip(*(one[:LABELS_SHOWN] for one in values), strict=True)
         ]
         show.table("Ask first", columns, rows, numbers=columns[2:])
     busy = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)

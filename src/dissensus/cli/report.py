@@ -27,9 +27,7 @@ def report(
     ),
     gold: Gold,
     items: Path | None = options.ITEMS,
-    annotators: Path | None = option(
-        None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE"
-    ),
+    annotators: Path | None = options.PEOPLE,
     method: str | None = options.METHOD,
     setting: list[str] | None = options.SETTINGS,
     clusters: Path | None = option(

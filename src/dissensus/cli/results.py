@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.cli import show
+from dissensus.cli.diagnose import flagged, print_flags
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY, tables
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -23,6 +24,7 @@ from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.exceptions import UnreadableFile
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.saving import load, save
+from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
@@ -34,7 +36,6 @@ MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
 ITEMS_SHOWN = 5
 ANNOTATORS_SHOWN = 3  # at either end
 MIN_LABELS = 5  # below, an annotator is neither best nor worst
-MAX_FLAGGED_SHOWN = 20  # annotators
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
 FILES = tables("items", "annotators", "confusions")
@@ -48,6 +49,7 @@ class Result:
     summary: dict[str, Any]
     fitted: bool = True
     diagnosis: Diagnosis | None = None
+    status: ItemStatus | None = None  # None where not all labels of the items are here
 
 
 def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None = None) -> float:
@@ -64,14 +66,15 @@ def fit(
 ) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
     seconds = fit_with_bar(model, table, text, known)
-    summary = summarise(model, count_items(model, gold), seconds)
+    status = status_of(model, table)
+    summary = summarise(model, count_items(model, gold) | {"status": status.counts()}, seconds)
     if not flags:
-        return Result(model, summary)
+        return Result(model, summary, status=status)
     from dissensus.questions.diagnose import diagnose
 
     with show.waiting("looking at the annotators"):
         found = diagnose(table, threads=model.get_params(deep=False).get("threads"))
-    return Result(model, summary | {"annotators_to_look_at": _flagged(found)}, diagnosis=found)
+    return Result(model, summary | {"annotators_to_look_at": flagged(found)}, diagnosis=found, status=status)
 
 
 def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -95,7 +98,9 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
         for key in ("reliability_", "hits_", "total_"):
             setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
         vars(scored).pop("difficulty_", None)  # of the items it was fitted to
-    return Result(scored, summarise(scored, count_items(scored, gold), time.perf_counter() - began), fitted=False)
+    status = status_of(scored, table)
+    facts = count_items(scored, gold) | {"status": status.counts()}
+    return Result(scored, summarise(scored, facts, time.perf_counter() - began), fitted=False, status=status)
 
 
 def table_of_items(items: Names, model: Aggregator) -> Annotations:
@@ -153,7 +158,7 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     model = result.model
     folder.mkdir(exist_ok=True)
     if items:
-        write_frame(model.to_frame("items", "pyarrow"), folder / f"items.{suffix}")
+        write_frame(_item_frame(result), folder / f"items.{suffix}")
     annotators = model.to_frame("annotators", "pyarrow")
     for name in ("reliability", "low", "high"):
         unknown_is_empty = pa.array(annotators[name].to_numpy(), from_pandas=True)
@@ -172,6 +177,17 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     save(model, folder, items=items)
 
 
+def _item_frame(result: Result) -> Any:
+    """The items with what they are called, how sure that is, and what to do about them."""
+    frame = result.model.to_frame("items", "pyarrow")
+    if result.status is None:
+        return frame
+    after = frame.column_names.index("confidence") + 1
+    for place, (name, values) in enumerate(result.status.columns().items(), after):
+        frame = frame.add_column(place, name, pa.array(values))
+    return frame
+
+
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items."""
     about = result.summary
@@ -181,6 +197,12 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     unsure = about["items_below_0.7"]
     share = show.percent(unsure / max(about["items"], 1))
     show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.")
+    if "status" in about:
+        settled, look, split = about["status"].values()
+        show.text(
+            f"{settled:,} items are settled ({100 * SETTLED:g} % sure or more), {look:,} need a look, {split:,} are "
+            "truly split."
+        )
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
         show.text(
             f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
@@ -189,7 +211,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         )
     _print_annotators(result.model)
     if result.diagnosis is not None:
-        _print_flags(result.diagnosis, about["annotators_to_look_at"])
+        print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:
         _print_first_items(result.model)
 
@@ -216,40 +238,6 @@ def _print_annotators(model: Aggregator) -> None:
         rows.append((show.name(model.annotators_[code]), *numbers, show.interval(*interval[code])))
     columns = ("annotator", "labels", "reliability", "95 % interval")
     show.table("Most and least reliable", columns, show.ends(rows, ANNOTATORS_SHOWN), numbers=columns[1:])
-
-
-def _flagged(found: Diagnosis) -> dict[str, Any]:
-    """Flags for the summary; those with too few labels are only counted."""
-    named = {
-        str(name): {"flags": list(flags), "reasons": reasons}
-        for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True)
-        if flags
-    }
-    return {
-        "annotators": named,
-        "too_few_labels": found.too_few_labels,
-        "copying_groups": [[str(name) for name in group] for group in found.groups],
-        "effective_annotators": found.effective_annotators,
-    }
-
-
-def _print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
-    active = found.active_annotators
-    rows = [
-        (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
-        for name, one in about["annotators"].items()
-    ]
-    if (others := len(rows) - MAX_FLAGGED_SHOWN) > 0:
-        rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "in annotators.csv and --json")]
-    if rows:
-        show.table("Annotators to look at", ("annotator", "", "why"), rows)
-    if found.groups:
-        show.text(
-            f"Because some copy, the {active:,} annotators are worth about {found.effective_annotators:.1f} "
-            "independent ones."
-        )
-    if few := about["too_few_labels"]:
-        show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to say.")
 
 
 def _print_first_items(model: Aggregator) -> None:

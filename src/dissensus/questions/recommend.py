@@ -24,19 +24,31 @@ the gain of one more is the mean over what they may be: Σ_b w_b H(P_b) − Σ_k
 (`OUTCOMES` of them; of more, the least probable are taken together). What is known of an annotator grows by the labels
 asked of it, `ROUNDS` times in a batch. All this only lowers gains, and the next pair is always the one with the largest
 gain per price: greedy, which for such gains and equal prices is at least 63 % of the best (Nemhauser et al. 1978).
+
+*What becomes of the labels.* q_i is softened, because labels of one item depend on each other; the model that is fitted
+to the new labels too decides by p_i(k) Π Θ_j[k, y_ij], with p_i the sharp posterior (`models.dependence`). So with
+k_b = arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b of all labels asked for on the item
+
+    p_change = Σ_b w_b [k_b ≠ k_0]
+
+*Limits*, where not told otherwise: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s,
+1/2)) of the budget, an item so many labels that it has `MORE_LABELS` more than the median item, and none where it is
+settled: q_i(k_0) ≥ `SETTLED`, with `MIN_LABELS` labels or more.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import entr, psi
 
-from dissensus.common.arrays import group_starts
+from dissensus.common.arrays import TIE, group_starts
+from dissensus.common.formatting import percent
 from dissensus.common.frames import Backend, as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -44,6 +56,8 @@ from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator
+from dissensus.models.dependence import sharpen
+from dissensus.questions.item_status import SETTLED
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -54,6 +68,13 @@ MIN_RELATIVE = 1e-12  # of the most probable class: what is less probable is pas
 GRAIN = 1e-10  # nats per price that make a difference; below, names decide
 ROUNDING = 1e-9  # of the budget: three labels at 0.1 are within 0.3
 MAX_LABELS_BEHIND = 1e9  # a row of Θ: more is no different
+SHARE_FACTOR = 2.0  # times the share of the labels so far: the most that an annotator gets of the budget
+MAX_SHARE = 0.5  # of the budget, that nobody gets who had less of the labels so far
+MIN_CAPACITY = 5  # labels that everybody may be asked for, however few they gave
+MORE_LABELS = 3  # above the median item's, that an item may come to
+MIN_LABELS = 2  # of an item that can be settled: one label is not checked by anybody
+MIN_CHANGE = 0.01  # P(label of an item changes) below which labels about it buy nothing
+ITEMS_CHECKED = 100  # before it is said that no label would change anything
 Each = float | Mapping[Any, float] | FloatArray | list[float]
 
 
@@ -66,12 +87,14 @@ class Recommendation:
     gain: FloatArray  # (n,) nats that the label is expected to tell, after those above it
     about_item: FloatArray  # (n,) of these, about the class of the item; the rest is about the annotator
     cost: FloatArray  # (n,)
+    p_change: FloatArray  # (n,) P(label of the item changes), by all that is asked for about it here
     candidates: int = field(default=0)  # pairs that there were to choose from
+    limits: Limits | None = None
 
     def __repr__(self) -> str:
         return (
             f"Recommendation of {len(self):,} of {self.candidates:,} labels for {self.cost.sum():g}: "
-            f"{self.gain.sum():.4g} nats, {self.about_item.sum():.4g} of them about items"
+            f"{self.changes:.3g} items expected to change their label"
         )
 
     def __len__(self) -> int:
@@ -81,6 +104,36 @@ class Recommendation:
     def per_cost(self) -> FloatArray:
         """(n,) gain per unit of cost."""
         return self.gain / self.cost
+
+    @property
+    def changes(self) -> float:
+        """Items whose label is expected to change."""
+        return float(self.p_change[np.unique(self.items, return_index=True)[1]].sum())
+
+    def verdict(self) -> str:
+        """Say what the labels are expected to change and what that costs, or why there are none."""
+        if len(self) == 0:
+            return f"Nothing is left to buy here: {self._why_nothing()}"
+        n_items = np.unique(self.items).size
+        each = f": {self.cost.sum() / self.changes:.3g} for each" if self.changes >= 0.1 else ""
+        number = f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}"
+        return (
+            f"Ask for {_count(len(self), 'label')} about {_count(n_items, 'item')}, for {self.cost.sum():g}. "
+            f"About {number} items are expected to change their label{each}."
+        )
+
+    def _why_nothing(self) -> str:
+        limits = self.limits
+        if limits is None or self.candidates == 0:
+            return "there is no pair of an item and an annotator that has no label yet."
+        if limits.too_dear:
+            return "the budget does not pay for a label."
+        if limits.open_items:
+            return "no label that may be asked for is expected to change the label of an item."
+        settled = f"{_count(limits.settled_items, 'item')} of {limits.n_items:,} are settled"
+        sure = f" (at least {percent(limits.settled)} sure, by {MIN_LABELS} labels or more)" if limits.settled else ""
+        full = f", and {limits.full_items:,} have as many labels as an item may have" if limits.full_items else ""
+        return f"{settled}{sure}{full}."
 
     def to_frame(self) -> Any:
         """One row per pair, the first to ask first; a pandas frame where pandas is installed, else an Arrow table."""
@@ -93,7 +146,20 @@ class Recommendation:
     def _as_frame(self, backend: Backend | None) -> Any:
         names = {"rank": np.arange(1, len(self) + 1), "item": self.items, "annotator": self.annotators}
         measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost, "gain_per_cost": self.per_cost}
-        return as_frame(names | measures, backend)
+        return as_frame(names | measures | {"p_change": self.p_change}, backend)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What kept labels from being asked for."""
+
+    settled: float | None  # probability from which an item gets no more labels
+    settled_items: int
+    labels_per_item: int | None  # that an item may come to; None where not set by the median item
+    full_items: int  # others that may have no more labels
+    open_items: int  # items that may be asked about
+    n_items: int
+    too_dear: bool  # True if no label costs as little as the budget
 
 
 def recommend(
@@ -105,8 +171,9 @@ def recommend(
     annotators: Iterable[Any] | None = None,
     candidates: tuple[Any, Any] | None = None,
     cost: Each = 1.0,
-    capacity: int | Mapping[Any, int] | None = None,
-    per_item: int | None = None,
+    capacity: int | Mapping[Any, int] | Literal["auto"] | None = "auto",
+    per_item: int | Literal["auto"] | None = "auto",
+    settled: float | None = SETTLED,
     allow_repeats: bool = False,
     threads: int | None = None,
 ) -> Recommendation:
@@ -125,10 +192,15 @@ def recommend(
     candidates : (items, annotators), optional
         Two columns of names: only these pairs. Left out: every item with every annotator.
     cost : number, annotator → number, or one number per annotator
-    capacity : int, or annotator → int, optional
-        Labels that an annotator can give at most, of those asked for now.
-    per_item : int, optional
-        Labels asked for on one item at most, now.
+    capacity : int, annotator → int, "auto" or None
+        Labels that an annotator can give at most, of those asked for now. "auto": twice the share of the budget
+        that it had of the labels so far, 5 at least, and half of the budget at most unless it had more. None: any
+        number.
+    per_item : int, "auto" or None
+        Labels asked for on one item at most, now. "auto": as many as bring it to the median item's number and 3 more.
+    settled : float or None
+        Probability of its label from which an item with two labels or more is asked about no more; and no label is
+        asked for where none is expected to change an item. None: labels are asked for as long as they tell anything.
     allow_repeats : bool
         Whether annotators may be asked again what they have answered; a second answer is taken to be as good as that
         of somebody else like them, which it is not.
@@ -139,26 +211,29 @@ def recommend(
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(200, 10, 3, redundancy=2, seed=1).annotations
     >>> recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
-    Recommendation of 20 of 1,600 labels for 20: 9.832 nats, 8.02 of them about items
+    Recommendation of 20 of 1,600 labels for 20: 10.7 items expected to change their label
     """
     if not isinstance(table, Annotations):
         raise DataError(f"recommend takes a table of annotations, got {type(table).__name__}; it says what is known.")
     check_argument("budget", budget, float, above=0, must="must be a number above 0")
-    check_argument("per_item", per_item, int | None, low=1, must="must be a whole number, at least 1")
+    check_argument("per_item", per_item, int | Literal["auto"] | None, low=1, must="must be a whole number, at least 1")
+    check_argument("settled", settled, float | None, above=0, high=1, must="must be above 0 and at most 1, or None")
     search = _Search(
         model, table, _codes(items, table.items, "items"), _codes(annotators, table.annotators, "annotators")
     )
     search.limit(candidates, allow_repeats)
     names = search.annotators
     search.price = _per_annotator(cost, names, "cost")
-    room = np.full(names.size, np.inf) if capacity is None else _per_annotator(capacity, names, "capacity", np.inf)
-    if (room[np.isfinite(room)] % 1 != 0).any():
-        raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
+    search.set_limits(per_item, settled)
     if not (search.price > 0).all():
         who = naming.shown(names[np.argmin(search.price)])
         raise BadParameter(f"cost must be above 0, got {search.price.min():g} for annotator {who}.")
+    room = search.room(capacity, float(budget))
+    if (room[np.isfinite(room)] % 1 != 0).any():
+        raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
     with Threads(thread_count(threads, search.n_pairs)) as pool:
-        return search.run(float(budget), room, per_item, pool)
+        found = search.run(float(budget), room, pool)
+        return found if settled is None or search.can_change(found, pool) else search.nothing()
 
 
 class _Search:
@@ -185,6 +260,8 @@ class _Search:
             raise DataError(f"item {some} was not there when this {type(model).__name__} was fitted; fit it with it.")
         known = np.ascontiguousarray(self.expected.belief[self.item], np.float64)
         self.belief = np.where((self.item >= 0)[:, None], known, getattr(model, "prior_", 0.0))
+        total = np.where(self.item >= 0, getattr(model, "item_total_", np.zeros(len(model.items_)))[self.item], 0.0)
+        self.sharp = sharpen(self.belief, total, getattr(model, "dependence_", 0.0))  # (I, K) p
         self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
         self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
         self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
@@ -212,7 +289,36 @@ class _Search:
         self.listed_ptr, self.listed = group_starts(listed // J, I), listed % J
         self.n_pairs = listed.size
 
-    def run(self, budget: float, room: FloatArray, per_item: int | None, pool: Threads) -> Recommendation:
+    def set_limits(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
+        """Set `most` (I,), the number of labels that may be asked for on each item."""
+        counts = np.diff(self.table.item_ptr)
+        self.given = counts[self.rows]
+        typical = int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0
+        goal = typical + MORE_LABELS if per_item == "auto" else None
+        if goal is not None:
+            most = np.maximum(goal - self.given, 0.0)
+        else:
+            most = np.full(self.given.size, np.inf if per_item is None else per_item, np.float64)
+        sure = self.belief.max(axis=1, initial=0)
+        done = (sure >= settled) & (self.given >= MIN_LABELS) if settled is not None else np.zeros(sure.size, np.bool_)
+        self.most = np.where(done, 0.0, most)
+        full = int(((most == 0) & ~done).sum())
+        open_items = int((self.most > 0).sum())
+        self.limits = Limits(settled, int(done.sum()), goal, full, open_items, sure.size, False)
+
+    def room(self, capacity: Any, budget: float) -> FloatArray:
+        """(J,) labels that each annotator may be asked for."""
+        self.limits = dataclasses.replace(self.limits, too_dear=not (self.price <= budget * (1 + ROUNDING)).any())
+        if capacity is None:
+            return np.full(self.annotators.size, np.inf)
+        if isinstance(capacity, str) and capacity == "auto":
+            done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # somebody new counts as one label
+            share = done / max(done.sum(), 1)
+            share = np.maximum(share, np.minimum(SHARE_FACTOR * share, MAX_SHARE))
+            return np.asarray(np.maximum(np.ceil(share * budget / self.price), MIN_CAPACITY))
+        return _per_annotator(capacity, self.annotators, "capacity", np.inf)
+
+    def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
         """Choose pairs until the budget is spent, no pair is left or nothing can be learnt."""
         self.outcomes: dict[int, FloatArray] = {}  # of items on which labels were asked for
         self.asked: dict[int, list[int]] = {}
@@ -221,6 +327,7 @@ class _Search:
         open_, spent, number = (room > 0) & (self.price <= left), 0.0, 0
         self._update_known()
         best = self._best(open_, pool)
+        best.ratio[self.most == 0] = -np.inf
         order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
         revised = dict[int, int]()  # item → the round in which it was: its entry is in the heap, no more in `order`
         heap = list[tuple[float, int, int]]()
@@ -244,7 +351,7 @@ class _Search:
                 open_ = (room > 0) & (self.price <= left - spent)
             # gains only fall: what still comes first after it was looked at again is the best there is
             revised[i] = number
-            if per_item is None or len(self.asked.get(i, ())) < per_item:
+            if len(self.asked.get(i, ())) < self.most[i]:
                 self._revise(i, open_, best)
                 heapq.heappush(heap, best.entry(i))
         return self._result(chosen)
@@ -312,7 +419,26 @@ class _Search:
     def _result(self, chosen: list[tuple[int, int, float, float]]) -> Recommendation:
         i, j = (np.array([pair[at] for pair in chosen], np.int64) for at in (0, 1))
         gain, about_item = (np.array([pair[at] for pair in chosen], float) for at in (2, 3))
-        return Recommendation(self.items[i], self.annotators[j], gain, about_item, self.price[j], self.n_pairs)
+        change = {item: p_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked}
+        changes = np.array([change[item] for item in i.tolist()], float)
+        return Recommendation(
+            self.items[i], self.annotators[j], gain, about_item, self.price[j], changes, self.n_pairs, self.limits
+        )
+
+    def nothing(self) -> Recommendation:
+        """Choose no pair."""
+        return self._result([])
+
+    def can_change(self, found: Recommendation, pool: Threads) -> bool:
+        """True if labels can change an item that was chosen: those asked for, or as many as the item may have."""
+        if found.changes >= MIN_CHANGE * len(found):
+            return True
+        items = np.array(list(self.asked), np.int64)[:ITEMS_CHECKED]
+        if (self.given[items] < MIN_LABELS).any():  # nobody has checked what is believed of them
+            return True
+        self.most = np.where(np.isin(np.arange(self.most.size), items), self.most, 0.0)
+        more = self.run(np.inf, np.full(self.annotators.size, np.inf), pool)
+        return more.changes >= MIN_CHANGE * items.size
 
 
 class _Best(NamedTuple):
@@ -360,6 +486,17 @@ def _about_item(before: FloatArray, theta: FloatArray) -> float:
     joints = before @ theta.T, before.sum(axis=1), of_class * theta, of_class
     given, outcome, said, truth = (float(entr(joint).sum()) for joint in joints)
     return given - outcome - said + truth
+
+
+def p_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> float:
+    """P(label of an item changes), from outcomes (B, K), q (K,) and p (K,)."""
+    now = int(belief.argmax())
+    decides = outcomes * np.divide(sharp, belief, out=np.zeros_like(sharp), where=belief > 0)
+    return float(outcomes[decides[:, now] < (1 - TIE) * decides.max(axis=1)].sum())
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:

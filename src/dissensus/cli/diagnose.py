@@ -1,0 +1,83 @@
+"""`dissensus diagnose`: annotators to look at, with reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dissensus.cli import folder, options, show
+from dissensus.cli.options import Source
+
+if TYPE_CHECKING:
+    from dissensus.questions.diagnose import Diagnosis
+    from dissensus.table.annotations import Annotations
+
+MAX_FLAGGED_SHOWN = 20  # annotators
+
+
+def diagnose(*, output: Path | None = options.OUTPUT_FILE, source: Source) -> None:
+    """Somebody is named where at most 1 % of honest people with the same items would answer like that: answers that do
+    not depend on the item, that go against what the others say, or that are copied. OUT gets one row per annotator:
+    labels, the probability of being honest and of either kind, the share that is copied, flags and reasons.
+
+    Example: dissensus diagnose labels.csv -o annotators.csv
+    """
+    folder.check_file(output, "annotators", [source.file])
+    tables = source.read(output=output)
+
+    def answer(table: Annotations, question: str | None) -> Diagnosis:
+        from dissensus.questions.diagnose import diagnose
+
+        with show.waiting(f"looking at the annotators of {source.title(question)}"):
+            return diagnose(table)
+
+    answers = options.answer_each(tables, answer)
+    if output is not None:
+        folder.write_file(answers[None].to_frame(), output)
+    source.print_each(answers, _show, flagged, **show.paths(output=output))
+    if not source.json:
+        show.written(output, "All annotators are", "FILE to keep the measures of all annotators")
+
+
+def _show(title: str, found: Diagnosis) -> None:
+    about = flagged(found)
+    n = len(about["annotators"])
+    some = "nobody stands out" if n == 0 else f"{n:,} {'stands' if n == 1 else 'stand'} out"
+    show.line(f"{show.clean(title)}: of {found.active_annotators:,} annotators {some}.")
+    print_flags(found, about)
+
+
+def flagged(found: Diagnosis) -> dict[str, Any]:
+    """Flags for the summary; those with too few labels are only counted."""
+    named = {
+        str(name): {"flags": list(flags), "reasons": reasons}
+        for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True)
+        if flags
+    }
+    return {
+        "active_annotators": found.active_annotators,
+        "annotators": named,
+        "too_few_labels": found.too_few_labels,
+        "copying_groups": [[str(name) for name in group] for group in found.groups],
+        "effective_annotators": found.effective_annotators,
+    }
+
+
+def print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
+    """Name those who are flagged and count those with too few labels; `about` is what `flagged` returns."""
+    active = found.active_annotators
+    rows = [
+        (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
+        for name, one in about["annotators"].items()
+    ]
+    if (others := len(rows) - MAX_FLAGGED_SHOWN) > 0:
+        rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "with -o and --json")]
+    if rows:
+        show.table("Annotators to look at", ("annotator", "", "why"), rows)
+    if found.groups:
+        show.text(
+            f"Because some copy, the {active:,} annotators are worth about {found.effective_annotators:.1f} "
+            "independent ones."
+        )
+    if few := about["too_few_labels"]:
+        show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to say.")

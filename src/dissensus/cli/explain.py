@@ -1,0 +1,102 @@
+"""`dissensus explain`: why the labels of items disagree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dissensus.cli import folder, options, show
+from dissensus.cli.options import Source
+from dissensus.common.registry import DEFAULT_METHOD
+
+if TYPE_CHECKING:
+    from dissensus.questions.explain import Explanation, Kind
+    from dissensus.table.annotations import Annotations
+
+ITEMS_SHOWN = 5  # of each kind
+MEANINGS: dict[Kind, str] = {
+    "agreed": "all labels are the same, and believed",
+    "likely error": "labels differ because somebody erred",
+    "ambiguous": "people take the item for one class or the other",
+    "group perspective": "groups of people see the item differently",
+    "undecided": "the labels cannot tell; another one may",
+    "unlabelled": "nobody has labelled it",
+}
+
+
+def explain(
+    *,
+    output: Path | None = options.OUTPUT_FILE,
+    annotators: Path | None = options.PEOPLE,
+    method: str | None = options.METHOD,
+    setting: list[str] | None = options.SETTINGS,
+    seed: int | None = options.SEED,
+    source: Source,
+) -> None:
+    """A method is fitted to FILE, and each item's labels are compared with what its annotators' usual errors would
+    give. OUT gets one row per item: kind, label, confidence, disagreement (share of pairs of labels that differ), what
+    it is expected to be, surprise, ambiguity and group.
+
+    Example: dissensus explain labels.csv -o disagreement.csv
+
+    Example: dissensus explain labels.csv --annotators people.csv
+    """
+    folder.check_file(output, "explanations", [source.file, annotators])
+    options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
+    tables = source.read(output=output)
+    people = None
+    if annotators is not None:
+        from dissensus.cli.inputs import read_table
+
+        people = read_table(annotators)
+
+    def answer(table: Annotations, question: str | None) -> Explanation:
+        from dissensus.questions.explain import explain
+
+        with show.waiting(f"fitting {source.title(question)}"):
+            model = options.new_model(method, setting).fit(table)
+        with show.waiting("looking at the items"):
+            return explain(table, model, annotators=people, seed=seed or 0)
+
+    answers = options.answer_each(tables, answer)
+    if output is not None:
+        folder.write_file(answers[None].to_frame(), output)
+    source.print_each(answers, _show, _facts, method=method or DEFAULT_METHOD, **show.paths(output=output))
+    if not source.json:
+        show.written(output, "All items are", "FILE to keep all items")
+
+
+def _facts(found: Explanation) -> dict[str, Any]:
+    return {
+        "items": int(found.items.size),
+        "kinds": found.counts(),
+        "share_ambiguous": found.share_ambiguous,
+        "most_disagreement": {kind: found.of_kind(kind)[:ITEMS_SHOWN] for kind in MEANINGS if kind != "agreed"},
+        "groups": [
+            {
+                "column": one.column,
+                "groups": list(one.groups),
+                "effect": one.effect,
+                "p_value": one.p_value,
+                "significant": one.significant,
+                "items": int(one.items.size),
+            }
+            for one in found.groups
+        ],
+    }
+
+
+def _show(title: str, found: Explanation) -> None:
+    counts, n = found.counts(), found.items.size
+    show.line(f"{show.clean(title)}: {n:,} items.")
+    rows = []
+    for kind, meaning in MEANINGS.items():
+        if counts[kind]:
+            first = found.of_kind(kind)[:ITEMS_SHOWN] if kind not in ("agreed", "unlabelled") else []
+            named = ", ".join(map(show.name, first)) + (", …" if first and counts[kind] > len(first) else "")
+            rows.append((kind, f"{counts[kind]:,}", show.percent(counts[kind] / n), meaning, named))
+    columns = ("kind", "items", "share", "means", "labels differ most on")
+    show.table(None, columns, rows, numbers=("items", "share"), unbroken=("kind",))
+    for one in found.groups:
+        differ = f"differ on {one.items.size:,} items" if one.significant else "show no difference beyond chance"
+        show.text(f"Groups by {show.name(one.column)} {differ} (p = {one.p_value:.2g}).")

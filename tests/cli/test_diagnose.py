@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import dissensus as dz
+from cli.tables import CLASSES, write_csv
+from dissensus.table.io import read_frame
+
+
+@pytest.fixture
+def constant(here):
+    """constant.csv: 60 items, six annotators who are mostly right and one who always says "owl"."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=60)
+    said = np.where(rng.random((60, 6)) < 0.9, truth[:, None], rng.integers(3, size=(60, 6)))
+    rows = [(f"i{i}", f"w{j}", CLASSES[said[i, j]]) for i in range(60) for j in range(6)]
+    rows += [(f"i{i}", "same", "owl") for i in range(60)] + [("i0", "new", "cat")]
+    return write_csv(here / "constant.csv", ["item", "annotator", "label"], rows)
+
+
+def test_who_stands_out_is_named_with_the_reason(cli, constant):
+    result = cli("diagnose", constant)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "of 8 annotators 1 stands out." in result.stdout
+    assert "answers 'owl' 60 times of 60" in " ".join(result.stdout.split())
+    assert "1 of 8 annotators has too few labels to say." in result.stdout
+    assert "Nothing was written" in result.stdout
+
+
+def test_file_and_json_have_what_the_library_says(cli, constant):
+    parsed = json.loads(cli("diagnose", constant, "-o", "people.csv", "--json").stdout)
+    found = dz.diagnose(dz.read(constant))
+    assert parsed["output"] == "people.csv"
+    assert list(parsed["annotators"]) == ["same"]
+    assert parsed["annotators"]["same"]["reasons"] == dict(zip(found.annotators, found.reasons, strict=True))["same"]
+    assert (parsed["active_annotators"], parsed["too_few_labels"]) == (8, 1)
+    written = read_frame("people.csv")
+    assert written.column_names == found.to_frame().columns.tolist()
+    assert written["annotator"].to_pylist() == found.annotators.tolist()
+
+
+def test_nobody_stands_out_among_honest_people(cli, labels):
+    assert "of 7 annotators nobody stands out." in cli("diagnose", labels).stdout
+
+
+def test_questions_are_answered_each_but_written_one_by_one(cli, questions):
+    assert len(json.loads(cli("diagnose", questions, "--json").stdout)["questions"]) == 3
+    refused = cli("diagnose", questions, "-o", "people.csv")
+    assert (refused.exit_code, "--output is for a file of one question" in refused.stderr) == (2, True)
+
+
+def test_a_file_that_cannot_be_written_is_said_first(cli, constant):
+    result = cli("diagnose", constant, "-o", "people.xls")
+    assert (result.exit_code, "annotators are written as" in result.stderr) == (2, True)

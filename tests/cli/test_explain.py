@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import dissensus as dz
+from cli.tables import write_csv
+from dissensus.common.registry import DEFAULT_METHOD
+from dissensus.table.io import read_frame
+
+
+def test_kinds_are_shown_with_what_they_mean(cli, labels):
+    result = cli("explain", labels)
+    assert (result.exit_code, result.stderr) == (0, "")
+    table = dz.read(labels)
+    counts = dz.explain(table, dz.methods[DEFAULT_METHOD]().fit(table)).counts()
+    assert sum(count > 0 for count in counts.values()) >= 2
+    for kind, count in counts.items():
+        assert (f"  {kind} " in result.stdout) == (count > 0)
+    assert "40 items." in result.stdout
+    assert "Nothing was written" in result.stdout
+
+
+@pytest.mark.parametrize("method", [None, "one-coin"])
+def test_file_and_json_have_what_the_library_says(cli, labels, method):
+    options = [] if method is None else ["--method", method, "--set", "dependence=0"]
+    parsed = json.loads(cli("explain", labels, "-o", "why.csv", "--json", *options).stdout)
+    table = dz.read(labels)
+    keywords = {} if method is None else {"dependence": 0}
+    found = dz.explain(table, dz.methods[method or DEFAULT_METHOD](**keywords).fit(table))
+    assert (parsed["method"], parsed["items"], parsed["kinds"]) == (method or DEFAULT_METHOD, 40, found.counts())
+    assert parsed["most_disagreement"]["undecided"] == found.of_kind("undecided")[:5]
+    written = read_frame("why.csv")
+    assert written.column_names == found.to_frame().columns.tolist()
+    assert written["kind"].to_pylist() == found.to_frame()["kind"].tolist()
+
+
+def test_groups_of_annotators_are_compared(cli, labels):
+    people = write_csv(labels.parent / "people.csv", ["annotator", "team"], [(f"w{j}", "ab"[j % 2]) for j in range(7)])
+    result = cli("explain", labels, "--annotators", people)
+    assert "Groups by team show no difference beyond chance (p = " in result.stdout
+    (group,) = json.loads(cli("explain", labels, "--annotators", people, "--json").stdout)["groups"]
+    assert (group["column"], group["groups"], group["significant"]) == ("team", ["a", "b"], False)
+
+
+def test_questions_are_answered_each_and_wrong_names_are_said_first(cli, questions, here):
+    assert len(json.loads(cli("explain", questions, "--json").stdout)["questions"]) == 3
+    refused = cli("explain", here / "missing.csv", "--method", "dawid-skeen")
+    assert (refused.exit_code, "did you mean 'dawid-skene'?" in refused.stderr) == (2, True)
+    assert "--output is for a file of one question" in cli("explain", questions, "-o", "why.csv").stderr
