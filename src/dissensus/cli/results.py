@@ -197,17 +197,17 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     unsure = about["items_below_0.7"]
     share = show.percent(unsure / max(about["items"], 1))
     show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.")
-    if "status" in about:
-        settled, look, split = about["status"].values()
-        show.text(
-            f"{settled:,} items are settled ({100 * SETTLED:g} % sure or more), {look:,} need a look, {split:,} are "
-            "truly split."
-        )
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
         show.text(
             f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
             f"{gold['items']:,} items with a known label; calibration error {gold['calibration_error']:.3f}, log loss "
             f"{gold['log_loss']:.3f}."
+        )
+    if "status" in about:
+        settled, look, split = about["status"].values()
+        show.text(
+            f"{settled:,} items are settled ({100 * SETTLED:g} % sure or more), {look:,} need a look, {split:,} are "
+            "truly split."
         )
     _print_annotators(result.model)
     if result.diagnosis is not None:

@@ -258,10 +258,12 @@ class _Search:
         if (self.item < 0).any() and not hasattr(model, "prior_"):
             some = naming.shown(self.items[self.item < 0][0])
             raise DataError(f"item {some} was not there when this {type(model).__name__} was fitted; fit it with it.")
-        known = np.ascontiguousarray(self.expected.belief[self.item], np.float64)
+        dependence = getattr(model, "dependence_", 0.0)
+        softened = model.posterior_ if dependence else self.expected.belief  # shares of votes are no probabilities
+        known = np.ascontiguousarray(softened[self.item], np.float64)
         self.belief = np.where((self.item >= 0)[:, None], known, getattr(model, "prior_", 0.0))
         total = np.where(self.item >= 0, getattr(model, "item_total_", np.zeros(len(model.items_)))[self.item], 0.0)
-        self.sharp = sharpen(self.belief, total, getattr(model, "dependence_", 0.0))  # (I, K) p
+        self.sharp = sharpen(self.belief, total, dependence)  # (I, K) p
         self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
         self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
         self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
