@@ -152,8 +152,11 @@ def flags(seeds: int, sets: dict[str, Any]) -> None:
 # Copiers -------------------------------------------------------------------------------------------------------------
 
 
-def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int) -> tuple[Annotations, Any]:
-    """Ten labels an item; a share of the crowd copies, 95 times of 100, leaders who are right six times of ten."""
+def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int) -> tuple[Annotations, Any, Any]:
+    """Table, leader of each annotator, truth. A share of the crowd copies, 95 times of 100, leaders who are right 6 of 10.
+
+    Ten labels an item.
+    """
     crowd = make_crowd(A, K, kinds={"ordinary": 0.7, "expert": 0.15, "specialist": 0.15}, seed=seed)
     rng = np.random.default_rng(seed + 1000)
     answers, leader, copying = crowd.answers.copy(), np.full(A, -1, np.int32), np.ones(A)
@@ -165,7 +168,11 @@ def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int)
     crowd = dataclasses.replace(crowd, answers=answers, leader=leader, copying=copying)
     truth, difficulty = rng.integers(0, K, I), 0.5 * rng.random(I) ** 4
     decoy = (truth + rng.integers(1, K, I)) % K
-    return annotate(crowd, truth, difficulty=difficulty, decoy=decoy, redundancy=10, seed=seed).annotations, leader
+    return (
+        annotate(crowd, truth, difficulty=difficulty, decoy=decoy, redundancy=10, seed=seed).annotations,
+        leader,
+        truth,
+    )
 
 
 def copiers(seeds: int, sets: dict[str, Any]) -> None:
@@ -174,7 +181,7 @@ def copiers(seeds: int, sets: dict[str, Any]) -> None:
         for share, leaders in ((0.2, 1), (0.4, 1), (0.4, 3)):
             found = there = busy = busy_found = wrong = 0
             for seed in range(seeds):
-                table, leader = copying_crowd(A, I, K, share, leaders, seed)
+                table, leader, _ = copying_crowd(A, I, K, share, leaders, seed)
                 member = np.zeros(A, bool)
                 member[[code for group in find_copies(table).groups for code in group]] = True
                 many = np.diff(table.annotator_ptr) >= 10
