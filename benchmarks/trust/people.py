@@ -153,9 +153,9 @@ def flags(seeds: int, sets: dict[str, Any]) -> None:
 
 
 def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int) -> tuple[Annotations, Any, Any]:
-    """Table, leader of each annotator, truth. A share of the crowd copies, 95 times of 100, leaders who are right 6 of 10.
+    """Table, leader of each annotator, truth.
 
-    Ten labels an item.
+    Ten labels an item; a share of the crowd copies, 95 times of 100, leaders who are right six times of ten.
     """
     crowd = make_crowd(A, K, kinds={"ordinary": 0.7, "expert": 0.15, "specialist": 0.15}, seed=seed)
     rng = np.random.default_rng(seed + 1000)
