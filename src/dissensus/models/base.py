@@ -286,8 +286,7 @@ class Aggregator(Parameters, ABC):
         of public sets, that part is as large as with `MAX_KNOWN_LABELS` labels (`benchmarks/trust/people.py`).
         """
         self._check_fitted()
-        size = 1 / (1 / (self.total_ + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1  # var = m (1 − m) / (size + 1)
-        return beta_interval(self.reliability_, size, level)
+        return beta_interval(self.reliability_, labels_worth(self.total_), level)
 
     def confusion_interval(self, level: float = 0.95) -> FloatArray:
         """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""
@@ -498,6 +497,11 @@ def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
     """
     average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # nothing that counts is known about anybody
     return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
+
+
+def labels_worth(total: FloatArray) -> FloatArray:
+    """(A,) labels on items of known class that so many are worth: n give a mean m the variance m(1 − m)/(n + 1)."""
+    return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1)
 
 
 def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:
