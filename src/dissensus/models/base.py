@@ -275,7 +275,8 @@ class Aggregator(Parameters, ABC):
         """(A, 2) bounds of each annotator's reliability: of the Beta distribution that its right and wrong labels make.
 
         The classes of the items are uncertain too; that is in the counts only as far as a doubtful label is neither
-        right nor wrong.
+        right nor wrong. Where labels are independent, or gold says how far they are not, 95 % intervals hold the truth
+        nine times of ten or more; without gold ρ is a guess, and they hold it half of the time.
         """
         self._check_fitted()
         return beta_interval(self.reliability_, self.total_ + CROWD_LABELS, level)

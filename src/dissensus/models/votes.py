@@ -39,7 +39,6 @@ class VoteModel(Aggregator):
 
     engine: EngineChoice = ENGINE
 
-
     def _conclude_on(
         self, engine: Engine, skill: FloatArray, votes: FloatArray, lean: float | None = None
     ) -> FloatArray:

@@ -456,13 +456,16 @@ def test_intervals_hold_the_estimate_and_narrow_with_labels(name):
         assert (low < high).mean() > 0.9
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Simulated crowds whose truth is known; 90 % allows for items whose class is in doubt."""
+@pytest.mark.parametrize(("keywords", "known"), [({"dependence": None}, 0), ({}, 300)], ids=["independent", "by gold"])
+def test_intervals_hold_the_truth_as_often_as_they_say(keywords, known):
+    """Simulated crowds, of whose dependence the model knows; 90 % allows for items whose class is in doubt."""
     inside, entries = [], []
     for seed in range(4):
         kinds = {"expert": 1, "ordinary": 3, "specialist": 1, "uniform-spammer": 0.3}
         sim = simulate(1500, 60, 4, redundancy=6, kinds=kinds, hardness=0.05, seed=seed)
-        table, model = sim.annotations, fit("dawid-skene", sim.annotations)
+        table = sim.annotations
+        gold = np.where(np.arange(1500) < known, sim.truth, -1)
+        model = methods["dawid-skene"](**keywords).fit(table, gold=gold)
         right = np.einsum("akk->ak", sim.confusion)[table.annotator, sim.truth[table.item]]
         accuracy = np.bincount(table.annotator, right) / np.diff(table.annotator_ptr)
         low, high = model.reliability_interval().T

@@ -162,7 +162,8 @@ def test_em_ends_where_the_literal_gradient_of_the_log_posterior_vanishes(kind, 
 def test_trace_never_falls_and_ends_at_what_is_returned(kind, class_count, accelerate):
     for seed in range(2):
         table = random_table(seed, n_items=41, n_annotators=6, n=203, **KINDS[kind])
-        model = GLAD(accelerate=accelerate, class_count=class_count, dependence=None, tol=1e-10, max_iter=5000).fit(table)
+        keywords = {"class_count": class_count, "dependence": None, "tol": 1e-10, "max_iter": 5000}
+        model = GLAD(accelerate=accelerate, **keywords).fit(table)
         assert (np.diff(model.trace_) >= -1e-9).all()
         posterior, evidence = literal_posterior(table, returned(model))
         np.testing.assert_allclose(model.trace_[-1], evidence + model.log_penalty(returned(model)), rtol=1e-11)
