@@ -183,6 +183,14 @@ def test_gold_says_everywhere_what_labels_of_one_item_share(engine, tmp_path, re
     assert_agree(local, fit("dawid-skene", sim.annotations, gold, engine=placed, **keywords))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_consensus_looks_for_copies_in_memory_and_is_dawid_skene_on_a_disk(engine, tmp_path):
+    table, keywords = load_dataset("digits-crowd").annotations, {"max_iter": 3}
+    found = fit("consensus", table, engine=engine_of(engine, tmp_path, block_rows=5000), **keywords)
+    assert (found.copy_group_ >= 0).any() == (engine == "torch")
+    assert_agree(fit("consensus" if engine == "torch" else "dawid-skene", table, **keywords), found)
+
+
 def test_more_classes_than_the_kernels_have_vectors_for(tmp_path):
     table = random_table(5, n_classes=40, n=301)
     local = fit("dawid-skene", table, max_iter=9)

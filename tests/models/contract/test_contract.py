@@ -262,6 +262,7 @@ BAD_OF = {
     },
     "zero-based-skill": {"learning_rate": [0, 1.5], "decay": [0, 2], "decay_every": [0]},
 }  # fmt: skip
+BAD_OF["consensus"] = BAD_OF["dawid-skene"]
 
 
 def out_of_range(declared):
