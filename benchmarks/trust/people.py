@@ -5,8 +5,8 @@ spammers and adversaries found on `digits-crowd`, where each keeps 40 labels. *c
 who are right six times of ten, ten labels an item, and groups on all real sets. *intervals*: fitted on half of the
 items and held to the gold of the others. An annotator with at least ten gold labels there is covered where its number
 right lies in the middle 95 % of the beta-binomial that the interval's Beta implies; "bare" has no allowance for its own
-luck: the share right lies within the interval, for those with 100 gold labels or more. ρ = 0.5 softens the posterior by
-1 / (1 + (n − 1)ρ) before labels are counted. A few minutes; `--seeds` says how many repetitions.
+luck: the share right lies within the interval, for those with 100 gold labels or more. "independent" has the interval
+of now and the posterior of before. A few minutes; `--seeds` says how many repetitions.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 from scipy.stats import betabinom
 
 import dissensus as dz
 from dissensus import Annotations
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import DissensusError
-from dissensus.models.base import CROWD_LABELS, MAX_KNOWN_LABELS, beta_interval, reliability
+from dissensus.models.base import CROWD_LABELS, beta_interval, labels_worth
 from dissensus.models.copies import find_copies
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.questions.diagnose import Diagnosis
@@ -152,8 +152,11 @@ def flags(seeds: int, sets: dict[str, Any]) -> None:
 # Copiers -------------------------------------------------------------------------------------------------------------
 
 
-def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int) -> tuple[Annotations, Any]:
-    """Ten labels an item; a share of the crowd copies, 95 times of 100, leaders who are right six times of ten."""
+def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int) -> tuple[Annotations, Any, Any]:
+    """Table, leader of each annotator, truth.
+
+    Ten labels an item; a share of the crowd copies, 95 times of 100, leaders who are right six times of ten.
+    """
     crowd = make_crowd(A, K, kinds={"ordinary": 0.7, "expert": 0.15, "specialist": 0.15}, seed=seed)
     rng = np.random.default_rng(seed + 1000)
     answers, leader, copying = crowd.answers.copy(), np.full(A, -1, np.int32), np.ones(A)
@@ -165,7 +168,11 @@ def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int)
     crowd = dataclasses.replace(crowd, answers=answers, leader=leader, copying=copying)
     truth, difficulty = rng.integers(0, K, I), 0.5 * rng.random(I) ** 4
     decoy = (truth + rng.integers(1, K, I)) % K
-    return annotate(crowd, truth, difficulty=difficulty, decoy=decoy, redundancy=10, seed=seed).annotations, leader
+    return (
+        annotate(crowd, truth, difficulty=difficulty, decoy=decoy, redundancy=10, seed=seed).annotations,
+        leader,
+        truth,
+    )
 
 
 def copiers(seeds: int, sets: dict[str, Any]) -> None:
@@ -174,7 +181,7 @@ def copiers(seeds: int, sets: dict[str, Any]) -> None:
         for share, leaders in ((0.2, 1), (0.4, 1), (0.4, 3)):
             found = there = busy = busy_found = wrong = 0
             for seed in range(seeds):
-                table, leader = copying_crowd(A, I, K, share, leaders, seed)
+                table, leader, _ = copying_crowd(A, I, K, share, leaders, seed)
                 member = np.zeros(A, bool)
                 member[[code for group in find_copies(table).groups for code in group]] = True
                 many = np.diff(table.annotator_ptr) >= 10
@@ -213,15 +220,6 @@ def same_mistakes(table: Annotations, gold: Any, two: Any) -> str:
 # Intervals -----------------------------------------------------------------------------------------------------------
 
 
-def hits_of(model: DawidSkene, table: Annotations, rho: float) -> Any:
-    """(A,) labels that are right by a posterior softened with ρ."""
-    log = np.log(np.maximum(model.confusion_, 1e-6)[table.annotator, :, table.label])
-    total = np.stack([np.bincount(table.item, column, table.n_items) for column in log.T], axis=1)
-    worth = 1 / (1 + np.maximum(np.diff(table.item_ptr) - 1, 0) * rho)
-    q = softmax(np.log(np.maximum(model.prior_, 1e-6)) + total * worth[:, None], axis=1)
-    return np.bincount(table.annotator, q[table.item, table.label], table.n_annotators)
-
-
 def coverage(mean: Any, size: Any, hits: Any, n: Any) -> tuple[float, float]:
     """Share of annotators covered, with and without their own luck."""
     some = (n >= 10) & (size > 0)
@@ -242,18 +240,14 @@ def intervals(seeds: int, sets: dict[str, Any]) -> None:
         for seed in range(min(seeds, 3)):
             half = np.random.default_rng(seed).random(table.n_items) < 0.5
             part = dataclasses.replace(table.select(items=half))
-            model = DawidSkene(threads=1).fit(part)
+            before = DawidSkene(threads=1, dependence=None).fit(part)
+            now = dz.methods[DEFAULT_METHOD](threads=1).fit(part)
             hits, n = right_of(table, data.gold, ~half[table.item])
             at = np.searchsorted(table.annotators, part.annotators)
-            hits, n, total = hits[at], n[at], np.diff(part.annotator_ptr).astype(float)
-            now = 1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1
-            of_model, softened = (
-                reliability(hits_of(model, part, 0), total),
-                reliability(hits_of(model, part, 0.5), total),
-            )
-            row["before"].append(coverage(of_model, total + CROWD_LABELS, hits, n))
-            row["ρ = 0"].append(coverage(of_model, now, hits, n))
-            row["ρ = 0.5"].append(coverage(softened, now, hits, n))
+            hits, n = hits[at], n[at]
+            row["before"].append(coverage(before.reliability_, before.total_ + CROWD_LABELS, hits, n))
+            row["independent"].append(coverage(before.reliability_, labels_worth(before.total_), hits, n))
+            row["now"].append(coverage(now.reliability_, labels_worth(now.total_), hits, n))
         said = []
         for kind, values in row.items():
             mean = np.nanmean(values, axis=0) if not np.isnan(values).all() else [np.nan] * 2

@@ -3,8 +3,8 @@
 A flag is a tested hypothesis. `spammer` (labels do not depend on the item) and `adversary` (labels go systematically
 against the others') are flagged where P(honest | labels) ≤ `MAX_HONEST`, see `honesty`, and where at most `MAX_HONEST`
 of honest annotators with the same items would look as extreme; the reason says what was seen, and how many would.
-`copier`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is never
-named: there is only their number.
+`copier`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is
+never named: there is only their number.
 
 A group of m annotators who copy at rate ρ is worth m / (1 + (m − 1) ρ) independent ones (Kish 1965).
 """

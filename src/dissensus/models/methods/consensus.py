@@ -8,8 +8,8 @@ new: a group that copies (`models.copies` finds it, without gold) shares one lab
 
 On tables of other engines, where nobody can be compared with everybody, it is Dawid-Skene.
 
-Stacking the posteriors of 2 to 13 methods by how well they predict hidden labels was tried on 13 sets at 2, 5, 10 and all
-labels: softened alike, no stack had less log loss than Dawid-Skene, and the most accurate gained 0.1 points.
+Stacking the posteriors of 2 to 13 methods by how well they predict hidden labels was tried on 13 sets at 2, 5, 10 and
+all labels: softened alike, no stack had less log loss than Dawid-Skene, and the most accurate gained 0.1 points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.common.types import IntArray, OnStep
 from dissensus.models.base import methods
 from dissensus.models.copies import find_copies
 from dissensus.models.methods.dawid_skene import DawidSkene
@@ -27,8 +27,8 @@ from dissensus.table.annotations import Annotations
 
 
 @methods.register(
-    "consensus", summary="the default: Dawid-Skene in which a group that copies has one vote", cite="Dawid & Skene 1979",
-    place=-1,
+    "consensus", summary="the default: Dawid-Skene in which a group that copies has one vote",
+    cite="Dawid & Skene 1979", place=-1,
 )  # fmt: skip
 class Consensus(DawidSkene):
     """Dawid-Skene where copies count once."""
@@ -41,20 +41,14 @@ class Consensus(DawidSkene):
             own = table.select(rows=table.item < self.items_.size)  # others stand for what was known before
             for number, group in enumerate(find_copies(own).groups):
                 self.copy_group_[list(group)] = number
-            table = counted_once(table, self.copy_group_)
+            table = self._weigh(table, np.arange(table.n_annotators))
         super()._fit(table, gold, on_step)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return super()._score(counted_once(table, np.append(self.copy_group_, -1)[known]), known)
+    def _weigh(self, table: Annotations, known: IntArray) -> Annotations:
+        return counted_once(table, np.append(self.copy_group_, -1)[known])  # −1, unseen, takes the last
 
     def _newcomer(self) -> dict[str, Any]:
         return super()._newcomer() | {"copy_group_": -1}
-
-    def _update(
-        self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
-    ) -> FloatArray:
-        """As Dawid-Skene's; who copies stays what it was."""
-        return super()._update(counted_once(table, self.copy_group_[annotator]), item, annotator, old, gold)
 
 
 def counted_once(table: Annotations, group: IntArray) -> Annotations:
