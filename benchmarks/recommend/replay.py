@@ -2,7 +2,8 @@
 
     python -m benchmarks.recommend.replay        # options: see benchmarks/parts.py
 
-All arms refit the same method to what they have bought; gold only scores. Also draws the curves (`curves.svg`).
+All arms refit the same method to what they have bought; gold only scores. No limits: these are in
+`limits.py`. Also draws the curves (`curves.svg`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 import dissensus as dz
 from benchmarks.parts import Benchmark, Part, Rows
+from benchmarks.recommend.limits import NO_LIMITS
 from dissensus import recommend
 from dissensus.evaluation.hard import hits
 from dissensus.exceptions import ConvergenceWarning
@@ -93,7 +95,7 @@ def replay(table: Annotations, gold: Any, case: Case, arm: str, seed: int) -> di
             break
         if arm in ASKING:
             candidates = table.item[rest], table.annotator[rest]
-            found = recommend(model, bought, budget=BATCH, candidates=candidates, threads=1)
+            found = recommend(model, bought, budget=BATCH, candidates=candidates, threads=1, **NO_LIMITS)
             pairs = found.items.astype(np.int64) * table.n_annotators + found.annotators
             new = order[np.searchsorted(key[order], pairs)]
         else:
