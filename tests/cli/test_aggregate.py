@@ -34,7 +34,8 @@ def test_files_hold_what_the_method_found(cli, labels, here):
     assert sorted(contents(out)) == ["annotators.csv", "confusions.csv", "items.csv", "model.npz", "summary.json"]
     model = dz.methods["dawid-skene"]().fit(dz.read(labels))
     items = read_csv(out / "items.csv")
-    assert list(items[0]) == ["item", "label", "confidence", "p_cat", "p_dog", "p_owl"]
+    facts = ["votes", "labels", "status", "reason"]
+    assert list(items[0]) == ["item", "label", "confidence", *facts, "p_cat", "p_dog", "p_owl"]
     assert [row["label"] for row in items] == model.predict().tolist()
     np.testing.assert_array_equal(posterior(out), model.posterior_)
     annotators = read_csv(out / "annotators.csv")

@@ -51,6 +51,8 @@ def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkey
     assert sorted(p.name for p in (parquet / engine).iterdir()) == sorted(p.name for p in (parquet / "local").iterdir())
     for name in ("items", "annotators", *(["confusions"] if method == "dawid-skene" else [])):
         ours, theirs = (pq.read_table(parquet / folder / f"{name}.parquet") for folder in (engine, "local"))
+        if name == "items" and engine == "disk":  # votes are never in memory
+            theirs = theirs.drop_columns(["votes", "labels", "status", "reason"])
         assert ours.schema.names == theirs.schema.names
         for column in theirs.schema.names:
             if theirs[column].type == pa.float64():
