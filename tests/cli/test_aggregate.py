@@ -175,6 +175,16 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
     assert text.index("w6") < text.index("…") < text.index("w0")
 
 
+def test_summary_for_people_says_what_an_items_labels_are_worth(cli, labels):
+    def said(*options):
+        return " ".join(cli("aggregate", labels, *options).stdout.split())  # lines may be broken anywhere
+
+    assert "An item's 7.0 labels count as 1.5 independent ones; 30 known ones (--known) would say how many." in said()
+    assert "An item's 7.0 labels count as 3.5 independent ones. " in said("--set", f"dependence={1 / 6}")
+    assert "independent ones. " in said("--known", "gold.csv")
+    assert "independent ones" not in said("--method", "majority-vote")
+
+
 def test_keywords_reach_the_method(cli, labels, here):
     options = (
         "--set",
