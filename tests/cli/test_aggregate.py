@@ -179,7 +179,10 @@ def test_summary_for_people_says_what_an_items_labels_are_worth(cli, labels):
     def said(*options):
         return " ".join(cli("aggregate", labels, *options).stdout.split())  # lines may be broken anywhere
 
-    assert "An item's 7.0 labels count as 1.5 independent ones; 30 known ones (--known) would say how many." in said()
+    worth = "An item's 7.0 labels count as 1.5 independent ones"
+    assert f"{worth}; the classes of 30 items (--known) would say how many." in said("-o", "out")
+    assert f"{worth}. " in said("--model", "out")  # which takes no known classes
+    assert f"{worth}. " in said("--set", "dependence=0.6")
     assert "An item's 7.0 labels count as 3.5 independent ones. " in said("--set", f"dependence={1 / 6}")
     assert "independent ones. " in said("--known", "gold.csv")
     assert "independent ones" not in said("--method", "majority-vote")

@@ -200,10 +200,12 @@ def _worth(result: Result) -> str:
     rho, labels = result.model.dependence_, result.summary["annotations"] / max(result.summary["items"], 1)
     if not rho or labels <= 1:
         return ""
-    said = (
-        f" An item's {labels:.1f} labels count as {labels / design_effect(np.array(labels), rho):.1f} independent ones"
-    )
-    return f"{said}; {MIN_GOLD} known ones (--known) would say how many." if rho == DEFAULT else f"{said}."
+    worth = labels / float(design_effect(np.array(labels), rho))
+    said = f" An item's {labels:.1f} labels count as {worth:.1f} independent ones"
+    fresh = result.fitted and "new_annotations" not in result.summary
+    if fresh and rho == DEFAULT and result.summary["parameters"]["dependence"] == "auto":
+        return f"{said}; the classes of {MIN_GOLD} items (--known) would say how many."
+    return f"{said}."
 
 
 def _how(result: Result) -> str:
