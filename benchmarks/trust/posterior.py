@@ -37,6 +37,7 @@ class Case:
     """A fit without dependence, at the items with gold."""
 
     name: str
+    level: int | None
     posterior: Any
     n_labels: Any
     gold: Any
@@ -65,7 +66,7 @@ def cases(method: str) -> Iterator[Case]:
                 n_labels = np.diff(table.item_ptr)
                 known = np.flatnonzero((data.gold >= 0) & (n_labels > 0))
                 model = dz.methods[method](dependence=None).fit(table)
-                yield Case(name, model.posterior_[known], n_labels[known], data.gold[known])
+                yield Case(name, level, model.posterior_[known], n_labels[known], data.gold[known])
 
 
 def scores(posterior: Any, gold: Any) -> tuple[float, ...]:
@@ -124,6 +125,9 @@ def main() -> None:
             left_out[name] = tried[int(np.argmin(others))][name]
         show(f"{method}, ρ of the other sets", left_out)
         show(f"{method}, ρ by gold of the same table", by_set(found, best_by_gold))
+        for level in LEVELS:
+            some = by_set([case for case in found if case.level == level], lambda case: DEFAULT)
+            show(f"{method}, auto, {level or 'all'} labels ({len(some)} sets)", some)
         for name, row in chosen.items():
             print(f"| {name} | {row[0]:.3f} | {row[1]:.3f} | {row[2]:+.3f} | {row[3]:.2f} settled | {row[4]:.3f} |")
 

@@ -108,14 +108,12 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     result = cli("aggregate", path, "-o", "out")
     for words in ("Annotators to look at", "spammer", "adversary", "copier", "are worth about 38.1 independent ones"):
         assert words in result.stdout
-    assert f"{len(found.flagged('too few labels'))} of 42 annotators have too few labels to tell" in result.stdout
+    assert f"{found.too_few_labels} of 42 annotators have too few labels to say" in result.stdout
     written = {row["annotator"]: row for row in read_csv(here / "out" / "annotators.csv")}
     for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True):
         assert (written[name]["flags"], written[name]["reasons"]) == (", ".join(flags), reasons)
     summary = json.loads((here / "out" / "summary.json").read_text())["annotators_to_look_at"]
-    assert summary["annotators"].keys() == {
-        n for n in found.annotators if written[n]["flags"] not in ("", "too few labels")
-    }
+    assert summary["annotators"].keys() == {n for n in found.annotators if written[n]["flags"]}
     assert summary["copying_groups"] == [list(found.groups[0])]
     plain = cli("aggregate", path, "--no-flags", "-o", "plain")
     assert "look at" not in plain.stdout

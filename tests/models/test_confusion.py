@@ -317,7 +317,8 @@ def test_the_objective_never_falls_and_ends_at_what_is_returned(name, keywords, 
     for seed, kind in enumerate(KINDS):
         table = random_table(seed, n_items=41, n_annotators=9, n=203, **KINDS[kind])
         gold = some_gold(table) if seed % 2 else None
-        model = methods[name](accelerate=accelerate, tol=1e-9, max_iter=5000, **keywords).fit(table, gold=gold)
+        exact = {"tol": 1e-9, "max_iter": 5000, "dependence": None}
+        model = methods[name](accelerate=accelerate, **exact, **keywords).fit(table, gold=gold)
         assert (np.diff(model.trace_) >= -1e-9 * np.abs(model.trace_[1:])).all()
         params = model._params()
         _, objective = readable_objective(model, table, params, gold)
@@ -456,7 +457,7 @@ def test_gold_that_everybody_denies_is_kept(name):
     item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(50), np.arange(200), indexing="ij"))
     table = Annotations.from_arrays(item, annotator, np.where(item == 0, 1, item % 2))
     for keywords in ({}, EXTREME.get(name, {})):
-        model = methods[name](**keywords).fit(table, gold=np.where(np.arange(50) == 0, 0, -1))
+        model = methods[name](dependence=None, **keywords).fit(table, gold=np.where(np.arange(50) == 0, 0, -1))
         np.testing.assert_array_equal(model.posterior_[0], [1, 0])
         np.testing.assert_allclose(model.posterior_[1:], np.eye(2)[np.arange(1, 50) % 2], atol=1e-12)
         assert np.isfinite(model.trace_).all()
@@ -528,7 +529,8 @@ def test_a_pass_over_some_items_bounds_the_evidence_and_is_exact_where_it_began(
 @pytest.mark.parametrize("name", ["dawid-skene", "one-coin", "mace", "hierarchical-dawid-skene"])
 def test_a_fit_that_turns_to_the_items_in_doubt_ends_where_one_that_does_not_does(name, monkeypatch):
     table = simulate(3000, 40, 4, redundancy=5, seed=3).annotations
-    gold, keywords = np.where(np.arange(3000) % 50 == 0, 1, -1), {"tol": 1e-12, "max_iter": 5000, "restarts": 1}
+    gold = np.where(np.arange(3000) % 50 == 0, 1, -1)
+    keywords = {"tol": 1e-12, "max_iter": 5000, "restarts": 1, "dependence": None}
     plain = methods[name](**keywords).fit(table, gold=gold)
     sizes, sweep = [], Local.sweep
     monkeypatch.setattr(confusion, "MIN_FOCUS_ROWS", 10_000)

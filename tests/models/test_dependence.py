@@ -92,3 +92,11 @@ def test_update_softens_by_all_labels_of_an_item():
 def test_a_dependence_that_is_none():
     with pytest.raises(dz.exceptions.BadParameter, match="dependence must be 'auto', None, or a number"):
         dz.methods["dawid-skene"](dependence=-1).fit(simulate(20, 5, 2, seed=0).annotations)
+
+
+def test_any_number_of_labels_is_worth_less_than_one_over_rho():
+    table = simulate(100, 40, 2, redundancy=(1, 30), seed=5).annotations
+    model = dz.methods["dawid-skene"](dependence=0.5).fit(table)
+    n = np.diff(table.item_ptr)
+    np.testing.assert_allclose(model.effective_labels_, [k / (1 + (k - 1) * 0.5) for k in n])
+    assert model.effective_labels_.max() < 2

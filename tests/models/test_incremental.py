@@ -34,7 +34,7 @@ def test_names_are_merged_in_order(names, more):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_update_is_the_em_of_a_literal_loop(kind):
     before, new = random_table(1, **KINDS[kind]), random_table(2, n=40, **KINDS[kind])
-    model = DawidSkene().fit(before)
+    model = DawidSkene(dependence=None).fit(before)
     K, gold = 4, some_gold(new)
     labels, q_before, theta = model.labels_.copy(), model.posterior_.copy(), model.confusion_.copy()
     class_counts, pseudo = model.class_counts_.copy(), model.pseudo_

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import Gold, Source, SourceOfTables, option
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, UnknownClass
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def aggregate(
         raise BadParameter("--update needs the model to update: --model FOLDER.")
     engine_options = None
     if model is None:
-        engine_options, settings = engines.choose(engine, settings, method or options.DEFAULT_METHOD)
+        engine_options, settings = engines.choose(engine, settings, method or DEFAULT_METHOD)
         make = partial(options.new_model, method, settings)
         make()  # a wrong name or keyword should not wait for the file
     else:

@@ -22,6 +22,7 @@ import typer
 
 from dissensus.cli import show
 from dissensus.cli.errors import prefix_errors
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
-DEFAULT_METHOD = "dawid-skene"
 READING = "Reading FILE"  # panel of the help
 
 

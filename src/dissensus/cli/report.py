@@ -12,6 +12,7 @@ from dissensus.cli import options, show
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Gold, Source, option
 from dissensus.common.extras import need
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def report(
     annotators: Path | None = option(
         None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE"
     ),
-    method: str | None = option(
-        None, "Left out, the one that predicts hidden labels best.", "--method", "-m", metavar="NAME"
-    ),
+    method: str | None = options.METHOD,
     setting: list[str] | None = options.SETTINGS,
     clusters: Path | None = option(
         None, "What `dissensus cluster FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"
@@ -96,7 +95,7 @@ def report(
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
             held = _contest(table, known, seed or 0, bar.tell) if method is None else None
-            chosen = method or (options.DEFAULT_METHOD if held is None else held.comparison.best)
+            chosen = method or DEFAULT_METHOD
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(

@@ -233,18 +233,15 @@ def _print_annotators(model: Aggregator) -> None:
 
 
 def _flagged(found: Diagnosis) -> dict[str, Any]:
-    """Flags for the summary; those of whom too little is known are only counted."""
-    from dissensus.questions.diagnose import UNKNOWN
-
+    """Flags for the summary; those with too few labels are only counted."""
     named = {
         str(name): {"flags": list(flags), "reasons": reasons}
         for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True)
-        if set(flags) - set(UNKNOWN)
+        if flags
     }
     return {
         "annotators": named,
-        "too_few_labels": len(found.flagged("too few labels")),
-        "unclear": len(found.flagged("unclear")),
+        "too_few_labels": found.too_few_labels,
         "copying_groups": [[str(name) for name in group] for group in found.groups],
         "effective_annotators": found.effective_annotators,
     }
@@ -266,9 +263,7 @@ def _print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
             "independent ones."
         )
     if few := about["too_few_labels"]:
-        show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to tell.")
-    if unclear := about["unclear"]:
-        show.text(f"{unclear:,} of {active:,} annotators cannot be told from somebody who labels without looking.")
+        show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to say.")
 
 
 def _print_first_items(model: Aggregator) -> None:

@@ -19,6 +19,9 @@ from dissensus.exceptions import UnknownName
 T = TypeVar("T")
 
 
+DEFAULT_METHOD = "consensus"  # of every command that is not told which
+
+
 @dataclass(frozen=True)
 class Entry(Generic[T]):
     """One registered thing and what is said about it."""

@@ -26,7 +26,7 @@ from dissensus.compute.engines import options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
-from dissensus.models.dependence import DEFAULT, MIN_GOLD, from_gold, labels_per_item, sharpen, soften
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, design_effect, from_gold, labels_per_item, sharpen, soften
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -34,6 +34,7 @@ from dissensus.table.annotations import Annotations
 FrameKind = Literal["items", "annotators", "confusions"]
 
 CROWD_LABELS = 5  # see `reliability`
+MAX_KNOWN_LABELS = 20  # labels on items of known class that any number of labels is worth; `reliability_interval`
 ENGINE: Any = param(
     "local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True,
     must="must be 'local', 'disk', 'torch', 'spark', or one with options, such as Disk(…)",
@@ -197,7 +198,7 @@ class Aggregator(Parameters, ABC):
         for key, fill in fills.items():
             setattr(self, key, incremental.put_in(getattr(self, key), at, fill))
 
-        softens = hasattr(self, "dependence")
+        table, softens = self._weigh(table, annotator), hasattr(self, "dependence")
         if softens:
             rows, before = hard_rows(table), self.item_total_[item]
             independent = sharpen(self.posterior_[item], before, self.dependence_)
@@ -229,8 +230,9 @@ class Aggregator(Parameters, ABC):
         if table is None:
             return self.posterior_
         table = table.to_classes(self.classes_)
-        posterior = self._score(table, naming.match(table.annotators, self.annotators_, "annotators"))
-        rows = hard_rows(table)
+        known = naming.match(table.annotators, self.annotators_, "annotators")
+        table = self._weigh(table, known)
+        posterior, rows = self._score(table, known), hard_rows(table)
         return soften(posterior, labels_per_item(rows.item_ptr, rows.weight), self.dependence_)
 
     def predict(self, table: Annotations | None = None) -> Names:
@@ -254,6 +256,11 @@ class Aggregator(Parameters, ABC):
             total = np.where(item >= 0, self.item_total_[item], 0.0)
             posterior = sharpen(posterior, total, self.dependence_)
         return self._label_proba(posterior, item, annotator)
+
+    @property
+    def effective_labels_(self) -> FloatArray:
+        """(I,) how many independent labels the labels of each item are worth."""
+        return np.asarray(np.asarray(self.item_total_) / design_effect(np.asarray(self.item_total_), self.dependence_))
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair.
@@ -279,13 +286,14 @@ class Aggregator(Parameters, ABC):
         return sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_), self.dependence_)
 
     def reliability_interval(self, level: float = 0.95) -> FloatArray:
-        """(A, 2) bounds of each annotator's reliability: of the Beta distribution that its right and wrong labels make.
+        """(A, 2) bounds of each annotator's reliability on items like these: of a Beta distribution.
 
-        The classes of the items are uncertain too; that is in the counts only as far as a doubtful label is neither
-        right nor wrong.
+        Its variance has two parts: that of n labels whose truth is known, which falls with n, and one that does not:
+        the truth is only the crowd's, and whoever errs on an item errs on others like it. By gold, on held-out halves
+        of public sets, that part is as large as with `MAX_KNOWN_LABELS` labels (`benchmarks/trust/people.py`).
         """
         self._check_fitted()
-        return beta_interval(self.reliability_, self.total_ + CROWD_LABELS, level)
+        return beta_interval(self.reliability_, labels_worth(self.total_), level)
 
     def confusion_interval(self, level: float = 0.95) -> FloatArray:
         """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""
@@ -375,6 +383,10 @@ class Aggregator(Parameters, ABC):
     @abstractmethod
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         """Set everything that the contract promises beyond the names."""
+
+    def _weigh(self, table: Annotations, known: IntArray) -> Annotations:
+        """The table with weights that a method gives to labels; `known` (A,) codes into `annotators_`, −1 unseen."""
+        return table
 
     def _newcomer(self) -> dict[str, Any]:
         """What a new annotator has in each result with one row per annotator."""
@@ -492,6 +504,11 @@ def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
     """
     average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # nothing that counts is known about anybody
     return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
+
+
+def labels_worth(total: FloatArray) -> FloatArray:
+    """(A,) labels on items of known class that so many are worth: n give a mean m the variance m(1 − m)/(n + 1)."""
+    return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1)
 
 
 def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:

@@ -39,9 +39,6 @@ class VoteModel(Aggregator):
 
     engine: EngineChoice = ENGINE
 
-    item_total_: FloatArray  # (I,) weight of the votes of each item
-    _per_item = (*Aggregator._per_item, "item_total_")
-
     def _conclude_on(
         self, engine: Engine, skill: FloatArray, votes: FloatArray, lean: float | None = None
     ) -> FloatArray:

@@ -22,6 +22,7 @@ from dissensus.common.arrays import random_ranks
 from dissensus.common.formatting import word_list
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.hard import hits
@@ -33,6 +34,7 @@ from dissensus.table.annotations import Annotations
 MAJORITY = "majority-vote"
 MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but a product may round to it
 SIGNIFICANT = 0.05
+MIN_HIDDEN = 30  # annotations, below which nothing is said of methods
 NEGLIGIBLE = 0.01  # nats per annotation: on real sets, what a vote is behind where it is as often right
 
 OnFit = Callable[[str, int, int], None]
@@ -102,6 +104,11 @@ class Comparison:
         best = f"{self.best} predicts hidden annotations best"
         if len(self) == 1:
             return f"{self.best} was the only method; there is nothing to compare it with."
+        if self.hidden < MIN_HIDDEN:
+            return (
+                f"Nothing can be told: only {self.hidden} annotations could be hidden and predicted, and it takes "
+                f"{MIN_HIDDEN} or more."
+            )
         if self.best == MAJORITY:
             return "Majority vote predicts hidden annotations best: nothing more elaborate is needed here."
         if vote is not None and self.majority_will_do:
@@ -114,6 +121,10 @@ class Comparison:
             behind = vote.behind
             best += f"; majority vote is {behind.value:.3f} nats per annotation behind "
             best += f"({behind.low:.3f} to {behind.high:.3f})"
+        used = next((one for one in self if one.method == DEFAULT_METHOD), None)
+        if used is not None and not used.tied:
+            best += f". {DEFAULT_METHOD}, which all commands use, is {used.behind.value:.3f} behind; whoever predicts "
+            best += "copies well is not more often right"
         return f"{best}."
 
     def to_frame(self) -> Any:

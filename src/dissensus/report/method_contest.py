@@ -8,13 +8,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import IntArray
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, arg_max, check_gold, methods
 from dissensus.questions.compare import MAJORITY, Comparison, compare
 from dissensus.table.annotations import Annotations
 
-DEFAULT_METHODS = (MAJORITY, "wawa", "one-coin", "glad", "mace", "dawid-skene", "hierarchical-dawid-skene")
+DEFAULT_METHODS = (
+    DEFAULT_METHOD,
+    MAJORITY,
+    "wawa",
+    "one-coin",
+    "glad",
+    "mace",
+    "dawid-skene",
+    "hierarchical-dawid-skene",
+)
 MAX_ANNOTATIONS = 40_000  # of larger tables a part is compared, whole items at a time
 MAX_PASSES = 50  # what a method has not learnt by then changes no rank
 

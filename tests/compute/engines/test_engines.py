@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compute.engines.agreement import METHODS, assert_agree, fit, short
+from compute.engines.agreement import METHODS, assert_agree, fit, independent, short
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
 from dissensus.compute.engines import Disk, Spark, Torch
@@ -58,8 +58,8 @@ def test_tables_of_every_kind(kind, method, engine, tmp_path):
         with pytest.raises(BadParameter, match="this table is probabilistic"):
             fit(method, table, engine=placed)
         return
-    for gold in (None, some_gold(table)):
-        keywords = short(method, 20)
+    for gold, own in ((None, {}), (some_gold(table), {}), (None, independent(method))):
+        keywords = short(method, 20) | own
         assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=placed, **keywords))
 
 
@@ -167,6 +167,28 @@ def test_a_simulated_crowd_to_the_end(engine, tmp_path):
     table = simulate(40_000, 300, 5, seed=5).annotations  # 200,000 annotations
     placed = engine_of(engine, tmp_path, block_rows=30_000)
     assert_agree(fit("dawid-skene", table), fit("dawid-skene", table, engine=placed))
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
+def test_gold_says_everywhere_what_labels_of_one_item_share(engine, tmp_path, request):
+    sim = simulate(300, 15, 3, redundancy=5, seed=2)
+    gold, keywords = np.where(np.arange(300) < 60, sim.truth, -1), {"max_iter": 3}
+    if engine == "spark":
+        request.getfixturevalue("spark_session")
+        placed = Spark(partitions=2)
+    else:
+        placed = engine_of(engine, tmp_path, block_rows=100)
+    local = fit("dawid-skene", sim.annotations, gold, **keywords)
+    assert 0 < local.dependence_ < 0.5
+    assert_agree(local, fit("dawid-skene", sim.annotations, gold, engine=placed, **keywords))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_consensus_looks_for_copies_in_memory_and_is_dawid_skene_on_a_disk(engine, tmp_path):
+    table, keywords = load_dataset("digits-crowd").annotations, {"max_iter": 3}
+    found = fit("consensus", table, engine=engine_of(engine, tmp_path, block_rows=5000), **keywords)
+    assert (found.copy_group_ >= 0).any() == (engine == "torch")
+    assert_agree(fit("consensus" if engine == "torch" else "dawid-skene", table, **keywords), found)
 
 
 def test_more_classes_than_the_kernels_have_vectors_for(tmp_path):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from compute.engines.agreement import METHODS, assert_agree, fit, short
+from compute.engines.agreement import METHODS, assert_agree, fit, independent, short
 from compute.engines.cluster import marks
 from dissensus import load, methods, read, save
 from dissensus.cli import app
@@ -56,7 +56,9 @@ def test_every_method(method, spark):
     engine = Spark(partitions=3, broadcast_annotators=25)
     drawn = method in ("dawid-skene", "one-coin")  # a second start draws in the cluster
     keywords, gold = short(method, 2) | ({} if drawn or method not in RESTARTED else {"restarts": 1}), some_gold(table)
-    assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=engine, **keywords))
+    for own in ({}, independent(method)) if method in ("one-coin", "glad") else ({},):
+        keywords |= own
+        assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=engine, **keywords))
 
 
 @pytest.mark.parametrize("kind", ["text", "weights"])

@@ -44,6 +44,11 @@ def fit(name: str, table: Annotations, **keywords):
         return methods[name](**keywords).fit(table)
 
 
+def independent(name: str) -> dict[str, None]:
+    """Keywords of a method that takes the labels of an item for independent."""
+    return {"dependence": None} if "dependence" in methods[name].declared() else {}
+
+
 def results(model) -> dict[str, np.ndarray]:
     return {key: value for key, value in vars(model).items() if key.endswith("_") and isinstance(value, np.ndarray)}
 
@@ -235,6 +240,7 @@ def test_binary_method_says_so_in_one_clear_error():
 BAD = {
     "seed": [-1], "max_iter": [0, 2.5], "tol": [-1.0, math.nan], "accelerate": ["anderson"], "restarts": [0],
     "threads": [0], "class_count": [0, -1], "vote_count": [-1], "known": [0],
+    "dependence": [-1, math.inf, math.nan, "half", True],
 }  # fmt: skip
 """Keyword → values that no method takes."""
 BAD_OF = {
@@ -256,6 +262,7 @@ BAD_OF = {
     },
     "zero-based-skill": {"learning_rate": [0, 1.5], "decay": [0, 2], "decay_every": [0]},
 }  # fmt: skip
+BAD_OF["consensus"] = BAD_OF["dawid-skene"]
 
 
 def out_of_range(declared):
@@ -415,7 +422,7 @@ def test_annotations_are_predicted_for_seen_and_unseen(name):
 @every_method
 def test_annotations_are_predicted_by_the_confusion_matrix(name):
     table = table_of(name, "I<A")
-    model = fit(name, table)
+    model = fit(name, table, **independent(name))
     if not hasattr(model, "confusion_") or model.labels_depend_on_items:
         pytest.skip("the model has no confusion matrix, or labels depend on more")
     for row, expected in enumerate(model.predict_annotations(table)):
@@ -434,7 +441,7 @@ def test_intervals_hold_the_estimate_and_narrow_with_labels(name):
     assert (low < model.reliability_).all()
     assert (model.reliability_ < high).all()
     for a in range(table.n_annotators):
-        labels = model.total_[a] + 5  # five of the crowd's
+        labels = 1 / (1 / (model.total_[a] + 5 + 1) + 1 / 20) - 1  # five of the crowd's; no more than 20 in all
         beta = stats.beta(model.reliability_[a] * labels, (1 - model.reliability_[a]) * labels)
         np.testing.assert_allclose([low[a], high[a]], beta.ppf([0.025, 0.975]))
     wide, narrow = (np.ptp(model.reliability_interval(level), axis=1) for level in (0.99, 0.5))
@@ -451,7 +458,7 @@ def test_intervals_hold_the_estimate_and_narrow_with_labels(name):
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Simulated crowds whose truth is known; 90 % allows for items whose class is in doubt."""
+    """Simulated crowds whose truth is known; reliability allows for more doubt than there is in a simulation."""
     inside, entries = [], []
     for seed in range(4):
         kinds = {"expert": 1, "ordinary": 3, "specialist": 1, "uniform-spammer": 0.3}
@@ -463,7 +470,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         inside.append((low <= accuracy) & (accuracy <= high))
         low, high = np.moveaxis(model.confusion_interval(), -1, 0)
         entries.append((low <= sim.confusion) & (sim.confusion <= high))
-    assert 0.90 <= np.mean(inside) <= 0.99
+    assert np.mean(inside) >= 0.97
     assert 0.90 <= np.mean(entries) <= 0.99
 
 
@@ -612,8 +619,9 @@ def test_an_update_is_near_a_fit_of_everything(name):
         # an update leaves communities as they are; `test_community_bcc` says who joins them
         if value.dtype.kind == "f" and key != "trace_" and not key.startswith("community"):
             assert np.abs(value - other).mean() < 0.06 * np.abs(other).mean(), key
-    assert 0.5 * np.abs(model.posterior_ - refit.posterior_).sum(axis=1).mean() < 0.02
-    near = 0.1 if name == "community-bcc" else 0.03  # one of ten labels may be in another community before
+    # one of ten labels may be in another community before
+    near, apart = (0.1, 0.025) if name == "community-bcc" else (0.03, 0.02)
+    assert 0.5 * np.abs(model.posterior_ - refit.posterior_).sum(axis=1).mean() < apart
     assert np.abs(model.reliability_ - refit.reliability_).max() < near
     right = [(one.predict() == sim.truth).mean() for one in (model, refit)]
     assert abs(right[0] - right[1]) < 0.01

@@ -89,7 +89,7 @@ def test_default_prior_holds_up_for_annotators_with_three_labels():
 
 def test_population_confusion_is_the_pooled_counts_per_true_class():
     table = simulate(300, 9, 3, kinds={"ordinary": 1, "constant-spammer": 1}, prior=[0.7, 0.2, 0.1], seed=4).annotations
-    model = DawidSkene().fit(table)
+    model = DawidSkene(dependence=None).fit(table)
     counts = model.pseudo_ + sums_by(model, table, model.posterior_).labels.sum(axis=0)
     np.testing.assert_allclose(model.population_confusion_, counts / counts.sum(axis=1, keepdims=True), atol=1e-9)
     np.testing.assert_array_equal(model._confusions(np.array([-1]))[0], model.population_confusion_)
@@ -122,7 +122,7 @@ def test_rare_classes_are_not_lost_to_what_the_votes_make_of_them():
 
 def test_reliability_is_near_the_truth_even_for_a_few_labels():
     sim = simulate(3000, 60, 5, redundancy=5, skew=1.5, seed=13)
-    model = DawidSkene().fit(sim.annotations)
+    model = DawidSkene(dependence=None).fit(sim.annotations)
     truth = np.einsum("akk->a", sim.confusion) / 5
     assert np.abs(model.reliability_ - truth).mean() < 0.06
     few = model.n_annotations_ < 60
@@ -132,6 +132,6 @@ def test_reliability_is_near_the_truth_even_for_a_few_labels():
 
 def test_intervals_count_labels_and_pseudo_counts():
     table = random_table(4, **KINDS["both"])
-    model = DawidSkene().fit(table)
+    model = DawidSkene(dependence=None).fit(table)
     rows = (sums_by(model, table, model.posterior_).labels + model.pseudo_).sum(axis=2)
     np.testing.assert_allclose(np.broadcast_to(model.labels_behind(), (7, 4, 4)), np.repeat(rows[:, :, None], 4, 2))

@@ -162,7 +162,8 @@ def test_em_ends_where_the_literal_gradient_of_the_log_posterior_vanishes(kind, 
 def test_trace_never_falls_and_ends_at_what_is_returned(kind, class_count, accelerate):
     for seed in range(2):
         table = random_table(seed, n_items=41, n_annotators=6, n=203, **KINDS[kind])
-        model = GLAD(accelerate=accelerate, class_count=class_count, tol=1e-10, max_iter=5000).fit(table)
+        keywords = {"class_count": class_count, "dependence": None, "tol": 1e-10, "max_iter": 5000}
+        model = GLAD(accelerate=accelerate, **keywords).fit(table)
         assert (np.diff(model.trace_) >= -1e-9).all()
         posterior, evidence = literal_posterior(table, returned(model))
         np.testing.assert_allclose(model.trace_[-1], evidence + model.log_penalty(returned(model)), rtol=1e-11)
@@ -289,7 +290,7 @@ def test_annotator_who_is_always_wrong_helps_where_there_are_two_classes():
 def test_classes_are_equally_likely_unless_their_shares_are_learnt():
     shares = np.array([0.7, 0.15, 0.1, 0.05])
     sim = simulate(3000, 60, 4, redundancy=4, prior=shares, seed=7)
-    even, learnt = GLAD().fit(sim.annotations), GLAD(class_count=1.0).fit(sim.annotations)
+    even, learnt = (GLAD(class_count=count, dependence=None).fit(sim.annotations) for count in (None, 1.0))
     np.testing.assert_array_equal(even.prior_, np.full(4, 0.25))
     assert np.abs(learnt.prior_ - shares).max() < 0.05
     np.testing.assert_allclose(learnt.prior_, (learnt.posterior_.sum(axis=0) + 1) / 3004, atol=1e-4)
@@ -298,7 +299,7 @@ def test_classes_are_equally_likely_unless_their_shares_are_learnt():
 
 def test_known_item_keeps_its_difficulty_new_one_has_the_priors_and_unseen_annotator_the_mean_ability():
     sim = simulate(300, 9, 3, seed=4)
-    model = GLAD().fit(sim.annotations)
+    model = GLAD(dependence=None).fit(sim.annotations)
     new = Annotations.from_arrays([7, 7, 1000, 1001], [3, 5, 3, 999], [1, 2, 2, 1], classes=3, items=[5, 7, 1000, 1001])
     scored = model.predict_proba(new)
     np.testing.assert_allclose(scored[0], 1 / 3)

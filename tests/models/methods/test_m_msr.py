@@ -193,7 +193,7 @@ def test_colluders_do_not_take_over(n_classes, colluding):
 @pytest.mark.parametrize("n_classes", [2, 6])
 def test_finds_skills_and_beats_majority_vote(n_classes):
     table, truth, accuracy = crowd(2, 3000, 30, n_classes, 5, 0.0)
-    model = MMSR().fit(table)
+    model = MMSR(dependence=None).fit(table)
     assert (model.predict() == truth).mean() > (methods["majority-vote"]().fit(table).predict() == truth).mean() + 0.01
     assert np.abs(model.accuracy_ - accuracy).mean() < 0.04
     assert np.abs(model.reliability_ - accuracy).mean() < 0.04
@@ -218,7 +218,7 @@ def test_posterior_is_that_of_one_coin_with_these_coins():
         table = random_table(5, **KINDS[kind])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = MMSR().fit(table)
+            model = MMSR(dependence=None).fit(table)
         votes = sum(shares_of(table, row) for row in range(len(table)))
         lean = 1 + 0.01 * votes / votes.sum()
         np.testing.assert_allclose(model.prior_, lean / lean.sum())

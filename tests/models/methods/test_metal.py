@@ -285,7 +285,7 @@ def test_silent_items_have_no_share_in_the_balance_unless_their_class_is_known()
 def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kind):
     table = random_table(6, **KINDS[kind])
     gold = some_gold(table)
-    model = MeTaL(smoothing=0.9, margin=0.4, overlap=3.0).fit(table, gold=gold)
+    model = MeTaL(smoothing=0.9, margin=0.4, overlap=3.0, dependence=None).fit(table, gold=gold)
     for i in range(table.n_items):
         log = np.log(model.prior_)
         for row in np.flatnonzero(table.item == i):
@@ -381,7 +381,8 @@ def test_recovers_what_was_simulated_and_beats_majority_vote():
     item, annotator = np.repeat(np.arange(I), 6), rng.integers(0, A, 6 * I)
     label = (rng.random(item.size)[:, None] > theta[annotator, truth[item]].cumsum(axis=1)).sum(axis=1)
     table = Annotations.from_arrays(item, annotator, label)
-    model, vote = MeTaL(class_balance=prior.tolist()).fit(table), methods["majority-vote"]().fit(table)
+    model = MeTaL(class_balance=prior.tolist(), dependence=None).fit(table)
+    vote = methods["majority-vote"]().fit(table)
     assert (model.predict() == truth).mean() > (vote.predict() == truth).mean() + 0.03
     assert np.abs(model.confusion_ - theta).mean() < 0.06
     assert np.abs(model.reliability_ - (prior @ np.einsum("acc->ca", theta))).mean() < 0.04
@@ -400,7 +401,7 @@ def test_shares_of_the_votes_hold_where_uniform_ones_run_off():
 
 def test_unseen_annotator_gets_the_population_s_matrix():
     table = simulate(300, 9, 3, seed=4).annotations
-    model = MeTaL().fit(table)
+    model = MeTaL(dependence=None).fit(table)
     counts = np.zeros((3, 3))
     for row in range(len(table)):
         counts[:, table.label[row]] += model.posterior_[table.item[row]]

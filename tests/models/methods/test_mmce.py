@@ -228,7 +228,7 @@ def test_trace_never_falls(kind, centre, class_prior, accelerate):
 def test_scipy_finds_nothing_better_near_the_answer(kind, centre, with_gold):
     table = random_table(9, n_items=7, n_annotators=4, n=41, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
-    model = MMCE(gamma=0.1, centre=centre, tol=1e-14, max_iter=5000).fit(table, gold=gold)
+    model = MMCE(gamma=0.1, centre=centre, dependence=None, tol=1e-14, max_iter=5000).fit(table, gold=gold)
     alpha, beta, sigma = model.alpha(4), model.beta(table, 7), model.annotator_effect_
     belief = model.posterior_
     for _ in range(3):  # of the rounds of q and τ; those of the fit ended where the next one changes little
@@ -353,7 +353,7 @@ def test_labels_are_predicted_with_the_effect_of_the_item():
 
 def test_kept_effects_are_the_best_ones():
     table = random_table(11, n_items=9, n=61)
-    model = MMCE().fit(table)
+    model = MMCE(dependence=None).fit(table)
     tau = best_tau(table, model.annotator_effect_, model.posterior_, model.beta(table, 9))
     cell = model.item_effect_cell_
     np.testing.assert_allclose(model.item_effect_, tau.reshape(-1, 4)[cell], atol=1e-4)
@@ -363,7 +363,7 @@ def test_kept_effects_are_the_best_ones():
 
 def test_difficulty_is_how_much_likelier_an_average_annotator_is_wrong_here_than_elsewhere():
     table = random_table(12)
-    model = MMCE().fit(table)
+    model = MMCE(dependence=None).fit(table)
     tau = np.zeros((23, 4, 4))
     tau.reshape(-1, 4)[model.item_effect_cell_] = model.item_effect_
     for i in range(23):
@@ -405,7 +405,8 @@ def test_penalties_are_those_of_the_paper():
 def test_class_shares_are_those_of_the_votes_even_or_learnt():
     shares = np.array([0.7, 0.15, 0.1, 0.05])
     table = simulate(3000, 60, 4, redundancy=4, prior=shares, seed=7).annotations
-    votes, even, learnt = (MMCE(class_prior=kind).fit(table) for kind in ("votes", "uniform", "learned"))
+    kinds = ("votes", "uniform", "learned")
+    votes, even, learnt = (MMCE(class_prior=kind, dependence=None).fit(table) for kind in kinds)
     np.testing.assert_allclose(votes.prior_, (table.soft_labels().sum(axis=0) + 1) / 3004)
     np.testing.assert_array_equal(even.prior_, np.full(4, 0.25))
     np.testing.assert_allclose(learnt.prior_, (learnt.posterior_.sum(axis=0) + 1) / 3004, atol=1e-3)

@@ -45,7 +45,7 @@ def test_recovers_what_was_simulated_and_beats_majority_vote():
     table = Annotations.from_arrays(item, annotator, label)
     vote = methods["majority-vote"]().fit(table)
     for class_prior in CLASS_PRIORS:
-        model = OneCoin(class_prior=class_prior).fit(table)
+        model = OneCoin(class_prior=class_prior, dependence=None).fit(table)
         assert (model.predict() == truth).mean() > (vote.predict() == truth).mean() + 0.04
         assert np.abs(model.accuracy_ - accuracy).mean() < 0.03
         assert np.abs(model.reliability_ - accuracy).mean() < 0.03
@@ -59,14 +59,14 @@ def test_uniform_classes_hold_where_a_learnt_prior_runs_off():
     item, annotator = np.repeat(np.arange(400), 4), rng.integers(0, 60, 1600)
     label = np.where(truth[item] == 1, rng.random(1600) < 0.4, rng.random(1600) < 0.1).astype(int)
     table = Annotations.from_arrays(item, annotator, label)
-    uniform, learned = (OneCoin(class_prior=kind).fit(table) for kind in CLASS_PRIORS)
+    uniform, learned = (OneCoin(class_prior=kind, dependence=None).fit(table) for kind in CLASS_PRIORS)
     assert learned.posterior_[:, 1].mean() < 0.1
     assert (uniform.predict() == truth).mean() > (learned.predict() == truth).mean() + 0.05
 
 
 def test_confusions_and_their_intervals_are_made_of_the_coins():
     table = random_table(9)
-    model = OneCoin(right=3, wrong=2).fit(table)
+    model = OneCoin(right=3, wrong=2, dependence=None).fit(table)
     assert not hasattr(OneCoin(), "confusion_")
     for a, (right, wrong) in enumerate(model.coin_):
         np.testing.assert_allclose(model.confusion_[a], np.where(np.eye(4) == 1, right, wrong / 3))

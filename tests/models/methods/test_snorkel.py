@@ -48,7 +48,7 @@ def test_the_factor_graph_is_accuracies_and_propensities(n_classes):
 
 def test_the_posterior_is_that_of_the_factor_graph_silence_included():
     table = simulate(40, 4, 3, redundancy=2, seed=3).annotations
-    model = Snorkel().fit(table)
+    model = Snorkel(dependence=None).fit(table)
     theta = np.log(model.coin_[:, 0]) - np.log(model.coin_[:, 1] / 2)
     eta = np.log(model.propensity_ / (1 - model.propensity_)) - np.log(np.exp(theta) + 2)
     np.testing.assert_allclose(of_weights(theta, eta, 3), [model.accuracy_, model.propensity_])
@@ -161,7 +161,7 @@ def test_an_update_counts_new_items_and_shares():
     one = Annotations.from_arrays([0, 1, 2, 2], [0, 0, 0, 1], [0, 1, 1, 1], classes=2)
     two = Annotations.from_arrays([2, 3, 3, 3], [5, 0, 1, 1], [0, 0, 0, 0], classes=2)
     for balance, shares in (("uniform", [0.5, 0.5]), ([3, 1], [0.75, 0.25]), ("learned", None)):
-        model = Snorkel(class_balance=balance).fit(one)
+        model = Snorkel(class_balance=balance, dependence=None).fit(one)
         before = model.propensity_
         model.partial_fit(two)
         np.testing.assert_allclose(model.propensity_, [4 / 4, 2 / 4, 1 / 4])

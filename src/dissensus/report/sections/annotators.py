@@ -12,7 +12,6 @@ from dissensus.common.formatting import percent, word_list
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
-from dissensus.questions.diagnose import UNKNOWN
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -34,8 +33,6 @@ FLAGS = {
     "adversary": "var(--c5)",
     "copier": "var(--c2)",
     "weak": "var(--c6)",
-    "unclear": "var(--grey)",
-    "too few labels": "var(--grey)",
     "none": "var(--c1)",
 }
 """What is said of annotators, the worst first, and how it is drawn."""
@@ -43,12 +40,12 @@ WORDS = {
     "spammer": (
         "gives labels that do not depend on the item",
         "give labels that do not depend on the item",
-        "Leave their labels out, and ask them how they label.",
+        "Ask them how they label, and count their labels only once that is clear.",
     ),
     "adversary": (
-        "mostly gives the wrong label, and knowingly or not means another",
-        "mostly give the wrong label, and knowingly or not mean another",
-        "Ask whether they misread the classes, and leave their labels out until then.",
+        "gives labels that go against what the others say",
+        "give labels that go against what the others say",
+        "Ask whether they understand the classes in another way.",
     ),
     "copier": (
         "agrees with another far more than people who label by themselves would",
@@ -77,7 +74,7 @@ class Annotators(Section):
         average = np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300)
         weak = interval[:, 1] < average  # for certain
         flags = [
-            [*one, *(["weak"] if below and not set(one) - set(UNKNOWN) else [])]
+            [*one, *(["weak"] if below and not one else [])]
             for one, below in zip(found.flags, weak.tolist(), strict=True)
         ]
         serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
@@ -106,6 +103,7 @@ class Annotators(Section):
             "active": found.active_annotators,
             "effective": plain(found.effective_annotators, 4),
             "mean_reliability": average,
+            "too_few_labels": found.too_few_labels,
             "flags": {flag: counts.get(flag, 0) for flag in FLAGS if flag != "none"},
             "groups": [list(group) for group in found.groups],
             "people": first_within(people, MAX_CHARACTERS),
@@ -125,7 +123,7 @@ class Annotators(Section):
                 said = f"{_name_list(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
                 yield Finding(said, advice, "bad", "annotators-flagged")
         if not flagged:
-            yield Finding("No annotator looks like a spammer, an adversary or a copier.", "", "good")
+            yield Finding("Nobody's labels are beyond what honest people here would give.", "", "good")
         if weak := _weak_people(facts):
             named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
             more = f" and {len(weak) - MAX_WEAK_NAMED:,} more" if len(weak) > MAX_WEAK_NAMED else ""
@@ -134,16 +132,11 @@ class Annotators(Section):
                 "Look at what they take for what.",
                 table="annotators-flagged",
             )
-        if few := facts["flags"]["too few labels"]:
+        if few := facts["too_few_labels"]:
             have = "has" if few == 1 else "have"
             yield Finding(
-                f"{few:,} of {facts['active']:,} annotators {have} too few labels to tell whether they are any good.",
+                f"{few:,} of {facts['active']:,} annotators {have} too few labels to say anything of them.",
                 "Give the same people more items rather than more people a few." if few > facts["active"] / 2 else "",
-            )
-        if unclear := facts["flags"]["unclear"]:
-            yield Finding(
-                f"{unclear:,} of {facts['active']:,} annotators cannot be told from somebody who labels without "
-                "looking: their labels hardly go with what the others say."
             )
 
     def draw(self, facts: Facts) -> Blocks:
@@ -153,11 +146,11 @@ class Annotators(Section):
             [
                 Number(f"{facts['active']:,}", "active annotators", worth),
                 Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method, on average"),
-                Number(f"{flags['spammer']:,}", "spammers", "labels do not depend on the item"),
-                Number(f"{flags['adversary']:,}", "adversaries", "labels are mostly wrong"),
+                Number(f"{flags['spammer']:,}", "unrelated", "labels do not depend on the item"),
+                Number(f"{flags['adversary']:,}", "contrary", "labels go against the others'"),
                 Number(f"{flags['copier']:,}", "copiers", "agree too much to be independent"),
                 Number(f"{flags['weak']:,}", "weak", "below the average for certain"),
-                Number(f"{flags['unclear'] + flags['too few labels']:,}", "cannot be judged yet"),
+                Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
             ]
         )
         yield _reliability_chart(facts)

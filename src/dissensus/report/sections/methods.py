@@ -57,15 +57,12 @@ class Methods(Section):
     def findings(self, facts: Facts) -> Findings:
         if "failed" in facts:
             return
-        said = f"{facts['best']} predicts hidden labels best"
+        said = f"The labels of {_contested_share(facts)} of the items depend on the method"
         if facts["majority_will_do"]:
-            said += ", but majority vote is as good" if facts["best"] != MAJORITY else ": a vote is enough"
+            said += "; majority vote predicts hidden labels as well as any"
         elif any(one["method"] == MAJORITY for one in facts["methods"]):
-            said += ", majority vote clearly worse"
-        advice = ""
-        if facts["method"] not in facts["tied"] and not facts["majority_will_do"]:
-            advice = f"This report uses {facts['method']}; --method {facts['best']} may serve better."
-        yield Finding(f"{said}. The labels of {_contested_share(facts)} of the items depend on the method.", advice)
+            said += f"; majority vote predicts hidden labels clearly worse than {facts['best']}"
+        yield Finding(f"{said}. {len(facts['methods'])} methods were tried.", "")
         if (gold := facts["by_gold"]) is not None:
             points, low, high = (f"{100 * gold['ahead'][key]:.1f}" for key in ("value", "low", "high"))
             yield Finding(
