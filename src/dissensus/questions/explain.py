@@ -239,12 +239,16 @@ def explain(
 def _posteriors(table: Annotations, fitted: Aggregator) -> tuple[FloatArray, FloatArray]:
     """(I, K) posterior as fitted, and as if labels were independent; items that the model does not know are scored."""
     known = naming.match(table.items, fitted.items_, "items")
-    posterior, labels = np.ascontiguousarray(fitted.posterior_[known]), labels_per_item(table.item_ptr, table.weight)
-    if (known < 0).any():
-        posterior = np.where((known >= 0)[:, None], posterior, fitted.predict_proba(table))
+    posterior, there = np.ascontiguousarray(fitted.posterior_[known]), known >= 0
+    if not there.all():
+        posterior = np.where(there[:, None], posterior, fitted.predict_proba(table))
     if not fitted.dependence_:
         return posterior, posterior
-    return posterior, sharpen(posterior, np.where(known >= 0, fitted.item_total_[known], labels), fitted.dependence_)
+    labels = fitted.item_total_[known]
+    if not there.all():
+        scored = fitted._weigh(table, naming.match(table.annotators, fitted.annotators_, "annotators"))
+        labels = np.where(there, labels, labels_per_item(scored.item_ptr, scored.weight))
+    return posterior, sharpen(posterior, labels, fitted.dependence_)
 
 
 def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
