@@ -38,7 +38,13 @@ def test_python_in_the_readme_prints_what_it_says():
 
 @pytest.mark.parametrize(
     ("guide", "module", "lines"),
-    [("features", "transformers", 10), ("learning", "torch", 10), ("recommend", "numpy", 5), ("scale", "duckdb", 5)],
+    [
+        ("confidence", "numpy", 5),
+        ("features", "transformers", 10),
+        ("learning", "torch", 10),
+        ("recommend", "numpy", 5),
+        ("scale", "duckdb", 5),
+    ],
 )
 def test_python_in_a_guide_prints_what_it_says(guide, module, lines):
     pytest.importorskip(module, reason="needs the extra that the guide is about")

@@ -35,7 +35,7 @@ def test_wheel_installs_and_runs_from_an_empty_environment(tmp_path):
     (tmp_path / "labels.csv").write_text("task,worker,label\na,1,yes\na,2,yes\nb,1,no\nb,3,no\n", encoding="utf-8")
     run(binaries / "dissensus", "aggregate", "labels.csv", "-o", "out", cwd=tmp_path, env=environment)
     items = (tmp_path / "out" / "items.csv").read_text(encoding="utf-8").splitlines()
-    assert items[0] == "item,label,confidence,p_no,p_yes"
+    assert items[0] == "item,label,confidence,votes,labels,status,reason,p_no,p_yes"
     assert [line.split(",")[:2] for line in items[1:]] == [["a", "yes"], ["b", "no"]]
     typed = run(
         binaries / "python",

@@ -75,7 +75,7 @@ def test_a_model_is_updated_with_the_annotations_of_another_day(cli, labels, her
     cli("aggregate", "today.csv", "-o", "day1")
     result = cli("aggregate", "late.csv", "--model", "day1", "--update", "--gold", "gold.csv", "-o", "day2")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "dawid-skene updated with 70 annotations" in result.stdout
+    assert "consensus updated with 70 annotations" in result.stdout
     model = dz.load(here / "day1").partial_fit(dz.read(here / "late.csv"))
     np.testing.assert_array_equal(posterior(here / "day2"), model.posterior_)
     assert len(read_csv(here / "day2" / "items.csv")) == 40
@@ -174,6 +174,19 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
     assert text.index("w6") < text.index("…") < text.index("w0")
 
 
+def test_summary_for_people_says_what_an_items_labels_are_worth(cli, labels):
+    def said(*options):
+        return " ".join(cli("aggregate", labels, *options).stdout.split())  # lines may be broken anywhere
+
+    worth = "An item's 7.0 labels count as 1.5 independent ones"
+    assert f"{worth}; the classes of 30 items (--known) would say how many." in said("-o", "out")
+    assert f"{worth}. " in said("--model", "out")  # which takes no known classes
+    assert f"{worth}. " in said("--set", "dependence=0.6")
+    assert "An item's 7.0 labels count as 3.5 independent ones. " in said("--set", f"dependence={1 / 6}")
+    assert "independent ones. " in said("--known", "gold.csv")
+    assert "independent ones" not in said("--method", "majority-vote")
+
+
 def test_keywords_reach_the_method(cli, labels, here):
     options = (
         "--set",
@@ -204,7 +217,7 @@ def test_another_method_writes_no_confusions(cli, labels, here):
 def test_convergence_warning_is_one_line(cli, labels):
     result = cli("aggregate", labels, "--max-iter", "2", "--json")
     assert result.exit_code == 0
-    assert result.stderr.startswith("dissensus: warning: DawidSkene stopped after max_iter=2")
+    assert result.stderr.startswith("dissensus: warning: Consensus stopped after max_iter=2")
     assert result.stderr.count("\n") == 1
     assert json.loads(result.stdout)["converged"] is False
 
@@ -355,7 +368,7 @@ def test_one_question_after_several_removes_their_tables(cli, questions, labels,
 
 def test_errors_and_warnings_name_the_question(cli, questions, here):
     result = cli("aggregate", questions, "--max-iter", "2")
-    assert result.stderr.count("dissensus: warning: question 'Tone': DawidSkene stopped") == 1
+    assert result.stderr.count("dissensus: warning: question 'Tone': Consensus stopped") == 1
     lines = [*questions.read_text().splitlines(), "void,i000,w0,?"]
     (here / "void.csv").write_text("\n".join(lines) + "\n")
     result = cli("aggregate", "void.csv", "--abstain", "?", "-o", "out")

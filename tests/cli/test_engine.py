@@ -140,7 +140,7 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
     [
         (
             ["--engine", "disk", "--method", "kos"],
-            "'kos' runs in memory only; --engine disk is for community-bcc, dawid-skene, glad, ",
+            "'kos' runs in memory only; --engine disk is for consensus, community-bcc, dawid-skene, ",
         ),
         (["--set", "engine=disk"], "--set engine: there is an option for it; see --help."),
         (["--set", "engine.folder=x"], "only disk, torch and spark have options"),

@@ -27,10 +27,10 @@ def test_page_numbers_and_key_are_written_and_the_findings_said(cli, labels):
     assert "Who is who is in page-key.csv" in out.stdout
 
 
-def test_without_a_method_the_best_predictor_of_hidden_labels_is_taken(cli, labels):
+def test_without_a_method_the_default_is_taken(cli, labels):
     cli("report", labels)
     found = facts(labels.parent / "report.html")
-    assert found["method"] == found["sections"]["methods"]["best"]
+    assert found["method"] == "consensus"
     cli("report", labels, *FAST, "--set", "smoothing=2")
     found = facts(labels.parent / "report.html")
     assert found["method"] == "dawid-skene"

@@ -194,8 +194,9 @@ def crowd(seed=0, n=300, annotators=6, classes=3):
 def test_constant_h_and_one_hot_annotators_are_dawid_skene(way):
     table, _ = crowd()
     reference = DawidSkene(
-        crowd_labels=0, smoothing=1e-9, least_labels=0, class_count=1e-9, vote_count=0, max_iter=5000, tol=1e-13
-    ).fit(table)
+        crowd_labels=0, smoothing=1e-9, least_labels=0, class_count=1e-9, vote_count=0, max_iter=5000, tol=1e-13,
+        dependence=None,
+    ).fit(table)  # fmt: skip
     schedule = {
         "em": {"rounds": 60, "finetune": None},
         "em-tuned": {"rounds": 5, "tuning": 0.75},
@@ -233,7 +234,7 @@ def test_additive_form_is_mmce():
     marginal likelihood with −α/2 Σ|σ|² − β/2 Σ|τ|² in the place of the penalty on log Q.
     """
     table, _ = crowd(n=80)
-    reference = MMCE(centre="zero", class_prior="uniform", max_iter=20000, tol=1e-14).fit(table)
+    reference = MMCE(centre="zero", class_prior="uniform", max_iter=20000, tol=1e-14, dependence=None).fit(table)
     n, k = table.n_items, table.n_classes
     tau = np.zeros((n * k, k))
     tau[reference.item_effect_cell_] = reference.item_effect_

@@ -56,7 +56,7 @@ def test_each_is_judged_by_the_others_and_the_interval_is_that_of_the_jackknife(
 
     def judged(j: int, left_out: list[int]) -> float:
         others = [k for k in range(M) if k not in (j, *left_out)]
-        model = DawidSkene().fit(Annotations.from_matrix(given[:, others], classes=3, annotators=others))
+        model = DawidSkene(dependence=None).fit(Annotations.from_matrix(given[:, others], classes=3, annotators=others))
         r, _ = own_matrix(model.posterior_, given[:, j], model.pseudo_)
         return float(np.mean([r[i, given[i, j]] for i in range(150)]))
 
@@ -89,7 +89,7 @@ def test_classifiers_that_err_together_come_out_better_than_they_are_and_less_so
     given = np.where(same & (np.arange(5) < 3), given[:, :1], given)  # three share half of their outputs
     right = (given == truth[:, None]).mean(axis=0)[:3]
     table = Annotations.from_matrix(given)
-    q = DawidSkene().fit(table).posterior_
+    q = DawidSkene(dependence=None).fit(table).posterior_
     together = np.array([q[np.arange(800), given[:, j]].mean() for j in range(3)])
     alone = classifier_accuracy(given).accuracy[:3]
     assert (alone > right).all()

@@ -101,7 +101,7 @@ def test_ambiguity_is_that_of_a_literal_loop(kind, monkeypatch):
     monkeypatch.setattr(disagreement, "MAX_ROUNDS", 3)
     table = random_table(1, n=67, n_items=19, **ROWS[kind])
     model = DawidSkene().fit(table)
-    literal, found = Literal(table, model), explain(table, model)
+    literal, found = Literal(table, DawidSkene(dependence=None).fit(table)), explain(table, model)
     for _ in range(3):
         literal.step()
     np.testing.assert_allclose(found.ambiguity, literal.gamma, atol=1e-9)
@@ -118,7 +118,7 @@ def test_disagreement_expectation_and_surprise_are_those_of_a_literal_loop(kind,
     usual = explain(table, model).surprise
     monkeypatch.setattr(disagreement, "POINTS_PER_SD", 1e4)
     monkeypatch.setattr(disagreement, "MAX_POINTS", 10**6)
-    literal, found = Literal(table, model), explain(table, model)
+    literal, found = Literal(table, DawidSkene(dependence=None).fit(table)), explain(table, model)
     literal.step(), literal.step()
     seen = 0
     for i, rows in enumerate(literal.rows):
@@ -276,7 +276,7 @@ def test_rows_that_are_mistakes_are_suspected():
     for seed in range(3):
         sim, either = crowd_of(CROWDS["mixed"], seed, 0.1)
         table = sim.annotations
-        found = explain(table, DawidSkene().fit(table))
+        found = explain(table, DawidSkene(dependence=None).fit(table))  # labels are drawn independently
         clear = ~either[table.item]
         mistake = clear & (table.label != sim.truth[table.item])  # there is none where there are two truths
         suspects = found.suspect > 0.5
@@ -428,7 +428,7 @@ def test_those_who_agree_may_be_wrong_or_unsure():
     votes, gold = table.votes(), np.full(1000, -1)
     same = np.flatnonzero(votes.max(axis=1) == votes.sum(axis=1))
     gold[same[0]] = (votes[same[0]].argmax() + 1) % 5  # somebody knows better
-    model = DawidSkene().fit(table, gold=gold)
+    model = DawidSkene(dependence=None).fit(table, gold=gold)
     model.posterior_[same[1]] = model.posterior_[same[1]] * 0.8 + 0.04
     found = explain(table, model)
     assert found.kind[same[:3]].tolist() == [ERROR, UNDECIDED, AGREED]

@@ -112,7 +112,8 @@ def test_what_annotators_say_is_the_models_own_item_by_item(method, monkeypatch)
     thetas = [
         [model._label_proba(np.eye(3), np.full(3, i), np.full(3, j)).tolist() for i in range(31)] for j in range(6)
     ]
-    gains, flips = literal(model.posterior_, thetas, model.total_ / model.total_.sum())
+    belief = dz.methods[method](dependence=None).fit(sim.annotations).posterior_
+    gains, flips = literal(belief, thetas, model.total_ / model.total_.sum())
     gain, flip = next_label(model)
     np.testing.assert_allclose(gain, gains, atol=1e-6)
     np.testing.assert_allclose(flip, flips, atol=1e-6)
@@ -260,7 +261,7 @@ def test_rehearsal_takes_one_label_of_each_item_and_gives_it_back():
     many = np.flatnonzero(counts > 1)
     draw = np.random.default_rng(int(np.random.SeedSequence([3, 0]).generate_state(1)[0])).random(len(table))
     last = [table.item_ptr[i] + draw[table.item_ptr[i] : table.item_ptr[i + 1]].argmax() for i in many]
-    fewer = DawidSkene().fit(table.select(rows=~np.isin(np.arange(len(table)), last)))
+    fewer = DawidSkene(dependence=None).fit(table.select(rows=~np.isin(np.arange(len(table)), last)))
     whole = DawidSkene().fit(table)
     assert found.items == many.size < 80
     same = np.array(literal_same(fewer.posterior_, whole.posterior_))
@@ -330,7 +331,7 @@ def test_the_best_items_hold_what_the_curve_says():
         after.best(-1)
 
 
-@pytest.mark.parametrize("method", ["dawid-skene", "majority-vote", "one-coin"])
+@pytest.mark.parametrize("method", [DawidSkene(dependence=None), MajorityVote(), OneCoin(dependence=None)])
 def test_what_is_expected_of_the_next_label_is_what_it_does(method):
     """Four to five labels of a crowd that fits the model; the true rise and the true changes, over 4,000 items."""
     sim = simulate(4000, 40, 4, redundancy=4, hardness=0, skew=0, kinds={"ordinary": 2, "uniform-spammer": 1}, seed=3)
@@ -344,7 +345,7 @@ def test_what_is_expected_of_the_next_label_is_what_it_does(method):
 def test_the_average_annotator_would_tell_less_than_annotators_do():
     sim = simulate(4000, 40, 4, redundancy=4, hardness=0, skew=0, kinds={"expert": 1, "uniform-spammer": 1}, seed=3)
     fewer, more = (sim.annotations.subsample(r, seed=1) for r in (3, 4))
-    model = DawidSkene().fit(fewer)
+    model = DawidSkene(dependence=None).fit(fewer)
     rose = hits(sim.truth.astype(int), DawidSkene().fit(more).posterior_) - hits(
         sim.truth.astype(int), model.posterior_
     )
@@ -354,6 +355,16 @@ def test_the_average_annotator_would_tell_less_than_annotators_do():
     assert abs(gain.mean() - rose.mean()) < abs(of_average.mean() - rose.mean()) / 2
     order = np.argsort(-gain)[:800]
     assert rose[order].sum() > 0.5 * rose.sum()  # a fifth of the items, more than half of the rise
+
+
+def test_what_is_foreseen_does_not_hang_on_dependence_and_the_confidence_does():
+    table = simulate(200, 12, 3, redundancy=5, seed=2).annotations
+    soft, sharp = (redundancy(table, OneCoin(dependence=rho), levels=[], seeds=1) for rho in ("auto", None))
+    np.testing.assert_allclose(soft.next_label.gain, sharp.next_label.gain, atol=1e-9)
+    np.testing.assert_allclose(soft.next_label.flips, sharp.next_label.flips, atol=1e-9)
+    assert soft.rehearsal.flips == pytest.approx(sharp.rehearsal.flips)
+    assert soft.next_label.expected_right == pytest.approx(soft.model.posterior_.max(axis=1).mean())
+    assert soft.next_label.expected_right < sharp.next_label.expected_right - 0.05
 
 
 # The same for all -----------------------------------------------------------------------------------------------------

@@ -92,6 +92,18 @@ def test_labels_count_what_is_settled_and_what_is_right():
     assert all(one["low"] <= one["accuracy"] <= one["high"] for one in facts["gold"]["bins"])
 
 
+def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_labels():
+    section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
+    _, against = section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})
+    assert "learns from gold how sure to be" in against.advice
+    few, most, votes = (
+        next(iter(section.findings(facts | {"gold": None, "unsure": unsure, "dependence": rho}))).advice
+        for unsure, rho in ((50, 0.6), (51, 0.6), (51, 0.0))
+    )
+    assert few == votes == "Look at the unsure ones first, or ask for more labels on them."
+    assert most.startswith("Before you ask for more labels, find out the classes of 30 items; `dissensus aggregate")
+
+
 def test_methods_are_ranked_as_compare_ranks_them():
     table = crowd().annotations
     facts = report().facts["sections"]["methods"]
@@ -121,6 +133,7 @@ def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
     facts, fitted, found = made.facts["sections"]["annotators"], made.fitted, diagnose(table)
     by_name = {one["annotator"]: one for one in facts["people"]}
     interval = fitted.reliability_interval()
+    independent = type(fitted)(**fitted.get_params() | {"dependence": None}).fit(table).posterior_
     for code, name in enumerate(table.annotators.tolist()):
         one = by_name[str(name)]
         assert one["labels"] == fitted.n_annotations_[code]
@@ -131,7 +144,7 @@ def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
         below = interval[code, 1] < fitted.hits_.sum() / fitted.total_.sum()
         assert ("weak" in one["flags"]) == (below and not found.flags[code])
         assert np.array(one["confusion"]["shares"]) == pytest.approx(fitted.confusion_[code], abs=0.006)
-        items = fitted.posterior_[table.item[table.annotator == code]].sum(axis=0)
+        items = independent[table.item[table.annotator == code]].sum(axis=0)
         assert one["confusion"]["items"] == pytest.approx(items, abs=0.06)
     assert facts["flags"]["spammer"] == len(found.flagged("spammer"))
 

@@ -23,6 +23,7 @@ from dissensus.compute.engines.options import name_of
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.exceptions import UnreadableFile
 from dissensus.models.base import Aggregator, methods
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, design_effect
 from dissensus.models.saving import load, save
 from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
@@ -196,7 +197,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     show.bars(("label", "items"), about["labels"], about["items"])
     unsure = about["items_below_0.7"]
     share = show.percent(unsure / max(about["items"], 1))
-    show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.")
+    show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.{_worth(result)}")
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
         show.text(
             f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
@@ -214,6 +215,19 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:
         _print_first_items(result.model)
+
+
+def _worth(result: Result) -> str:
+    """What an item's labels count for, where they are not taken for independent."""
+    rho, labels = result.model.dependence_, result.summary["annotations"] / max(result.summary["items"], 1)
+    if not rho or labels <= 1:
+        return ""
+    worth = labels / float(design_effect(np.array(labels), rho))
+    said = f" An item's {labels:.1f} labels count as {worth:.1f} independent ones"
+    fresh = result.fitted and "new_annotations" not in result.summary
+    if fresh and rho == DEFAULT and result.summary["parameters"]["dependence"] == "auto":
+        return f"{said}; the classes of {MIN_GOLD} items (--known) would say how many."
+    return f"{said}."
 
 
 def _how(result: Result) -> str:

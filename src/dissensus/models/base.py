@@ -263,20 +263,27 @@ class Aggregator(Parameters, ABC):
         return np.asarray(np.asarray(self.item_total_) / design_effect(np.asarray(self.item_total_), self.dependence_))
 
     def likelihoods(self) -> Likelihoods:
-        """What the model believes of its items, and how probable it thinks every label of any pair."""
+        """What the model believes of its items, and how probable it thinks every label of any pair.
+
+        The belief is that of independent labels, which is what likelihoods multiply: so the next label is foreseen.
+        """
         self._check_fitted()
-        K = self.classes_.size
+        K, belief = self.classes_.size, self._independent()
         if not self.labels_depend_on_items:
-            return Likelihoods(
-                self.posterior_, lambda _, annotators: given_first(self._confusions(annotators)[None]), True
-            )
+            return Likelihoods(belief, lambda _, annotators: given_first(self._confusions(annotators)[None]), True)
 
         def of(items: IntArray, annotators: IntArray) -> FloatArray:
             pairs = np.repeat(items, annotators.size * K), np.tile(np.repeat(annotators, K), items.size)
             given = self._label_proba(np.tile(np.eye(K), (items.size * annotators.size, 1)), *pairs)
             return given_first(given.reshape(items.size, annotators.size, K, K))
 
-        return Likelihoods(self.posterior_, of, False)
+        return Likelihoods(belief, of, False)
+
+    def _independent(self) -> FloatArray:
+        """(I, K) the posterior as if labels were independent: what the crowd itself sees in its items."""
+        if not self.dependence_:
+            return self.posterior_
+        return sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_), self.dependence_)
 
     def reliability_interval(self, level: float = 0.95) -> FloatArray:
         """(A, 2) bounds of each annotator's reliability on items like these: of a Beta distribution.

@@ -146,7 +146,7 @@ def classifier_accuracy(
 
 def _fit(table: Annotations, without: Sequence[int], threads: int | None) -> DawidSkene:
     rows: BoolArray = ~np.isin(table.annotator, without)
-    return DawidSkene(threads=threads).fit(table.select(rows=rows))
+    return DawidSkene(threads=threads, dependence=None).fit(table.select(rows=rows))
 
 
 def _judge(table: Annotations, others: DawidSkene, j: int) -> tuple[float, FloatArray]:

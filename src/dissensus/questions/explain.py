@@ -30,6 +30,10 @@ together); `effect` is Σ_i B_i as a share of the most it could be. Where a colu
 are judged by how many standard deviations B_i lies above its own mean over those permutations. How many items lie as
 far above by chance is counted in permutations too, which gives the false discovery rate (Tusher et al. 2001).
 
+What the labels show is told by what they are as if independent, as in (3): q, and whether an item is undecided. The
+softened posterior (`dissensus.models.dependence`), from which no crowd of two classes is ever sure, is behind what is
+said of truth: `confidence` and `suspect`.
+
 A probabilistic row counts as the label that it finds most probable. Rows without weight do not count; for groups all
 others count alike.
 """
@@ -57,6 +61,7 @@ from dissensus.evaluation.significance import holm
 from dissensus.exceptions import DataError
 from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
 from dissensus.models.confusion import soft_counts
+from dissensus.models.dependence import labels_per_item, sharpen
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
@@ -185,7 +190,7 @@ def explain(
     fitted._check_fitted()
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)
-    posterior = _posterior(table, fitted)
+    posterior, seen = _posteriors(table, fitted)
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
     rows = dataclasses.replace(table, proba=None)
@@ -194,7 +199,7 @@ def explain(
         n, named = np.diff(rows.item_ptr), rows.votes() > 0
         disagree = named.sum(axis=1) > 1
         as_said = named[np.arange(best.size), best]  # somebody named the most probable class
-        ambiguity, (expected, above, below) = _ambiguity(rows, posterior, best, fitted.prior_, pool)
+        ambiguity, (expected, above, below) = _ambiguity(rows, seen, best, fitted.prior_, pool)
         ambiguous = np.zeros(n.size, np.bool_)
         ambiguous[disagree] = _discoveries(ambiguity[disagree])
         columns = {} if annotators is None else _metadata_groups(annotators, table, missing_as_group)
@@ -202,7 +207,7 @@ def explain(
         effects, by_group = _perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
 
     one_class = 1 - ambiguity
-    unsure = confidence * np.where(disagree, one_class, 1.0) < SURE
+    unsure = seen.max(axis=1, initial=0) * np.where(disagree, one_class, 1.0) < SURE
     kind = np.select(
         [n == 0, by_group >= 0, ambiguous, unsure, disagree | ~as_said],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "undecided", "likely error")],
@@ -231,12 +236,19 @@ def explain(
 # The items' labels and the annotators' errors -------------------------------------------------------------------------
 
 
-def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
-    """(I, K) posterior as fitted; items that the model does not know are scored."""
+def _posteriors(table: Annotations, fitted: Aggregator) -> tuple[FloatArray, FloatArray]:
+    """(I, K) posterior as fitted, and as if labels were independent; items that the model does not know are scored."""
     known = naming.match(table.items, fitted.items_, "items")
-    if (known >= 0).all():
-        return np.ascontiguousarray(fitted.posterior_[known])
-    return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
+    posterior, there = np.ascontiguousarray(fitted.posterior_[known]), known >= 0
+    if not there.all():
+        posterior = np.where(there[:, None], posterior, fitted.predict_proba(table))
+    if not fitted.dependence_:
+        return posterior, posterior
+    labels = fitted.item_total_[known]
+    if not there.all():
+        scored = fitted._weigh(table, naming.match(table.annotators, fitted.annotators_, "annotators"))
+        labels = np.where(there, labels, labels_per_item(scored.item_ptr, scored.weight))
+    return posterior, sharpen(posterior, labels, fitted.dependence_)
 
 
 def _errors(rows: Annotations, own: FloatArray) -> FloatArray:

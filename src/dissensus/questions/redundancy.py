@@ -13,13 +13,18 @@ item of class c with probability Θ_ij[c, y]. By Bayes' rule
 
 | symbol | name | shape |
 |---|---|---|
-| q | belief | (I, K) |
+| q | belief, as if labels were independent | (I, K) |
 | Θ | what an annotator says | (K, K) [true, given], or one for each item where the model has it so |
 | gain, flips | `NextLabel.gain`, `NextLabel.flips` | (I,) |
 
 E_j is over the annotators as they labelled the table: at 16 places spread evenly over all labels in the order of their
 annotators' reliability. The average annotator will not do: a mixture of good and bad ones tells more than the mean of
 their matrices does, which understated the true rise of accuracy by a fifth to a half on simulated crowds.
+
+q is not the softened posterior (`dissensus.models.dependence`) that is said to be right so often: a crowd that errs
+together goes on erring together. With one label taken away from each item of six sets, 1 % to 13 % of Dawid-Skene's
+labels changed when it was given back, where q foresaw 0.2 % to 13 %, softened 10 % to 28 %; accuracy rose by −1 to 5
+points, where q foresaw 0 to 6, softened 5 to 11.
 
 Ties are broken by a draw keyed on item and class, the same before and after. With T tied classes before and T' after,
 the label stays with probability |T ∩ T'| / |T ∪ T'|; so it is counted here and in the curve.
@@ -300,7 +305,7 @@ def redundancy(
 
     expected = model_all.likelihoods()
     gain, flips = _next_label(expected, *_annotators(model_all, expected))
-    sure = expected.belief.max(axis=1)
+    sure = _sure(model_all, expected)
     return Redundancy(
         _curve(draws, counts, estimates),
         NextLabel(table.items, gain, flips, float(sure.mean()), float(sure.mean() + gain.mean())),
@@ -342,8 +347,13 @@ def _levels(counts: IntArray, levels: Sequence[int] | None) -> list[int]:
 
 def _drawn(model: Aggregator, seconds: float, whole: Aggregator, gold: IntArray | None) -> tuple[Any, ...]:
     """Results of a fit to some of the labels: (I,) same as by all, (known items,) right, confidence, seconds."""
-    confidence = model.likelihoods().belief.max(axis=1).mean()
+    confidence = _sure(model, model.likelihoods()).mean()
     return _same(model.posterior_, whole.posterior_), _hits(gold, model.posterior_), confidence, seconds
+
+
+def _sure(model: Aggregator, expected: Likelihoods) -> FloatArray:
+    """(I,) P(label is right): by the softened posterior where there is one; that of votes is no such probability."""
+    return np.asarray((model.posterior_ if model.dependence_ else expected.belief).max(axis=1))
 
 
 def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:

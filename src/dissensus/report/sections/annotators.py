@@ -225,7 +225,7 @@ def _confusions(study: Study, order: IntArray) -> list[Facts]:
         parts = [study.fitted._confusions(order[start : start + 100]) for start in range(0, order.size, 100)]
     except NotImplementedError:  # a method in which items matter too
         return []
-    posterior, item, annotator = study.fitted.posterior_, study.table.item, study.table.annotator
+    posterior, item, annotator = study.fitted._independent(), study.table.item, study.table.annotator
     seen = np.stack([np.bincount(annotator, posterior[item, k], study.table.n_annotators) for k in range(K)], axis=1)
     found = []
     for matrix, items in zip((matrix for part in parts for matrix in part), seen[order], strict=True):  # (K, K), (K,)

@@ -102,7 +102,7 @@ class Items(Section):
         kinds, n = facts["kinds"], max(facts["items"], 1)
         said = [f"All annotators of an item agree on {percent(kinds['agreed'] / n)} of the items"]
         if kinds["likely error"]:
-            said.append(f"on {kinds['likely error']:,} somebody erred and the method settles it")
+            said.append(f"on {kinds['likely error']:,} somebody probably erred")
         open_ones = [
             f"{kinds[kind]:,} {kind}" for kind in ("undecided", "ambiguous", "group perspective") if kinds[kind]
         ]
@@ -206,8 +206,8 @@ def _reason_to_look(one: Facts) -> str:
     if one["kind"] == "ambiguous":
         return f"{said} That is more disagreement than these annotators' mistakes explain."
     if one["kind"] == "undecided":
-        unsure = one["confidence"] < SURE
-        return f"{said} {'Another label' if unsure else 'An error or two answers? More labels'} would tell."
+        two = (one["two_answers"] or 0) > 1 - SURE
+        return f"{said} {'An error or two answers? More labels' if two else 'Another label'} would tell."
     return f"{said} Somebody probably erred."
 
 
@@ -258,8 +258,9 @@ def _reason_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 10),
         "Why labels disagree",
-        "Likely errors are settled by the method. Ambiguous items have more disagreement than the annotators' usual "
-        "mistakes explain; more labels will not settle them. Of undecided ones it is not clear which they are.",
+        "Likely errors leave one class that explains the labels. Ambiguous items have more disagreement than the "
+        "annotators' usual mistakes explain; more labels will not settle them. Of undecided ones it is not clear "
+        "which they are.",
         "Items by reason: " + ", ".join(f"{row['kind']} {row['count']:,}" for row in rows) + ".",
     )
 

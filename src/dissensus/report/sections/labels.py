@@ -9,6 +9,7 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
+from dissensus.models.dependence import MIN_GOLD
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
@@ -45,6 +46,7 @@ class Labels(Section):
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         facts: Facts = {
             "method": study.method,
+            "dependence": study.fitted.dependence_,
             "items": study.table.n_items,
             **dict(zip(STATES, by_class.sum(axis=0).tolist(), strict=True)),
             "tied": tied.sum(),
@@ -67,7 +69,7 @@ class Labels(Section):
         yield Finding(
             f"{facts['settled']:,} of {facts['items']:,} labels ({percent(share)}) are settled at {percent(SETTLED)} "
             f"confidence or more; {facts['unsure']:,} are unsure.",
-            "Look at the unsure ones first, or ask for more labels on them." if facts["unsure"] else "",
+            _advice(facts),
             "good" if share >= 0.9 and honest and not doubtful else "note",
         )
         if doubtful:
@@ -86,7 +88,7 @@ class Labels(Section):
             yield Finding(
                 f"Against gold, {percent(gold['accuracy']['value'], 1)} of the labels are right "
                 f"({interval_text(gold['accuracy'])}), {believed}.",
-                "" if honest else "Do not take its 90 % for 90 %.",
+                "" if honest else f"Do not take its 90 % for 90 %{_learnt(facts, 'gold')}.",
                 "good" if honest else "bad" if gap > MISLEADING_GAP else "note",
             )
 
@@ -107,6 +109,18 @@ class Labels(Section):
         yield _state_chart(facts)
         if gold is not None:
             yield calibration_chart(gold["bins"], who="the method", right="right, by gold")
+
+
+def _advice(facts: Facts) -> str:
+    """What to do about unsure labels; where most are, labels of one item may share less than is taken for granted."""
+    if facts["unsure"] <= facts["items"] / 2 or facts["gold"] is not None or not facts["dependence"]:
+        return "Look at the unsure ones first, or ask for more labels on them." if facts["unsure"] else ""
+    return f"Before you ask for more labels, find out the classes of {MIN_GOLD} items{_learnt(facts, 'them')}."
+
+
+def _learnt(facts: Facts, what: str) -> str:
+    """How gold says how sure to be, to a method that asks."""
+    return f"; `dissensus aggregate --known` learns from {what} how sure to be" if facts["dependence"] else ""
 
 
 def _against_gold(study: Study) -> Facts:

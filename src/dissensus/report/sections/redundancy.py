@@ -59,9 +59,9 @@ class RedundancySection(Section):
         changed = tried["changed"]["value"]
         if tried["too_sure"]:
             yield Finding(
-                f"The method is far too sure of itself: one label less of each item changed {percent(changed, 1)} of "
-                f"its labels, where it expected {percent(tried['expected'], 1)}.",
-                "Do not take its confidence at its word; more labels would still change things.",
+                "Labels change far more than the method foresees: one label less of each item changed "
+                f"{percent(changed, 1)} of them, where it expected {percent(tried['expected'], 1)}.",
+                "More labels would still change things.",
                 "bad",
             )
             return
