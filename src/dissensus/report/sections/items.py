@@ -25,16 +25,16 @@ MIN_TWO_ANSWERS = 0.01  # probability of two answers that is worth a word
 WHY = {
     "unlabelled": "nobody has labelled it",
     "agreed": "all say the same",
-    "likely error": "somebody erred, and the method says who",
-    "ambiguous": "it has two answers: annotators give one or the other",
-    "undecided": "an error or two answers: the labels do not tell",
+    "likely error": "one answer is right, and somebody missed it",
+    "ambiguous": "careful annotators contradict each other",
+    "cannot tell": "a mistake or an open question: too few labels to say",
     "group perspective": "groups of annotators see it differently",
 }
 KIND_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
     "group perspective": "var(--c5)",
-    "undecided": "var(--c2)",
+    "cannot tell": "var(--c2)",
     "likely error": "var(--c1)",
 }
 """How kinds are drawn, in the order of charts."""
@@ -104,7 +104,7 @@ class Items(Section):
         if kinds["likely error"]:
             said.append(f"on {kinds['likely error']:,} somebody erred and the method settles it")
         open_ones = [
-            f"{kinds[kind]:,} {kind}" for kind in ("undecided", "ambiguous", "group perspective") if kinds[kind]
+            f"{kinds[kind]:,} {kind}" for kind in ("cannot tell", "ambiguous", "group perspective") if kinds[kind]
         ]
         if open_ones:
             said.append(f"open are {', '.join(open_ones)}")
@@ -204,11 +204,8 @@ def _reason_to_look(one: Facts) -> str:
     if one["kind"] == "group perspective":
         return f"{said} Groups by {one.get('group', 'metadata')} differ."
     if one["kind"] == "ambiguous":
-        return f"{said} That is more disagreement than these annotators' mistakes explain."
-    if one["kind"] == "undecided":
-        unsure = one["confidence"] < SURE
-        return f"{said} {'Another label' if unsure else 'An error or two answers? More labels'} would tell."
-    return f"{said} Somebody probably erred."
+        return f"{said} Careful annotators contradict each other."
+    return f"{said} Somebody probably erred." if one["kind"] == "likely error" else said
 
 
 def _details(one: Facts) -> list[Facts]:
@@ -258,8 +255,7 @@ def _reason_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 10),
         "Why labels disagree",
-        "Likely errors are settled by the method. Ambiguous items have more disagreement than the annotators' usual "
-        "mistakes explain; more labels will not settle them. Of undecided ones it is not clear which they are.",
+        "A reason is named where it predicts the labels far better than the others.",
         "Items by reason: " + ", ".join(f"{row['kind']} {row['count']:,}" for row in rows) + ".",
     )
 
