@@ -21,8 +21,9 @@ def test_page_numbers_and_key_are_written_and_the_findings_said(cli, labels):
     found = facts(labels.parent / "page.html")
     assert found["title"] == "labels.csv"
     assert found["sections"]["labels"]["gold"]["items"] == 40
-    for finding in found["findings"]:
-        assert finding["text"] in out.stdout
+    said = " ".join(out.stdout.split())
+    for sentence in (*found["headline"], *(finding["text"] for finding in found["findings"])):
+        assert sentence in said
     assert "Open page.html in a browser" in out.stdout
     assert "Who is who is in page-key.csv" in out.stdout
 

@@ -105,6 +105,7 @@ def report(
             "files": [show.path(file) for file in files],
             "method": chosen,
             "seconds": time.perf_counter() - began,
+            "headline": made.facts["headline"],
             "findings": made.facts["findings"],
         }
 
@@ -150,7 +151,7 @@ def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest
 
 
 def _show(file: str, facts: dict[str, Any]) -> None:
-    show.text(f"{show.clean(file)}: labels by {facts['method']}, report in {facts['seconds']:.1f} s")
+    show.text(f"{show.clean(file)}: {show.clean(' '.join(facts['headline']))}")
     marks = {"bad": "!", "note": "•", "good": "✓"}
     for finding in facts["findings"]:
         advice = f" {finding['advice']}" if finding["advice"] else ""

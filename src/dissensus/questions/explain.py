@@ -1,38 +1,40 @@
 """Why the labels of an item disagree: somebody erred, the item is ambiguous, or groups see it differently.
 
-*Ambiguous* items have two classes: everybody who looks takes such an item for one or the other. A fitted model knows no
-such items, and takes what happens on them for errors of the annotators; so their errors are counted anew, by its
-posterior q_i(c), without the items that are ambiguous and without the item in question. With Θ_r[c, l] = P(label l |
-class c) of the annotator of row r, w_r its weight, π the shares of the classes, α that of ambiguous items:
+Each reason predicts the item's labels; one is named only where it predicts them much better than every other.
+An annotator j *slips* with probability e_j: then its label comes from its own habit ν_j, whatever the item. Otherwise
+it comes from the item. With y_r the label of row r and its annotator j, w_r its weight, π the classes' shares:
 
-    n_jcl = Σ_r w_r q_i(c) (1 − γ_i)              over annotator j's rows with label l                              (1)
-    Θ_j[c, l] = (n_jcl + s Θ̄_j[c, l]) / (n_jc + s)                                                                  (2)
-    P_i = Σ_c π_c Π_r Θ_r[c, y_r]^w_r                                                                               (3)
-    P′_i = Σ_c Σ_d≠c π_c π_d / (1 − π_c) mean_λ Π_r ((1 − λ) Θ_r[c, y_r] + λ Θ_r[d, y_r])^w_r                       (4)
-    γ_i = α P′_i / (α P′_i + (1 − α) P_i),  α = mean γ_i                                                            (5)
+    error        P_i = Σ_c π_c Π_r p_r(1[y_r = c])^w_r        the item has one class; labels of others are slips  (1)
+    ambiguity    A_i = mean over φ of Π_r p_r(φ(y_r))^w_r     everybody draws from the item's own distribution φ  (2)
+    perspective  G_i = Π_g P_i,g                              each group of annotators has its own class          (3)
+    where        p_r(x) = (1 − e_j) x + e_j ν_j(y_r)
 
-Θ̄_j is right as often as j is on all classes together and wrong as the crowd is; a share ε of all labels are slips,
-which fall anywhere: Θ is (1 − ε) Θ + ε / K. (1) to (5) are gone through until α settles, from γ_i = the share of pairs
-of labels that differ. Those of the highest γ are called ambiguous, as many as keep the mean of 1 − γ, the expected
-share of false discoveries, at 5 %.
+φ has two classes c ≠ d, of shares 1 − λ and λ = 0.3, 0.5, 0.7, or one and any other: (1 − λ) 1[k = c] + λ π_k with λ =
+0.2, 0.4, 0.6, 0.8. e and ν are learnt by EM under (1), drawn to the crowd's by 5 labels; row r is left out where it is
+predicted. Labels alone do not say what all annotators share: slips of everybody, or ambiguity of everything. So e is
+moved until the most careful annotators, with a tenth of the labels, slip 5 times of 100: 1 − e_j is multiplied by one
+factor. Where careful people contradict each other, that is no error.
 
-*Surprise* is how much less probable an item's labels are than its annotators' errors would make them if its truth were
-the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log Θ_r[c, y_r], as standard deviations of a
-normal distribution. It is exact but for the rounding of ℓ to a grid: with five labels ℓ is far from normal.
+`evidence` is log P_i − log A_i. `ambiguity` is α A_i / (α A_i + (1 − α) P_i) with the most probable share α of
+ambiguous items. Somebody *erred* where P_i is 3 times A_i or more and, with α, 49 times as probable, and the class is
+clear. An item is *ambiguous* where A_i is 20 times P_i or more, and larger than P_i also with e as learnt. No more are
+named than `share_ambiguous`, the surest first: the α of the larger P_i and the larger A_i.
 
-*Group perspective*. For an item with n labels, n_g of them by group g, n_gk of class k, and T = n − Σ_k n_k²/n:
+*Surprise* is how much less probable an item's labels are than its annotators' slips would make them if its truth were
+the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log p_r(1[y_r = c]), as standard deviations of a
+normal distribution, with e as learnt. It is exact but for the rounding of ℓ to a grid: with five labels ℓ is far from
+normal.
 
-    B_i = Σ_g Σ_k n_g (n_gk/n_g − n_k/n)² − T (groups there − 1)/(n − 1)                                            (6)
+*Groups*. For an item with n labels, n_g of them by group g, n_gk of class k, and T = n − Σ_k n_k²/n:
+
+    B_i = Σ_g Σ_k n_g (n_gk/n_g − n_k/n)² − T (groups there − 1)/(n − 1)                                            (4)
 
 the between-group sum of squares less what it is on average if the labels are dealt out among the item's annotators.
 Σ_i B_i is compared with what it is when the people are dealt out anew among the groups (the labels of one person move
 together); `effect` is Σ_i B_i as a share of the most it could be. Where a column of metadata matters (Holm 1979), items
 are judged by how many standard deviations B_i lies above its own mean over those permutations. How many items lie as
-far above by chance is counted in permutations too, which gives the false discovery rate (Tusher et al. 2001).
-
-What the labels show is told by what they are as if independent, as in (3): q, and whether an item is undecided. The
-softened posterior (`dissensus.models.dependence`), from which no crowd of two classes is ever sure, is behind what is
-said of truth: `confidence` and `suspect`.
+far above by chance is counted in permutations too, which gives the false discovery rate (Tusher et al. 2001). Of those
+items a perspective is said where (3) also predicts 20 times better than (1) and (2).
 
 A probabilistic row counts as the label that it finds most probable. Rows without weight do not count; for groups all
 others count alike.
@@ -44,14 +46,14 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import erfc, expit, logit, ndtri
+from scipy.special import erfc, expit, logit, logsumexp, ndtri, softmax
 
-from dissensus.common.arrays import ranges, sums_of_ranges
+from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
@@ -59,24 +61,29 @@ from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.evaluation.significance import holm
 from dissensus.exceptions import DataError
-from dissensus.models.base import CROWD_LABELS, Aggregator, arg_max, reliability
-from dissensus.models.confusion import soft_counts
-from dissensus.models.dependence import labels_per_item, sharpen
+from dissensus.models.base import Aggregator, arg_max
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
 
 T = TypeVar("T")
-Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "undecided", "group perspective"]
+Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-SURE = 0.9  # P(the item has one class, and it is this) below which another label would tell
-FALSE_DISCOVERIES = 0.05  # share of the items called ambiguous, or a group's perspective, that are not
-PSEUDO = 10.0  # s, labels; with fewer, annotators of whom little is known make items ambiguous that are not
-SLIP = 0.01  # ε: one slip of an expert is no wonder
-SHARES = np.array([0.3, 0.5, 0.7])  # λ
-MAX_ROUNDS = 100  # of (1) to (5); an α that still creeps is near enough
-ALPHA_TOL = 1e-4  # change of α
+SURE = 0.9  # P(class), if there is one, below which it is not clear who erred
+STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, in the words of Kass & Raftery 1995
+ONE_CLASS = 0.98  # P(item is not ambiguous) from which on somebody erred
+FALSE_DISCOVERIES = 0.05  # share of the items called a group's perspective that are not
+PSEUDO = 5.0  # labels by which e and ν are drawn to the crowd's
+CAREFUL_SHARE = 0.1  # of the labels: those by the most careful annotators
+CAREFUL_SLIPS = 0.05  # e of these
+MIN_SLIP = 0.005  # least e, and most 1 − e: no label is impossible
+TWO_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is among them too
+OTHER_SHARES = (0.2, 0.4, 0.6, 0.8)  # λ of any other
+MAX_ROUNDS = 50  # of EM
+SLIP_TOL = 1e-4  # change of the mean slip
+ALPHA_ROUNDS = 200  # of EM for α, one number
+ALPHA_ITEMS = 10.0  # items, half of them ambiguous, that α is drawn to: a small table cannot say that none are
 POINTS_PER_SD = 8.0  # of the grid: per standard deviation of one row's part in ℓ
 MAX_POINTS = 4096
 MAX_EXACT_LABELS = 100  # of an item, above which ℓ is taken as normal
@@ -116,8 +123,9 @@ class Explanation:
     disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two
     expected: FloatArray  # (I,) what it would be if the truth were `label` and annotators erred as usual; NaN likewise
     surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than that; NaN likewise
-    ambiguity: FloatArray  # (I,) P(the item has two classes)
-    share_ambiguous: float  # of the items with two labels or more; more than can be named, where labels are few
+    evidence: FloatArray  # (I,) log Bayes factor of one class against ambiguity; NaN likewise
+    ambiguity: FloatArray  # (I,) P(the item is ambiguous)
+    share_ambiguous: float  # of the items with two labels or more, cautiously: with slips as learnt or anchored
     suspect: FloatArray  # (N,) P(row is a mistake): that the item has one class, and not this one
     groups: tuple[GroupEffect, ...]  # one per column of metadata, the surest first
     by_group: IntArray  # (I,) which of `groups` explains the item, −1 none
@@ -144,7 +152,7 @@ class Explanation:
         """One row per item; a pandas frame where pandas is installed, else an Arrow table."""
         import pyarrow as pa
 
-        measures = ("label", "confidence", "disagreement", "expected", "surprise", "ambiguity")
+        measures = ("label", "confidence", "disagreement", "expected", "surprise", "evidence", "ambiguity")
         group = [self.groups[g].column if g >= 0 else None for g in self.by_group]
         return as_frame(
             {"item": self.items, "kind": [KINDS[code] for code in self.kind]}
@@ -164,7 +172,7 @@ def explain(
     threads: int | None = None,
     on_step: OnStep | None = None,
 ) -> Explanation:
-    """Split the disagreement about items into likely errors, ambiguity and, with metadata, perspectives of groups.
+    """Split disagreement into likely errors, ambiguity and, with metadata, perspectives of groups, where labels tell.
 
     Parameters
     ----------
@@ -185,12 +193,12 @@ def explain(
     >>> from dissensus.table.datasets import load_dataset
     >>> table = load_dataset("digits-crowd").annotations
     >>> explain(table, DawidSkene().fit(table))
-    Explanation of 1,797 items: 143 agreed, 1,311 likely error, 343 undecided
+    Explanation of 1,797 items: 143 agreed, 74 ambiguous, 1,580 cannot tell
     """
     fitted._check_fitted()
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)
-    posterior, seen = _posteriors(table, fitted)
+    posterior = _posterior(table, fitted)
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
     rows = dataclasses.replace(table, proba=None)
@@ -199,34 +207,55 @@ def explain(
         n, named = np.diff(rows.item_ptr), rows.votes() > 0
         disagree = named.sum(axis=1) > 1
         as_said = named[np.arange(best.size), best]  # somebody named the most probable class
-        ambiguity, (expected, above, below) = _ambiguity(rows, seen, best, fitted.prior_, pool)
-        ambiguous = np.zeros(n.size, np.bool_)
-        ambiguous[disagree] = _discoveries(ambiguity[disagree])
+        usual = _learn_slips(rows, posterior)
+        careful = usual.anchored()
+        one, many = _evidence(careful, pool)
+        usual_one, usual_many = _evidence(usual, pool)
+        belief, one = softmax(one, axis=1), logsumexp(one, axis=1)  # (I, K) P(class), if there is one
+        expected, above, below = _surprise(usual, best, pool)
         columns = {} if annotators is None else _metadata_groups(annotators, table, missing_as_group)
         on_step = on_step or (lambda done, p: None)
         effects, by_group = _perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
 
-    one_class = 1 - ambiguity
-    unsure = seen.max(axis=1, initial=0) * np.where(disagree, one_class, 1.0) < SURE
+    several, evidence = n >= 2, one - many
+    ambiguity = np.zeros(n.size)
+    ambiguity[several] = _posterior_of_ambiguity(evidence[several])
+    at_least = np.maximum(one, logsumexp(usual_one, axis=1)) - np.maximum(many, usual_many)  # the kinder to slips
+    share = _posterior_of_ambiguity(at_least[several]).mean() if several.any() else 0.0
+    ambiguous = disagree & (evidence <= -STRONG) & (at_least < 0)
+    ambiguous &= _rank(evidence) < share * several.sum()
+    views = by_group >= 0
+    for number, effect in enumerate(effects):
+        at = np.flatnonzero(by_group == number)
+        by_view = _by_group(careful, at, columns[effect.column][1])
+        views[at] = by_view - np.maximum(one, many)[at] >= STRONG
+    other = by_group >= 0  # groups may see it differently: no other reason is named
+    by_group = np.where(views, by_group, -1)
+    erred = ~other & (ambiguity <= 1 - ONE_CLASS) & (evidence >= POSITIVE)
+    erred &= belief[np.arange(best.size), best] >= SURE
+    error = np.where(disagree, erred, ~as_said & (confidence >= SURE))
     kind = np.select(
-        [n == 0, by_group >= 0, ambiguous, unsure, disagree | ~as_said],
-        [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "undecided", "likely error")],
-        KINDS.index("agreed"),
+        [n == 0, views, ~other & ambiguous, error, ~disagree & as_said],
+        [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
+        KINDS.index("cannot tell"),
     )
-    right = posterior[table.item, table.label]
+    one_class = np.where(views, 0.0, 1 - ambiguity)
+    effects = tuple(dataclasses.replace(effect, items=effect.items[views[effect.items]]) for effect in effects)
+    truth = np.where(disagree[:, None], belief, posterior)
+    right = truth[table.item, table.label]
     if table.proba is not None:
-        right = np.einsum("nk,nk->n", table.proba, posterior[table.item])
-    one_class[by_group >= 0] = 0.0
+        right = np.einsum("nk,nk->n", table.proba, truth[table.item])
     return Explanation(
         items=table.items,
         kind=kind.astype(np.int8),
         label=table.classes[best],
         confidence=confidence,
-        disagreement=np.where(n >= 2, _differing(rows), np.nan),
-        expected=expected,
-        surprise=_deviations(above, below),
+        disagreement=np.where(several, _differing(rows), np.nan),
+        expected=np.where(several, expected, np.nan),
+        surprise=np.where(several, _deviations(above, below), np.nan),
+        evidence=np.where(several, evidence, np.nan),
         ambiguity=ambiguity,
-        share_ambiguous=_mean(ambiguity[n >= 2]),
+        share_ambiguous=float(share),
         suspect=one_class[table.item] * np.clip(1 - right, 0, 1),
         groups=effects,
         by_group=by_group,
@@ -236,102 +265,163 @@ def explain(
 # The items' labels and the annotators' errors -------------------------------------------------------------------------
 
 
-def _posteriors(table: Annotations, fitted: Aggregator) -> tuple[FloatArray, FloatArray]:
-    """(I, K) posterior as fitted, and as if labels were independent; items that the model does not know are scored."""
+def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
+    """(I, K) posterior as fitted; items that the model does not know are scored."""
     known = naming.match(table.items, fitted.items_, "items")
-    posterior, there = np.ascontiguousarray(fitted.posterior_[known]), known >= 0
-    if not there.all():
-        posterior = np.where(there[:, None], posterior, fitted.predict_proba(table))
-    if not fitted.dependence_:
-        return posterior, posterior
-    labels = fitted.item_total_[known]
-    if not there.all():
-        scored = fitted._weigh(table, naming.match(table.annotators, fitted.annotators_, "annotators"))
-        labels = np.where(there, labels, labels_per_item(scored.item_ptr, scored.weight))
-    return posterior, sharpen(posterior, labels, fitted.dependence_)
+    if (known >= 0).all():
+        return np.ascontiguousarray(fitted.posterior_[known])
+    return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
-def _errors(rows: Annotations, own: FloatArray) -> FloatArray:
-    """n_jcl + s Θ̄_j[c, l] (A, K, K) [annotator, true, given], if items weigh own (I, K)."""
-    K, wrong = own.shape[1], 1 - np.eye(own.shape[1])
-    counts = soft_counts(rows, own)  # Eq. 1
-    right, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
-    skill = np.nan_to_num(reliability(right, total), nan=1.0)[:, None, None]
-    crowd = counts.sum(axis=0) * wrong
-    crowd += wrong * (CROWD_LABELS + crowd.sum() / 10) / max(1, K * (K - 1))  # no error is impossible
-    crowd /= np.maximum(crowd.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-    return np.asarray(counts + PSEUDO * (skill * np.eye(K) + (1 - skill) * crowd))  # Eq. 2
+@dataclass(frozen=True, eq=False)
+class _Slips:
+    """How often annotators slip and what they say then, each row left out where it is predicted."""
+
+    rows: Annotations
+    weight: FloatArray  # (N,)
+    mine: FloatArray  # (N,) P(row is a slip), weighted
+    by_label: FloatArray  # (A, K) slips, weighted
+    crowd: FloatArray  # (K,) ν of the crowd
+    prior: FloatArray  # (K,) π
+    often: FloatArray  # (N,) e of the row's annotator
+
+    @cached_property
+    def said(self) -> FloatArray:
+        """(N,) ν_j(y_r)."""
+        who, label = self.rows.annotator, self.rows.label
+        counts = np.maximum(self.by_label[who, label] - self.mine, 0) + PSEUDO * self.crowd[label]
+        return np.asarray(counts / (self.by_label.sum(axis=1)[who] - self.mine + PSEUDO))
+
+    def habits(self, some: slice) -> FloatArray:
+        """(n, K) ν of some rows' annotators."""
+        counts, mine = self.by_label[self.rows.annotator[some]], self.mine[some]
+        counts[np.arange(mine.size), self.rows.label[some]] -= mine
+        counts = np.maximum(counts, 0) + PSEUDO * self.crowd
+        return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+    def log_p(self, share: Any, some: Any = slice(None)) -> FloatArray:
+        """(n,) w log p_r(share) of some rows."""
+        e = self.often[some]
+        return np.asarray(self.weight[some] * np.log((1 - e) * share + e * self.said[some]))
+
+    def anchored(self) -> _Slips:
+        """The same where the most careful slip `CAREFUL_SLIPS`, if they do more."""
+        order = np.argsort(self.often, kind="stable")
+        done = np.cumsum(self.weight[order])
+        if not done.size:
+            return self
+        least = self.often[order[np.searchsorted(done, CAREFUL_SHARE * done[-1])]]
+        factor = max((1 - CAREFUL_SLIPS) / (1 - least), 1.0)
+        return dataclasses.replace(self, often=_inside(1 - factor * (1 - self.often)))
+
+    def one_class(self, part: IntArray, n_parts: int, some: Any = slice(None)) -> FloatArray:
+        """(parts, K) log of the terms of Eq. 1; part[r] has row r."""
+        K, missed = self.prior.size, self.log_p(0.0, some)
+        cell = part.astype(np.int64) * K + self.rows.label[some]
+        gained = np.bincount(cell, self.log_p(1.0, some) - missed, n_parts * K).reshape(n_parts, K)
+        return np.asarray(gained + np.bincount(part, missed, n_parts)[:, None] + np.log(self.prior))
 
 
-def _ambiguity(
-    rows: Annotations, posterior: FloatArray, best: IntArray, prior: FloatArray, pool: Threads
-) -> tuple[FloatArray, FloatArray]:
-    """γ (I,); and (3, I): the share of pairs expected to differ, P(labels less probable), P(more)."""
-    cuts = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
-    named = rows.votes() > 0
-    named[np.arange(best.size), best] = True  # classes that nobody named, but for the most probable, cannot be true
-    parts, several = [_Part(rows, named, *bounds) for bounds in cuts], np.diff(rows.item_ptr) >= 2
-    gamma = np.where(several, _differing(rows), 0.0)
-    alpha = _mean(gamma[several])
+def _inside(share: FloatArray) -> FloatArray:
+    return np.asarray(np.clip(share, MIN_SLIP, 1 - MIN_SLIP))
+
+
+def _learn_slips(rows: Annotations, posterior: FloatArray) -> _Slips:
+    """Fit e, ν and π by EM under Eq. 1, from a model's posterior."""
+    A, K, who = rows.n_annotators, rows.n_classes, rows.annotator
+    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    labels, cell = np.bincount(who, weight, A), who.astype(np.int64) * K + rows.label
+    q, looked, before = posterior, np.ones(len(rows)), np.inf  # looked: P(no slip | it is the class)
     for _ in range(MAX_ROUNDS):
-        own = posterior * (1 - gamma)[:, None]
-        counts = _errors(rows, own)
-        odds = _over_parts(pool, parts, partial(_Part.odds, counts=counts, own=own, prior=np.maximum(prior, 1e-12)))
-        before, odds = alpha, odds + logit(np.clip(alpha, 1e-9, 1 - 1e-9))
-        gamma = np.where(several, expit(odds), 0.0)  # Eq. 5
-        alpha = _mean(gamma[several])
-        if abs(alpha - before) < ALPHA_TOL:
+        mine = weight * (1 - q[rows.item, rows.label] * looked)
+        by_label = np.bincount(cell, mine, A * K).reshape(A, K).astype(np.float64)
+        slips, mean = by_label.sum(axis=1), mine.sum() / max(weight.sum(), np.finfo(float).tiny)
+        often = _inside((slips[who] - mine + PSEUDO * mean) / (labels[who] - weight + PSEUDO))
+        crowd = (by_label.sum(axis=0) + 1) / (mine.sum() + K)
+        found = _Slips(rows, weight, mine, by_label, crowd, (q.sum(axis=0) + 1) / (len(q) + K), often)
+        if abs(mean - before) < SLIP_TOL:
             break
-    found = _over_parts(pool, parts, partial(_Part.surprise, counts=counts, own=own, best=best))
-    return gamma, np.where(several[:, None], found, np.nan).T
+        before, looked = mean, (1 - often) / (1 - often + often * found.said)
+        q = softmax(found.one_class(rows.item, rows.n_items), axis=1)
+    return found
 
 
-def _over_parts(pool: Threads, parts: list[_Part], work: Callable[[_Part], FloatArray]) -> FloatArray:
-    """Call `work` with every part, in threads; join the results in order."""
-    return np.concatenate(pool.map(lambda number, start, end: work(parts[number]), [(0, 0)] * len(parts)))
+def _evidence(slips: _Slips, pool: Threads) -> tuple[FloatArray, FloatArray]:
+    """(I, K) log of the terms of Eq. 1, and (I,) log of Eq. 2."""
+    rows, prior, K = slips.rows, slips.prior, slips.prior.size
+    log_prior, log_others = np.log(prior), np.log(np.maximum(1 - prior, 1e-12))
+
+    def of_items(number: int, first: int, last: int) -> FloatArray:
+        some, I = slice(rows.item_ptr[first], rows.item_ptr[last]), last - first
+        item, label = rows.item[some] - first, rows.label[some]
+        cell, missed = item.astype(np.int64) * K + label, slips.log_p(0.0, some)
+
+        def gained(share: Any, over: FloatArray) -> FloatArray:
+            return np.asarray(np.bincount(cell, slips.log_p(share, some) - over, I * K).reshape(I, K))
+
+        two, others = [], []
+        gain = {share: gained(share, missed) for share in TWO_SHARES}
+        for share in TWO_SHARES:
+            both = gain[share] + log_prior - log_others + _all_but(gain[round(1 - share, 9)] + log_prior)
+            two.append(np.bincount(item, missed, I) + logsumexp(both, axis=1))
+        for share in OTHER_SHARES:
+            other = slips.log_p(share * prior[label], some)
+            top = gained(1 - share + share * prior[label], other) + log_prior
+            others.append(np.bincount(item, other, I) + logsumexp(top, axis=1))
+        kinds = [logsumexp(found, axis=0) - math.log(len(found)) for found in (two, others)]
+        return np.asarray(np.logaddexp(*kinds) - math.log(2))
+
+    cuts = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
+    many = np.concatenate(pool.map(of_items, cuts)) if K > 1 else np.full(rows.n_items, -np.inf)
+    return slips.one_class(rows.item, rows.n_items), many
 
 
-class _Part:
-    """Items first … last − 1 with their rows, and the classes (`named`) that explain labels of each item."""
+def _all_but(values: FloatArray) -> FloatArray:
+    """(I, K) log of the sum of exp over all other columns; no difference is taken, so that small ones stay."""
+    out = np.full(values.shape, -np.inf)
+    out[:, 1:] = np.logaddexp.accumulate(values, axis=1)[:, :-1]
+    after = np.logaddexp.accumulate(values[:, ::-1], axis=1)[:, ::-1]
+    out[:, :-1] = np.logaddexp(out[:, :-1], after[:, 1:])
+    return out
 
-    def __init__(self, rows: Annotations, named: BoolArray, first: int, last: int):
-        self.first, some = first, slice(rows.item_ptr[first], rows.item_ptr[last])
-        self.ptr = rows.item_ptr[first : last + 1] - rows.item_ptr[first]
-        self.item, self.annotator, self.label = rows.item[some], rows.annotator[some], rows.label[some]
-        self.weight = None if rows.weight is None else rows.weight[some]
-        self.w = np.ones(self.item.size) if self.weight is None else self.weight
-        item, self.named = np.nonzero(named[first:last])
-        self.named_ptr = np.searchsorted(item, np.arange(last - first + 1))
-        # an entry for each row and named class of its item
-        often = np.diff(self.named_ptr)[self.item - first]
-        self.row = np.repeat(np.arange(self.item.size), often)
-        self.place = ranges(self.named_ptr[self.item - first], often)  # in `named`
 
-    def odds(self, counts: FloatArray, own: FloatArray, prior: FloatArray) -> FloatArray:
-        """(items,) log P′ / P of Eq. 3 and 4; P(label | class) comes from counts without the row itself."""
-        row, c = self.row, self.named[self.place]
-        mine = self.w[row] * own[self.item[row], c]
-        chance = np.maximum(counts[self.annotator[row], c, self.label[row]] - mine, 0)
-        chance = _slip(chance / (counts.sum(axis=2)[self.annotator[row], c] - mine), counts.shape[1])
-        one = np.log(prior)[self.named] + np.bincount(self.place, self.w[row] * np.log(chance), self.named.size)
-        two = kernels.two_classes(self.ptr, self.weight, chance, self.named_ptr, self.named, prior, SHARES)
-        return np.asarray(two - np.logaddexp.reduceat(one, self.named_ptr[:-1]))
+def _by_group(slips: _Slips, items: IntArray, group: IntArray) -> FloatArray:
+    """(items,) log of Eq. 3; those without a group are one of their own."""
+    rows, place = slips.rows, np.full(slips.rows.n_items, -1)
+    place[items] = np.arange(items.size)
+    some, n_groups = place[rows.item] >= 0, int(group.max(initial=-1)) + 2
+    pair = place[rows.item[some]] * n_groups + group[rows.annotator[some]] + 1
+    pairs, part = np.unique(pair, return_inverse=True)
+    each = logsumexp(slips.one_class(part, pairs.size, some), axis=1)
+    return np.asarray(np.bincount(pairs // n_groups, each, items.size))
 
-    def surprise(self, counts: FloatArray, own: FloatArray, best: IntArray) -> FloatArray:
-        """(items, 3) share of pairs expected to differ if the class were best[i], P(labels less probable), P(more)."""
-        row, w, c = np.arange(self.item.size), self.w, best[self.item]
-        mine, chance = w * own[self.item, c], counts[self.annotator, c]  # (n, K) P(label | class), of all labels
-        total = chance.sum(axis=1) - mine
-        chance[row, self.label] = np.maximum(chance[row, self.label] - mine, 0)
-        chance = _slip(chance / total[:, None], chance.shape[1])
+
+def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
+    """P(ambiguous) of items by their log Bayes factors, with the most probable share of ambiguous ones."""
+    alpha, gamma = 0.5, np.zeros(evidence.size)
+    for _ in range(ALPHA_ROUNDS if evidence.size else 0):
+        gamma = expit(logit(alpha) - evidence)
+        alpha = float((gamma.sum() + ALPHA_ITEMS / 2) / (gamma.size + ALPHA_ITEMS))
+    return gamma
+
+
+def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:
+    """(3, I) share of pairs expected to differ if the class were best[i], P(labels less probable), P(more)."""
+    rows = slips.rows
+
+    def of_items(number: int, first: int, last: int) -> FloatArray:
+        some, ptr = slice(rows.item_ptr[first], rows.item_ptr[last]), rows.item_ptr[first : last + 1]
+        ptr, item, label, w = ptr - ptr[0], rows.item[some], rows.label[some], slips.weight[some]
+        row = np.arange(item.size)
+        chance = slips.often[some, None] * slips.habits(some)  # (n, K) P(label | class), of all labels
+        chance[row, best[item]] += 1 - slips.often[some]
         cost = -w[:, None] * np.log(chance)
         mean = (chance * cost).sum(axis=1)
         spread = np.maximum((chance * cost**2).sum(axis=1) - mean**2, 0)
-        columns = (w, w**2, w**2 * (chance**2).sum(axis=1), cost[row, self.label] - mean, spread, np.ptp(cost, axis=1))
-        sums = sums_of_ranges(np.stack(columns, axis=1), self.ptr)
-        weight, squares, same_row, excess, variance, reach = sums.T
-        alike = (sums_of_ranges(w[:, None] * chance, self.ptr) ** 2).sum(axis=1) - same_row
-        n, out = np.diff(self.ptr), np.full((self.ptr.size - 1, 3), 0.5)
+        columns = (w, w**2, w**2 * (chance**2).sum(axis=1), cost[row, label] - mean, spread, np.ptp(cost, axis=1))
+        weight, squares, same_row, excess, variance, reach = sums_of_ranges(np.stack(columns, axis=1), ptr).T
+        alike = (sums_of_ranges(w[:, None] * chance, ptr) ** 2).sum(axis=1) - same_row
+        n, out = np.diff(ptr), np.full((ptr.size - 1, 3), 0.5)
         with np.errstate(divide="ignore", invalid="ignore"):  # items with fewer than two labels
             out[:, 0] = 1 - alike / (weight**2 - squares)
             z = excess / np.sqrt(2 * variance)
@@ -339,20 +429,13 @@ class _Part:
         varies = (reach >= 1e-9) & (variance >= 1e-18) & (n > 1)  # else every label is as probable as any other
         out[varies, 1], out[varies, 2] = erfc(z[varies]) / 2, erfc(-z[varies]) / 2
         exact = varies & (n <= MAX_EXACT_LABELS)
-        step = np.where(exact, grid, np.inf)[self.item - self.first]  # others stay at 0
+        step = np.where(exact, grid, np.inf)[item - first]  # others stay at 0
         shift = ((cost - cost.min(axis=1, keepdims=True)) / step[:, None] + 0.5).astype(np.int64)
-        found = kernels.tails(self.ptr, self.label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)
-        out[exact, 1:] = found[exact]
+        out[exact, 1:] = kernels.tails(ptr, label, chance, shift, MAX_POINTS + MAX_EXACT_LABELS)[exact]
         return out
 
-
-def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if values.size else 0.0
-
-
-def _slip(chance: FloatArray, n_classes: int) -> FloatArray:
-    """Mix probabilities of labels with a uniform share of slips."""
-    return np.asarray((1 - SLIP) * chance + SLIP / n_classes)
+    cuts = balanced(rows.item_ptr, max(pool.threads, len(rows) // ROWS_AT_ONCE))
+    return np.concatenate(pool.map(of_items, cuts)).T
 
 
 def _differing(rows: Annotations) -> FloatArray:
@@ -372,11 +455,9 @@ def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
     return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))))
 
 
-def _discoveries(probability: FloatArray) -> BoolArray:
-    """True for the most probable ones: as many as keep the expected share of false discoveries low."""
-    order = np.sort(probability)[::-1]
-    last = _how_many(np.cumsum(1 - order))
-    return np.asarray(probability >= (order[last - 1] if last else np.inf))
+def _rank(values: FloatArray) -> IntArray:
+    """(n,) place of each in rising order; equal values share the highest."""
+    return np.searchsorted(np.sort(values), values, side="right") - 1
 
 
 def _how_many(expected_false: FloatArray) -> int:
@@ -465,10 +546,10 @@ class _Column:
         self.counts = csr_array((np.ones(cell.size), (cell, annotator)), shape=(cells.size, people.size))
         self.ptr = np.searchsorted(cells, np.arange(self.item.size + 1) * rows.n_classes)  # cells of each item
         self.n = np.bincount(place, minlength=self.item.size)  # (J,)
-        self.within = self.n - sums_of_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 6
+        self.within = self.n - sums_of_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 4
 
     def between(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """(P, items) Eq. 6 of items start … end − 1 under P ways to deal out groups (P, people); and its most."""
+        """(P, items) Eq. 4 of items start … end − 1 under P ways to deal out groups (P, people); and its most."""
         P, G = len(groups), self.n_groups
         dealt = (groups.T[:, :, None] == np.arange(G)).reshape(-1, P * G).astype(np.float64)
         count = self.counts[self.ptr[start] : self.ptr[end]] @ dealt
@@ -482,7 +563,7 @@ class _Column:
         return tuple(np.where(there > 1, one, 0.0) for one in found)  # type: ignore[return-value]
 
     def in_parts(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
-        """What `work` makes of Eq. 6 under P ways to deal out groups, some items (a slice) at a time."""
+        """What `work` makes of Eq. 4 under P ways to deal out groups, some items (a slice) at a time."""
         parts = balanced(self.ptr, max(pool.threads, self.of_row.size // ROWS_AT_ONCE))
         return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), parts)
 

@@ -12,13 +12,19 @@ from typing import Any
 
 from dissensus.clustering import Clustering, Selection
 from dissensus.common.atomic import atomic
+from dissensus.common.formatting import percent
+from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import check_gold
 from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
+from dissensus.report.sections.labels import SETTLED
+from dissensus.report.sections.redundancy import next_step
 from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
+
+MAX_FINDINGS = 5
 
 __all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
 
@@ -148,16 +154,38 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
             continue
         found[name] = section.collect(study)
         findings += [{"section": name} | asdict(one) for one in section.findings(found[name])]
+    order = {"bad": 0, "note": 1, "good": 2}
     return {
         "title": shown(title, 200),
+        "headline": _headline(study, found),
         "version": __version__,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "method": study.method,
         "parameters": study.fitted.get_params(deep=False),
         "pseudonyms": not study.names,
-        "findings": sorted(findings, key=lambda one: ("bad", "note", "good").index(one["tone"])),
+        "findings": sorted(findings, key=lambda one: order[one["tone"]])[:MAX_FINDINGS],
         "sections": found,
     }
+
+
+def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
+    """Say how much there is, how much of it is settled, how sure that is, what to do next, and by which method."""
+    table, settled = study.table, study.confidence >= SETTLED
+    said = [f"{table.n_annotations:,} labels of {table.n_items:,} items by {table.n_annotators:,} annotators."]
+    if n := int(settled.sum()):
+        sure = f"about {percent(study.confidence[settled].mean())} of these are expected to be right"
+        if study.gold is not None and (known := settled & (study.gold >= 0)).any():
+            right = (study.label == study.gold)[known].mean()
+            low, high = map(float, wilson(right, right * (1 - right), known.sum()))
+            sure = f"of these {percent(right, 1)} are right by gold ({percent(low, 1)} to {percent(high, 1)})"
+        said.append(f"{n:,} items ({percent(n / table.n_items)}) are settled at {percent(SETTLED)}; {sure}.")
+    else:
+        said.append(f"No item is settled at {percent(SETTLED)}.")
+    if advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
+        said.append(advice)
+    shared = getattr(study.fitted, "dependence_", None)
+    worth = f"; labels of one item count as dependent (ρ = {shared:.2g})" if shared else ""
+    return [*said, f"Labels by {study.method}{worth}."]
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:

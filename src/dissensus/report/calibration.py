@@ -45,7 +45,6 @@ def calibration_chart(bins: list[dict[str, Any]], *, who: str, right: str) -> Ch
     return Chart(
         charts.spec(line + bars + dots, 260),
         "Can the confidence be believed?",
-        f"Dots on the dashed line: of labels with 80 % confidence, 80 % are right. Below it, {who} is too sure of "
-        "itself. Size: items; lines: 95 % intervals.",
+        f"Below the dashed line, {who} is too sure of itself. Size: items; lines: 95 % intervals.",
         f"Confidence against share right: {words}.",
     )

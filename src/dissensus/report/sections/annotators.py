@@ -53,6 +53,7 @@ WORDS = {
         "Count a group of copiers as one opinion; ask how they work.",
     ),
 }
+NOUNS = {"spammer": "unrelated to the items", "adversary": "contrary", "copier": "copying", "weak": "below the average"}
 COLUMNS = {
     "annotator": Column("annotator"),
     "labels": Column("labels", "number"),
@@ -114,16 +115,12 @@ class Annotators(Section):
         return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
-        flagged = False
         for flag, (verb, verbs, advice) in WORDS.items():
             names = [person["annotator"] for person in facts["people"] if flag in person["flags"]]
             if names:
-                flagged = True
                 share = percent(facts["flags"][flag] / max(facts["active"], 1))
                 said = f"{_name_list(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
                 yield Finding(said, advice, "bad", "annotators-flagged")
-        if not flagged:
-            yield Finding("Nobody's labels are beyond what honest people here would give.", "", "good")
         if weak := _weak_people(facts):
             named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
             more = f" and {len(weak) - MAX_WEAK_NAMED:,} more" if len(weak) > MAX_WEAK_NAMED else ""
@@ -141,15 +138,12 @@ class Annotators(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         flags, people = facts["flags"], facts["people"]
-        worth = f"count as about {facts['effective']:.0f} independent ones" if facts["groups"] else ""
+        worth = [Number(f"{facts['effective']:.0f}", "independent annotators", "copies counted once")]
         yield Numbers(
             [
-                Number(f"{facts['active']:,}", "active annotators", worth),
-                Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method, on average"),
-                Number(f"{flags['spammer']:,}", "unrelated", "labels do not depend on the item"),
-                Number(f"{flags['adversary']:,}", "contrary", "labels go against the others'"),
-                Number(f"{flags['copier']:,}", "copiers", "agree too much to be independent"),
-                Number(f"{flags['weak']:,}", "weak", "below the average for certain"),
+                *(worth if facts["groups"] else []),
+                Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
+                *(Number(f"{count:,}", NOUNS[flag]) for flag, count in flags.items() if count),
                 Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
             ]
         )
@@ -158,7 +152,7 @@ class Annotators(Section):
             yield _table(
                 "annotators-flagged",
                 "Annotators to look at",
-                "Flags are judged by the others' labels, never by one's own; the reason stands beside each.",
+                "Judged by the others' labels.",
                 look,
                 facts,
                 page=10,
@@ -171,8 +165,7 @@ class Annotators(Section):
         yield _table(
             "annotators",
             "All annotators",
-            "Reliability is how often an annotator's labels are right, by the method, with its 95 % interval. Open a "
-            f"row to see what is taken for what.{cut}",
+            f"Open a row to see what is taken for what.{cut}",
             people,
             facts,
         )
@@ -300,9 +293,7 @@ def _reliability_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(bars + dots, 320, opens=("annotators", "annotator")),
         "Who is reliable",
-        "Each mark is an annotator: the higher the better, the further right the more labels. Lines are 95 % "
-        "intervals; they are long where little is known. Click a mark to see that annotator, or search in the table "
-        "below.",
+        "Lines are 95 % intervals. Click a mark to see that annotator.",
         f"Reliability against number of labels of {len(rows):,} annotators, {percent(facts['mean_reliability'])} on "
         f"average; {'flagged: ' + ', '.join(bad[:MAX_NAMES]) if bad else 'nobody is flagged'}.",
         wide=True,
@@ -329,9 +320,7 @@ def _agreement_chart(matrix: Facts) -> Chart:
     return Chart(
         charts.spec(chart, max(220, 13 * len(names) + 60)),
         "Who agrees with whom",
-        "How often two annotators gave the same label to an item; those who agree stand side by side. Bright blocks "
-        "are groups who see things alike, or copy; dark rows are people nobody agrees with. Blank: fewer than "
-        f"{MIN_SHARED_ITEMS} shared items.{few}",
+        f"Bright blocks see things alike, or copy. Blank: fewer than {MIN_SHARED_ITEMS} shared items.{few}",
         f"Matrix of agreement of {len(names)} annotators; highest between {best['down']} and {best['across']}, "
         f"{percent(best['share'])} of {best['shared']} items.",
         wide=True,

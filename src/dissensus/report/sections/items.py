@@ -25,16 +25,22 @@ MIN_TWO_ANSWERS = 0.01  # probability of two answers that is worth a word
 WHY = {
     "unlabelled": "nobody has labelled it",
     "agreed": "all say the same",
-    "likely error": "somebody erred, and the method says who",
-    "ambiguous": "it has two answers: annotators give one or the other",
-    "undecided": "an error or two answers: the labels do not tell",
+    "likely error": "one answer is right, and somebody missed it",
+    "ambiguous": "careful annotators contradict each other",
+    "cannot tell": "too few labels to say why",
     "group perspective": "groups of annotators see it differently",
+}
+WHY_SHORT = {
+    "likely error": "hold a mistake",
+    "ambiguous": "are ambiguous",
+    "group perspective": "divide groups",
+    "cannot tell": "have too few labels to say why they differ",
 }
 KIND_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
     "group perspective": "var(--c5)",
-    "undecided": "var(--c2)",
+    "cannot tell": "var(--c2)",
     "likely error": "var(--c1)",
 }
 """How kinds are drawn, in the order of charts."""
@@ -100,24 +106,18 @@ class Items(Section):
 
     def findings(self, facts: Facts) -> Findings:
         kinds, n = facts["kinds"], max(facts["items"], 1)
-        said = [f"All annotators of an item agree on {percent(kinds['agreed'] / n)} of the items"]
-        if kinds["likely error"]:
-            said.append(f"on {kinds['likely error']:,} somebody probably erred")
-        open_ones = [
-            f"{kinds[kind]:,} {kind}" for kind in ("undecided", "ambiguous", "group perspective") if kinds[kind]
-        ]
-        if open_ones:
-            said.append(f"open are {', '.join(open_ones)}")
-        first = [one["item"] for one in facts["first"]]
-        look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
-        yield Finding("; ".join(said) + ".", look, "note" if open_ones else "good", "items-first" if first else "")
-        yield from (_group_finding(group) for group in facts["groups"] if group["significant"])
+        said = [f"{kinds[kind]:,} {WHY_SHORT[kind]}" for kind in WHY_SHORT if kinds[kind]]
+        if said:
+            first = [one["item"] for one in facts["first"]]
+            look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
+            text = f"Annotators agree on {percent(kinds['agreed'] / n)} of the items. Of the others, {', '.join(said)}."
+            yield Finding(text, look, table="items-first" if first else "")
+        yield from [_group_finding(group) for group in facts["groups"] if group["significant"]][:1]
 
     def draw(self, facts: Facts) -> Blocks:
         kinds, n = facts["kinds"], max(facts["items"], 1)
         there = [kind for kind in KINDS if kinds[kind]]
         yield Numbers([Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {WHY[kind]}") for kind in there])
-        yield _reason_chart(facts)
         if facts["map"]:
             yield _map_chart(facts)
         if facts["groups"]:
@@ -126,7 +126,7 @@ class Items(Section):
             yield Table.of(
                 "items-first",
                 "Ten items to look at first" if len(first) == N_FIRST else "Items to look at first",
-                "The labels most likely to be wrong or to have no one answer. Open a row to see who said what.",
+                "Open a row to see who said what.",
                 {key: COLUMNS[key] for key in COLUMNS if key not in ("disagreement", "difficulty")},
                 [one | {"why": _reason_to_look(one)} for one in first],
                 details=[_details(one) for one in first],
@@ -135,12 +135,12 @@ class Items(Section):
             )
         else:
             yield Text("No item needs a look: all labels agree.")
-        table, others = facts["table"], f"and {facts['others']} others at random; `dissensus aggregate` writes all."
+        table, others = facts["table"], f"and {facts['others']} others at random."
         cut = some_of(table, facts["items"], f"are here: those most in need of a look, {others}")
         yield Table.of(
             "items",
             "Items" if cut else "All items",
-            f"Search by name, text, label or reason; sort by any column.{cut}",
+            f"Search, or sort by any column.{cut}",
             COLUMNS,
             table,
             details=[_details(one) for one in table],
@@ -204,11 +204,8 @@ def _reason_to_look(one: Facts) -> str:
     if one["kind"] == "group perspective":
         return f"{said} Groups by {one.get('group', 'metadata')} differ."
     if one["kind"] == "ambiguous":
-        return f"{said} That is more disagreement than these annotators' mistakes explain."
-    if one["kind"] == "undecided":
-        two = (one["two_answers"] or 0) > 1 - SURE
-        return f"{said} {'An error or two answers? More labels' if two else 'Another label'} would tell."
-    return f"{said} Somebody probably erred."
+        return f"{said} Careful annotators contradict each other."
+    return f"{said} Somebody probably erred." if one["kind"] == "likely error" else said
 
 
 def _details(one: Facts) -> list[Facts]:
@@ -247,24 +244,6 @@ def _group_finding(group: Facts) -> Finding:
     return Finding(f"{text}.", "A single label would hide that; keep the distribution, or one label per group.")
 
 
-def _reason_chart(facts: Facts) -> Chart:
-    kinds = facts["kinds"]
-    rows = [{"kind": kind, "count": kinds[kind], "why": WHY[kind]} for kind in KIND_COLORS if kinds[kind]]
-    x = charts.quantity("count", "items", charts.COUNT, ticks=4)
-    y = charts.names("kind", list(KIND_COLORS))
-    color = charts.color("kind", list(KIND_COLORS), list(KIND_COLORS.values()), legend=False)
-    tips = [("kind:N", "items"), ("count:Q", "how many", charts.COUNT), ("why:N", "because")]
-    chart = charts.plot(rows, "bar", tips, x=x, y=y, color=color)
-    return Chart(
-        charts.spec(chart, charts.height_of(len(rows)) + 10),
-        "Why labels disagree",
-        "Likely errors leave one class that explains the labels. Ambiguous items have more disagreement than the "
-        "annotators' usual mistakes explain; more labels will not settle them. Of undecided ones it is not clear "
-        "which they are.",
-        "Items by reason: " + ", ".join(f"{row['kind']} {row['count']:,}" for row in rows) + ".",
-    )
-
-
 def _map_chart(facts: Facts) -> Chart:
     there = [kind for kind in KIND_COLORS if any(dot["kind"] == kind for dot in facts["map"])]
     x = charts.quantity("disagreement", "disagreement", "%")
@@ -277,8 +256,7 @@ def _map_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(chart, 280, opens=("items", "item")),
         "A map of the items",
-        "Disagreement: how often two labels differ. Top left: everybody agrees and the label is sure. Right and low: "
-        f"hard items. Right but high: the method sides with those it trusts. Click a mark to see that item.{some}",
+        f"Right and low: hard items. Right but high: the method sides with those it trusts.{some}",
         f"Scatter of disagreement against confidence of {len(facts['map']):,} items.",
     )
 
@@ -299,7 +277,7 @@ def _group_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 20),
         "Do groups see things differently?",
-        f"By {sure}, groups of annotators disagree more than people dealt out at random would."
+        f"By {sure}, groups disagree more than people dealt out at random would."
         if sure
         else "No: by whatever is known of them, groups disagree no more than people dealt out at random would.",
         f"Share of disagreement between groups: {said}.",

@@ -9,7 +9,6 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
-from dissensus.models.dependence import MIN_GOLD
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
@@ -20,9 +19,7 @@ SETTLED = 0.9  # confidence from which a label is settled
 UNSURE = 0.7  # confidence below which it is unsure
 LOW_ALPHA = 0.4  # α below which confidence is owed to the model more than to the labels
 MISLEADING_GAP = 0.1  # by which confidence above accuracy misleads
-HONEST_GAP = 0.03  # between confidence and accuracy, up to which confidence can be believed
 N_BINS = 20
-MAX_CLASSES = 15  # with a bar of their own
 STATES = {
     "settled": f"settled ({percent(SETTLED)} or more)",
     "likely": "likely",
@@ -41,21 +38,14 @@ class Labels(Section):
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
         state = 2 - np.digitize(confidence, [UNSURE, SETTLED])  # (I,) place in STATES
-        by_class = np.zeros((study.table.n_classes, len(STATES)), np.int64)
-        np.add.at(by_class, (study.label, state), 1)
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         facts: Facts = {
-            "method": study.method,
             "dependence": study.fitted.dependence_,
             "items": study.table.n_items,
-            **dict(zip(STATES, by_class.sum(axis=0).tolist(), strict=True)),
+            **dict(zip(STATES, np.bincount(state, minlength=len(STATES)).tolist(), strict=True)),
             "tied": tied.sum(),
             "expected_right": confidence.mean() if confidence.size else None,
             "histogram": {"counts": np.histogram(confidence, edges)[0], "edges": edges},
-            "by_class": [
-                {"class": name, **dict(zip(STATES, counts, strict=True))}
-                for name, counts in zip(study.classes, by_class.tolist(), strict=True)
-            ],
             "alpha": study.agreement and study.agreement["krippendorff_alpha"].value,
             "gold": None if study.gold is None else _against_gold(study),
         }
@@ -65,13 +55,6 @@ class Labels(Section):
         share = facts["settled"] / max(facts["items"], 1)
         alpha, gold = facts["alpha"], facts["gold"]
         doubtful = gold is None and alpha is not None and alpha < LOW_ALPHA and share >= 0.5
-        honest = gold is None or abs(gold["accuracy"]["value"] - gold["expected"]) <= HONEST_GAP
-        yield Finding(
-            f"{facts['settled']:,} of {facts['items']:,} labels ({percent(share)}) are settled at {percent(SETTLED)} "
-            f"confidence or more; {facts['unsure']:,} are unsure.",
-            _advice(facts),
-            "good" if share >= 0.9 and honest and not doubtful else "note",
-        )
         if doubtful:
             yield Finding(
                 "So much confidence from so little agreement rests on the assumption that every item has one true "
@@ -81,23 +64,17 @@ class Labels(Section):
             )
         if gold is not None:
             gap = gold["expected"] - gold["accuracy"]["value"]
-            believed = "as often as the confidence says"
-            if not honest:
-                believed = f"while the confidence says {percent(gold['expected'])}: it is "
-                believed += "too high" if gap > 0 else "too low"
+            honest = gold["accuracy"]["low"] <= gold["expected"] <= gold["accuracy"]["high"]
+            word = "agrees with" if honest else "is above" if gap > 0 else "is below"
             yield Finding(
-                f"Against gold, {percent(gold['accuracy']['value'], 1)} of the labels are right "
-                f"({interval_text(gold['accuracy'])}), {believed}.",
+                f"The mean confidence of {percent(gold['expected'])} {word} the share that is right by gold, "
+                f"{percent(gold['accuracy']['value'], 1)} ({interval_text(gold['accuracy'])}).",
                 "" if honest else f"Do not take its 90 % for 90 %{_learnt(facts, 'gold')}.",
                 "good" if honest else "bad" if gap > MISLEADING_GAP else "note",
             )
 
     def draw(self, facts: Facts) -> Blocks:
-        notes = {"settled": f" at {percent(SETTLED)} or more", "likely": "", "unsure": f" below {percent(UNSURE)}"}
-        numbers = [
-            Number(percent(facts[state] / max(facts["items"], 1)), state, f"{facts[state]:,} items{note}")
-            for state, note in notes.items()
-        ]
+        numbers = [Number(f"{facts['unsure']:,}", "unsure", f"below {percent(UNSURE)}")]
         if facts["tied"]:
             numbers.append(Number(f"{facts['tied']:,}", "ties", "the label is a draw"))
         if (gold := facts["gold"]) is not None:
@@ -106,16 +83,8 @@ class Labels(Section):
             numbers.append(Number(f"{gold['calibration_error']:.3f}", "calibration error", "0 is perfect"))
         yield Numbers(numbers)
         yield _confidence_chart(facts)
-        yield _state_chart(facts)
         if gold is not None:
             yield calibration_chart(gold["bins"], who="the method", right="right, by gold")
-
-
-def _advice(facts: Facts) -> str:
-    """What to do about unsure labels; where most are, labels of one item may share less than is taken for granted."""
-    if facts["unsure"] <= facts["items"] / 2 or facts["gold"] is not None or not facts["dependence"]:
-        return "Look at the unsure ones first, or ask for more labels on them." if facts["unsure"] else ""
-    return f"Before you ask for more labels, find out the classes of {MIN_GOLD} items{_learnt(facts, 'them')}."
 
 
 def _learnt(facts: Facts, what: str) -> str:
@@ -150,37 +119,7 @@ def _confidence_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(chart),
         "How sure the labels are",
-        f"Probability of each item's label, by {facts['method']}. The more stands on the right, the more is settled.",
+        "Probability of each item's label.",
         f"Histogram of confidence: {facts['settled']:,} items settled, {facts['likely']:,} likely, "
         f"{facts['unsure']:,} unsure.",
-    )
-
-
-def _state_chart(facts: Facts) -> Chart:
-    def size(one: Facts) -> int:
-        return sum(one[state] for state in STATES)
-
-    classes = sorted(facts["by_class"], key=lambda one: -size(one))[:MAX_CLASSES]
-    rows = [
-        {"class": one["class"], "state": words, "count": one[state], "order": order}
-        for one in classes
-        for order, (state, words) in enumerate(STATES.items())
-    ]
-    y = charts.names("class", [one["class"] for one in classes], limit=180)
-    tips = [("class:N", "label"), "state:N", ("count:Q", "items", charts.COUNT)]
-    chart = charts.plot(rows, "bar", tips, x=N_ITEMS, y=y, color=STATE_COLOR, order="order:Q")
-    caption = "Items by their label."
-    share, worst = max(
-        ((one["unsure"] / size(one), one["class"]) for one in classes if size(one) >= 5), default=(0, "")
-    )
-    if share >= 0.05:
-        caption += f" {worst} is the least settled: {percent(share)} of its items are unsure."
-    if len(facts["by_class"]) > MAX_CLASSES:
-        caption += f" The {MAX_CLASSES} most frequent of {len(facts['by_class'])} classes."
-    said = "; ".join(f"{one['class']} {one['settled']:,} settled, {one['unsure']:,} unsure" for one in classes[:8])
-    return Chart(
-        charts.spec(chart, charts.height_of(len(classes)) + 20),
-        "Settled, class by class",
-        caption,
-        f"Bars of items by label and state: {said}.",
     )

@@ -13,7 +13,7 @@ from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.questions.compare import MAJORITY
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Table, Text
 from dissensus.report.method_contest import Contest
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, facts_of, plain, some_of
@@ -48,7 +48,6 @@ class Methods(Section):
                 for one in found
             ],
             "failed_methods": found.failed,
-            "differ": plain([[(one != other).mean() for other in matrix] for one in matrix], 3),
             "contested": (matrix != matrix[0]).any(axis=0).sum(),
             "contested_items": _contested(study, matrix, held.items),
         }
@@ -75,28 +74,18 @@ class Methods(Section):
         if "failed" in facts:
             yield Text(f"The methods could not be compared: {facts['failed']}")
             return
-        place = ""
-        for one in facts["methods"]:
-            if one["method"] == facts["method"]:
-                place = "as good as the best" if one["tied"] else f"{one['behind']['value']:.3f} nats behind the best"
-        numbers = [Number(facts["method"], "is used in this report", place)]
-        if facts["best"] != facts["method"]:
-            numbers.append(Number(facts["best"], "predicts hidden labels best"))
-        many = f"{facts['contested']:,} of {facts['items']:,} items"
-        yield Numbers([*numbers, Number(_contested_share(facts), "of the labels depend on the method", many)])
         if facts["sampled_items"]:
             yield Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels.")
         yield _ranking_chart(facts)
         if any(one["accuracy"] for one in facts["methods"]):
             yield _accuracy_chart(facts)
-        yield _difference_chart(facts)
         if contested := facts["contested_items"]:
             names = [one["method"] for one in facts["methods"]]
             yield Table.of(
                 "contested",
                 "Items on which they disagree",
-                f"Items whose label depends on the method, the most contested first"
-                f"{some_of(contested, facts['contested'], '', '; ')}.",
+                f"{facts['contested']:,} of {facts['items']:,}, the most contested first"
+                f"{some_of(contested, facts['contested'], 'are here', '; ')}.",
                 ITEM_COLUMNS | {name: Column(name) for name in names},
                 [one | dict(zip(names, one["labels"], strict=True)) for one in contested],
                 page=10,
@@ -152,8 +141,7 @@ def _ranking_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 20),
         "Which method predicts hidden labels best",
-        f"{facts['verdict']} {facts['hidden']:,} labels were hidden and predicted from the rest; further left is "
-        "better.",
+        f"{facts['verdict']} {facts['hidden']:,} labels were hidden; further left is better.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 
@@ -164,24 +152,6 @@ def _accuracy_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(_with_intervals(rows, x, [("value:Q", "right", ".1%")]), charts.height_of(len(rows))),
         "And which is right most often",
-        "Accuracy on the items with gold, with 95 % intervals over items. Gold did not decide the ranking beside "
-        "it. All are judged on the same items, so that their differences are surer than these intervals look.",
+        "By gold; 95 % intervals.",
         "Accuracy: " + ", ".join(f"{row['method']} {percent(row['value'], 1)}" for row in rows) + ".",
-    )
-
-
-def _difference_chart(facts: Facts) -> Chart:
-    names = [one["method"] for one in facts["methods"]]
-    rows = charts.cells(names, names, share=facts["differ"])
-    x = charts.names("across", names, limit=140, labelAngle=-40)
-    y = charts.names("down", names, limit=140)
-    tips = [("down:N", "method"), ("across:N", "and"), ("share:Q", "labels differ", charts.EXACT_SHARE)]
-    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "differ"))
-    most = max(rows, key=lambda row: row["share"])
-    return Chart(
-        charts.spec(chart, 24 * len(names) + 60),
-        "Where the methods disagree",
-        f"Share of the items to which two methods give different labels; {most['down']} and {most['across']} differ "
-        f"most, on {percent(most['share'], 1)}.",
-        f"Matrix of differences between {len(names)} methods, at most {percent(most['share'], 1)}.",
     )

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dissensus.common.formatting import percent
-from dissensus.common.types import IntArray
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text, plain
 
 MAX_CLASSES = 15  # with a bar of their own
-MAX_BINS = 20
 AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
-GOOD, FAIR = 0.8, 0.667  # α: Krippendorff's (2004) bars for firm and for tentative conclusions
 SHOWN_AS_THEY_ARE = ("annotations", "items", "annotators", "repeated_pairs", "weighted", "probabilistic")
 SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
 
 @sections.enter("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
 class Overview(Section):
-    """Counts, agreement with intervals, redundancy, class balance."""
+    """Counts, agreement with intervals, class balance."""
 
     def collect(self, study: Study) -> Facts:
         study.on_step("counting")
@@ -40,9 +35,8 @@ class Overview(Section):
             ],
             "agreement": study.agreement,
             "unanimous": about["unanimous_items"],
-            "labels_per_item": about["annotations_per_item"] | _histogram(study.labels_per_item),
-            "labels_per_annotator": about["annotations_per_annotator"]
-            | _histogram(np.diff(table.annotator_ptr), log=True),
+            "labels_per_item": about["annotations_per_item"],
+            "labels_per_annotator": about["annotations_per_annotator"],
             "unlabelled_items": about["items_without_annotation"],
         }
         return dict(plain(facts))
@@ -58,19 +52,12 @@ class Overview(Section):
         alpha = facts["agreement"]["krippendorff_alpha"]["value"]
         said = f"Two annotators of one item agree {percent(facts['agreement']['percent']['value'])} of the time"
         if alpha is None:
-            yield Finding(f"{said}; only one class was ever given, so there is nothing to decide.")
+            yield Finding("Only one class was ever given: there is nothing to decide.")
         elif alpha < AT_CHANCE:
             yield Finding(
                 f"{said}, hardly more than by chance (Krippendorff's α {alpha:.2f}).",
                 "No method can mend that: look at the instructions and at the annotators first.",
                 "bad",
-            )
-        else:
-            word = "high" if alpha >= GOOD else "fair" if alpha >= FAIR else "low"
-            yield Finding(
-                f"{said}; beyond chance that is {word} (Krippendorff's α {alpha:.2f}).",
-                "Expect hard or ambiguous items: see Items." if word == "low" else "",
-                "good" if word == "high" else "note",
             )
         if facts["unlabelled_items"]:
             yield Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
@@ -85,9 +72,8 @@ class Overview(Section):
         per_item, per_annotator = facts["labels_per_item"], facts["labels_per_annotator"]
         weighted = "weighted; for agreement they count alike" if facts["weighted"] else ""
         numbers = [
-            Number(f"{facts['annotations']:,}", "annotations", weighted),
-            Number(f"{facts['items']:,}", "items", f"{_range(per_item)} labels each"),
-            Number(f"{facts['annotators']:,}", "annotators", f"{_range(per_annotator)} labels each"),
+            Number(_range(per_item), "labels per item", weighted),
+            Number(_range(per_annotator), "labels per annotator"),
             Number(f"{len(facts['classes']):,}", "classes"),
         ]
         if (found := facts["agreement"]) is not None:
@@ -98,23 +84,6 @@ class Overview(Section):
                 numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
         yield Numbers(numbers)
         yield _class_chart(facts["classes"])
-        low, high = per_item["min"], per_item["max"]
-        yield Chart(
-            charts.histogram(per_item["counts"], per_item["edges"], x_title="labels per item", y_title="items"),
-            "Labels per item",
-            f"Every item has {low} label{'s' * (low != 1)}."
-            if low == high
-            else f"A typical item has {per_item['median']:g} labels; the fewest {low}, the most {high}.",
-            f"Histogram of labels per item: from {low} to {high}, median {per_item['median']:g}.",
-        )
-        least, median, most = (f"{per_annotator[key]:,.0f}" for key in ("min", "median", "max"))
-        titles = {"x_title": "labels per annotator", "y_title": "annotators"}
-        yield Chart(
-            charts.histogram(per_annotator["counts"], per_annotator["edges"], **titles, log=True),
-            "Labels per annotator",
-            f"Half of the annotators gave {median} labels or fewer; the busiest gave {most}.",
-            f"Histogram of labels per annotator on a logarithmic scale: from {least} to {most}, median {median}.",
-        )
 
 
 def _class_chart(classes: list[Facts]) -> Chart:
@@ -138,23 +107,6 @@ def _class_chart(classes: list[Facts]) -> Chart:
     said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
     height = max(charts.MIN_HEIGHT, 30 * len(shown) + 10)
     return Chart(charts.spec(chart, height), "Classes", caption, f"Bars of the share of each class: {said}.")
-
-
-def _histogram(values: IntArray, log: bool = False) -> Facts:
-    """Counts between edges; whole numbers each have a bin of their own where they are few."""
-    if values.size == 0:
-        return {"counts": [], "edges": []}
-    low, high = int(values.min()), int(values.max())
-    edges: Any
-    if log:
-        edges = np.unique(np.round(np.geomspace(max(low, 1), max(high, 1) + 1, 13)))
-        edges = np.array([1.0, 2.0]) if edges.size < 2 else edges
-        values = np.maximum(values, 1)
-    elif high - low < MAX_BINS:
-        edges = np.arange(low, high + 2) - 0.5
-    else:
-        edges = np.linspace(low, high + 1, MAX_BINS + 1)
-    return {"counts": np.histogram(values, edges)[0], "edges": edges}
 
 
 def _range(about: Facts) -> str:

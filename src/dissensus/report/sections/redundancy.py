@@ -52,9 +52,8 @@ class RedundancySection(Section):
         return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
-        tried, after = facts["rehearsal"], facts["next_label"]
+        tried = facts["rehearsal"]
         if tried is None:
-            yield Finding(facts["verdict"], "", "bad")
             return
         changed = tried["changed"]["value"]
         if tried["too_sure"]:
@@ -65,32 +64,25 @@ class RedundancySection(Section):
                 "bad",
             )
             return
-        advice = ""
-        if changed < MIN_CHANGED:
-            advice = "More labels would change little."
-        elif after["items_with_most"] < MAX_SPREAD * after["items"]:
-            advice = f"If you buy more, buy for the {after['items_with_most']:,} items with the most to gain."
         yield Finding(
-            f"One label less of each item changed {percent(changed, 1)} of the labels; one more each would change "
-            f"about {percent(after['changed'], 1)}, by the method's own reckoning.",
-            advice,
-            "good" if changed < MIN_CHANGED else "note",
+            f"One label less of each item changed {percent(changed, 1)} of the labels.",
+            "",
+            "good" if tried["changed"]["high"] < MIN_CHANGED else "note",
         )
 
     def draw(self, facts: Facts) -> Blocks:
         after = facts["next_label"]
-        now, most = after["right_now"], f"{after['items_with_most']:,}"
+        now = after["right_now"]
         if now is not None:
             gain = f"+{percent(max(after['right_after'] - now, 0), 2)}"
             yield Numbers(
                 [
-                    Number(percent(now, 1), "right now", "by the method's own reckoning"),
-                    Number(gain, "right with one more label each", "by the same"),
+                    Number(gain, "right with one more label each", "by the method's own reckoning"),
                     Number(percent(after["changed"], 1), "of the labels would change"),
-                    Number(most, "items hold 80 % of the gain", f"of {after['items']:,}"),
                 ]
             )
-        yield Text(facts["verdict"])
+        if facts["rehearsal"] is None:
+            yield Text(facts["verdict"])
         if facts["sampled_items"]:
             yield Text(f"The curve is that of a random {facts['sampled_items']:,} items, with all their labels.")
         if len(facts["levels"]) > 1:
@@ -101,8 +93,7 @@ class RedundancySection(Section):
             yield Table.of(
                 "next-labels",
                 "Where another label is worth most",
-                "Expected rise of the probability that the label is right, from one more label by an annotator like "
-                "those who labelled.",
+                "Gain: how much likelier the label is to be right after one more label.",
                 {
                     **ITEM_COLUMNS,
                     "label": Column("label"),
@@ -114,6 +105,18 @@ class RedundancySection(Section):
                 facts["best"],
                 page=10,
             )
+
+
+def next_step(facts: Facts) -> str:
+    """Advise whether to buy labels, and for which items."""
+    tried, after = facts["rehearsal"], facts["next_label"]
+    if tried is None:
+        return str(facts["verdict"])
+    if not tried["too_sure"] and tried["changed"]["value"] < MIN_CHANGED:
+        return "Next: nothing to buy; more labels would change little."
+    if 0 < after["items_with_most"] < MAX_SPREAD * after["items"]:
+        return f"Next: buy labels for the {after['items_with_most']:,} items that hold 80 % of the gain."
+    return "Next: buy another label for every item, or look at the items below."
 
 
 def _stability_chart(facts: Facts) -> Chart:
@@ -134,8 +137,7 @@ def _stability_chart(facts: Facts) -> Chart:
     return Chart(
         charts.spec(band + line, 260),
         "How many labels are enough",
-        "Where the line has gone flat, further labels change little. Labels were taken away at random; the band is "
-        "a 95 % interval.",
+        "Where the line is flat, more labels change little. Band: 95 % interval.",
         "; ".join(f"{row['labels']} labels: {percent(row['value'], 1)} {row['what']}" for row in rows) + ".",
     )
 
@@ -150,6 +152,6 @@ def _gain_chart(after: Facts) -> Chart:
     return Chart(
         charts.spec(chart, 260),
         "Whom to buy more labels for",
-        f"{most} hold 80 % of what one more label each would bring.",
+        "From one more label each.",
         f"Share of the gain against share of items: 80 % of it lies in {most}.",
     )
