@@ -19,7 +19,7 @@ MEANINGS: dict[Kind, str] = {
     "likely error": "labels differ because somebody erred",
     "ambiguous": "people take the item for one class or the other",
     "group perspective": "groups of people see the item differently",
-    "undecided": "the labels cannot tell; another one may",
+    "cannot tell": "too few labels, or labels that fit several reasons",
     "unlabelled": "nobody has labelled it",
 }
 
