@@ -193,7 +193,7 @@ def explain(
     >>> from dissensus.table.datasets import load_dataset
     >>> table = load_dataset("digits-crowd").annotations
     >>> explain(table, DawidSkene().fit(table))
-    Explanation of 1,797 items: 143 agreed, 74 ambiguous, 1,580 cannot tell
+    Explanation of 1,797 items: 143 agreed, 73 ambiguous, 1,581 cannot tell
     """
     fitted._check_fitted()
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")

@@ -90,7 +90,7 @@ class ModelSection(Section):
             yield Finding(
                 f"Model and crowd name different classes for {facts['apart']:,} of {facts['compared']:,} items.",
                 f"Look at {first} …" if facts["apart"] > 3 else "",
-                "note" if facts["apart"] else "good",
+                "note",
                 "model-crowd",
             )
 

@@ -112,8 +112,8 @@ def next_step(facts: Facts) -> str:
     tried, after = facts["rehearsal"], facts["next_label"]
     if tried is None:
         return str(facts["verdict"])
-    if not tried["too_sure"] and tried["changed"]["value"] < MIN_CHANGED:
-        return "Next: nothing to buy; more labels would change little."
+    if not tried["too_sure"] and tried["changed"]["high"] < MIN_CHANGED:
+        return "Next: buy nothing; more labels would change few classes."
     if 0 < after["items_with_most"] < MAX_SPREAD * after["items"]:
         return f"Next: buy labels for the {after['items_with_most']:,} items that hold 80 % of the gain."
     return "Next: buy another label for every item, or look at the items below."
