@@ -116,13 +116,14 @@ def test_a_vote_that_is_hardly_behind_is_as_good():
             method, e(-1, -1, -1), 0, None, 0, e(behind, behind, behind + 0.001), 1.0 if tied else 0.001, tied
         )
 
-    def verdict(behind, tied=False):
+    def verdict(behind, tied=False, hidden=100):
         ranked = one("glad", 0.0, True), one("majority-vote", behind, tied)
-        return comparison.Comparison(ranked, 10, 1, 0.2, {}).verdict()
+        return comparison.Comparison(ranked, hidden, 1, 0.2, {}).verdict()
 
     assert "is as good here: glad predicts hidden annotations best, by 0.0040 nats" in verdict(0.004)
     assert "majority vote is 0.040 nats per annotation behind (0.040 to 0.041)" in verdict(0.04)
     assert "but not by more than chance would" in verdict(0.5, tied=True)
+    assert verdict(0.5, hidden=29).startswith("Nothing can be told: only 29 annotations")
 
 
 def test_holm_is_the_outside_library_s():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
 from dissensus.cli.options import Source, option
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def recommend(
     facts = _facts(found)
     if source.json:
         head = {"file": show.path(source.file), "budget": budget, "seconds": time.perf_counter() - began}
+        head |= {"method": method or DEFAULT_METHOD} if model is None else {"model": show.path(model)}
         rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {}
         show.json(head | facts | rows, output=output)
         return

@@ -16,6 +16,7 @@ from dissensus.common.formatting import percent
 from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import check_gold
+from dissensus.models.dependence import MIN_GOLD
 from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
@@ -184,6 +185,8 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     if advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
         said.append(advice)
     shared = getattr(study.fitted, "dependence_", None)
+    if shared and study.gold is None and settled.mean() < 0.5:
+        said.append(f"The classes of {MIN_GOLD} items (`dissensus aggregate --known`) would say how sure to be.")
     worth = f"; labels of one item count as dependent (ρ = {shared:.2g})" if shared else ""
     return [*said, f"Labels by {study.method}{worth}."]
 
