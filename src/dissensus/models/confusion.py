@@ -427,7 +427,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         cells = learnt_cells = self.cells(params)
         if type(self).mean_cells is not ConfusionModel.mean_cells:
             cells = self.mean_cells(params)
-        sums = softened_sweep(self, engine, self._walk, Likelihood.of(params.prior, cells))
+        sums = softened_sweep(self, engine, self._walk, Likelihood.of(params.prior, cells), self.label_totals_)
         self.class_counts_, self.labels_ = sums.classes, sums.labels
         if cells is not learnt_cells:
             sums = engine.sweep(self._walk, Likelihood.of(params.prior, learnt_cells))
@@ -522,13 +522,18 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return posterior
 
 
-def softened_sweep(model: Aggregator, engine: Engine, walk: Pass[Any, Any, Any], params: Any, **out: Any) -> Any:
-    """The last pass of a fit: sets the softened posterior and what it says of annotators, returns the pass's sums."""
+def softened_sweep(
+    model: Aggregator, engine: Engine, walk: Pass[Any, Any, Any], params: Any, totals: FloatArray, **out: Any
+) -> Any:
+    """The last pass of a fit: sets the softened posterior and what it says of annotators, returns the pass's sums.
+
+    `totals` (A, 1, given) are the weights of all labels.
+    """
     model.posterior_ = engine.per_item("posterior", engine.size.n_classes)
     model.item_total_ = engine.per_item("item_total")
     softened = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_)
     sums = engine.sweep(softened, params, out | {"posterior": model.posterior_, "item_total": model.item_total_})
-    model._judge(sums.counts.labels.sum(axis=(1, 2)), label_totals(engine).sum(axis=(1, 2)))
+    model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent
 
 

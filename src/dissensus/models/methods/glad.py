@@ -39,7 +39,14 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.base import ENGINE, methods
-from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, MIN_PSEUDO, UPDATE_TOL, softened_sweep
+from dissensus.models.confusion import (
+    MAX_UPDATE_PASSES,
+    MIN_BEFORE,
+    MIN_PSEUDO,
+    UPDATE_TOL,
+    label_totals,
+    softened_sweep,
+)
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table import names as naming
@@ -96,7 +103,9 @@ class GLAD(EMAggregator[Skills]):
                 return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
 
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
-            sums = softened_sweep(self, engine, walk, params, easiness=np.empty_like(params.easiness))
+            sums = softened_sweep(
+                self, engine, walk, params, label_totals(engine), easiness=np.empty_like(params.easiness)
+            )
         self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
         self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sums.prior_counts
         self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
