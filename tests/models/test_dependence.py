@@ -57,8 +57,6 @@ def test_gold_chooses_the_dependence_with_the_least_log_loss():
 @pytest.mark.parametrize("name", SOFT)
 def test_labels_that_share_their_items_are_less_sure_and_name_the_same_classes(name):
     table = simulate(300, 15, 3, redundancy=5, seed=2).annotations
-    if name == "kos":
-        pytest.skip("two classes")
     model = dz.methods[name]
     sure, soft = model(dependence=None).fit(table), model().fit(table)
     assert sure.dependence_ == 0

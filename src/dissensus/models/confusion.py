@@ -34,11 +34,11 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
+from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Local, Threads, even
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.models.base import ENGINE, Aggregator, methods
-from dissensus.models.dependence import SoftenedPass, votes_of
+from dissensus.models.dependence import SoftenedPass
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
@@ -639,6 +639,13 @@ def log_sum(values: FloatArray) -> FloatArray:
     whole = len(values) // 16 * 16
     products = values[:whole].reshape(-1, 16, *values.shape[1:]).prod(axis=1)
     return np.asarray(np.log(products).sum(axis=0) + np.log(values[whole:]).sum(axis=0))
+
+
+def votes_of(rows: Rows, n_classes: int) -> FloatArray:
+    """(I, K) summed weight of the labels of each item."""
+    n_items = rows.item_ptr.size - 1
+    place = np.repeat(np.arange(n_items) * n_classes, np.diff(rows.item_ptr)) + rows.label
+    return np.bincount(place, rows.weight, n_items * n_classes).reshape(n_items, n_classes).astype(np.float64)
 
 
 def draw_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:

@@ -27,7 +27,7 @@ import numpy as np
 
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Pass, Rows, Size, Sums
+from dissensus.compute.engines.base import Block, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
 
 DEFAULT = 0.6  # ρ
@@ -87,13 +87,6 @@ def labels_per_item(item_ptr: IntArray, weight: FloatArray | None) -> FloatArray
     if weight is None:
         return np.diff(item_ptr).astype(np.float64)
     return np.diff(np.concatenate([[0.0], np.cumsum(weight)])[item_ptr])
-
-
-def votes_of(rows: Rows, n_classes: int) -> FloatArray:
-    """(I, K) summed weight of the labels of each item."""
-    n_items = rows.item_ptr.size - 1
-    place = np.repeat(np.arange(n_items) * n_classes, np.diff(rows.item_ptr)) + rows.label
-    return np.bincount(place, rows.weight, n_items * n_classes).reshape(n_items, n_classes).astype(np.float64)
 
 
 @dataclass(frozen=True)
