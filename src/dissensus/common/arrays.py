@@ -54,6 +54,21 @@ def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
     return rank
 
 
+def unmasked(values: Any, fill: Any) -> NDArray[Any]:
+    """Return an array; a masked one has `fill`, its word for "no answer", where the mask hides a value.
+
+    >>> unmasked(np.ma.masked_equal([0, 7, 1], 7), -1)
+    array([ 0, -1,  1])
+    """
+    if not np.ma.isMaskedArray(values):
+        return np.asarray(values)
+    hidden = np.ma.getmaskarray(values)
+    if fill is False and values.dtype.kind != "b":
+        return np.asarray(values.compressed())  # row numbers: one less
+    kind = np.result_type(values.dtype, np.min_scalar_type(fill)) if values.dtype.kind in "iuf" else values.dtype
+    return np.where(hidden, np.asarray(fill, kind), values.data) if hidden.any() else values.data
+
+
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
     """The array, contiguous and closed to writing; the caller's own stays as it was."""
     array = np.ascontiguousarray(array)  # the kernels walk memory

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.arrays import unmasked
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, MissingColumn
+from dissensus.exceptions import BadParameter, DataError, MissingColumn
 from dissensus.table import names as naming
 
 
@@ -53,7 +54,11 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
 
 def as_list(answers: Any) -> list[Any]:
     """Put one answer, or several, into a list."""
-    return [answers] if answers is None or isinstance(answers, str | bytes | int | float) else list(answers)
+    if answers is None or isinstance(answers, str | bytes | int | float):
+        return [answers]
+    if not isinstance(answers, Iterable):
+        raise BadParameter(f"abstain must be a label or a list of labels, got {naming.shown(answers)}.")
+    return list(answers)
 
 
 def _abstained(column: Any, answers: list[Any]) -> BoolArray:
@@ -82,7 +87,10 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
         except KeyError as error:
             known = sorted(map(str, proba))
             raise MissingColumn(f"no column of probabilities for class {error}; there are {known}.") from None
-    proba = np.array(proba, np.float64)
+    try:
+        proba = np.array(unmasked(proba, np.nan), np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"proba must hold numbers ({error}).") from None
     if proba.ndim != 2:
         raise DataError(f"proba must have one row per annotation and one column per class, got shape {proba.shape}.")
     names = naming.declared(proba.shape[1] if classes is None else classes, np.empty(0), "classes")
@@ -109,20 +117,25 @@ def check_weight(values: Any) -> FloatArray:
 
 
 def floats(values: Any, column: str) -> FloatArray:
-    """Turn a column of numbers, or of text that spells numbers, into floats; missing is NaN."""
-    if hasattr(values, "to_numpy"):  # Arrow, pandas, polars
+    """Turn a column of numbers, or of text that spells numbers, into floats; missing is NaN, as what a mask hides."""
+    if isinstance(values, pa.Array):
+        values = values.to_numpy(zero_copy_only=False)
+    elif hasattr(values, "to_numpy"):  # chunks of Arrow, pandas, polars
         values = values.to_numpy()
     try:
-        return np.asarray(values, np.float64)
+        numbers = np.asarray(unmasked(values, np.nan), np.float64)
     except (TypeError, ValueError):
-        for row, value in enumerate(values):
+        for row, value in enumerate(values if isinstance(values, Iterable) else ()):
             try:
-                np.float64(value)
+                float(value)
             except (TypeError, ValueError):
                 raise DataError(
                     f"column '{column}': row {row} (from 0) holds {naming.shown(value)}, which is no number."
                 ) from None
-        raise
+        raise DataError(f"column '{column}' holds no numbers, but {naming.shown(values)}.") from None
+    if numbers.ndim != 1:
+        raise DataError(f"column '{column}': expected one number per row, got shape {numbers.shape}.")
+    return numbers
 
 
 def joined(column: Any) -> Any:
