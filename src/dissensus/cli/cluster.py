@@ -62,7 +62,7 @@ def cluster(
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
     K, L = _numbers(item_clusters, "--item-clusters"), _numbers(annotator_clusters, "--annotator-clusters")
-    folder.check(output, FILES, [source.file])
+    folder.check(output, FILES)
     from dissensus.models.base import clusterings
 
     settings = {"seed": seed or 0} | keywords.parse(setting or [], clusterings[method], method, taken=OPTIONS)

@@ -12,9 +12,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -22,6 +23,8 @@ import typer
 
 from dissensus.cli import show
 from dissensus.cli.errors import prefix_errors
+from dissensus.cli.folder import SUMMARY
+from dissensus.common.atomic import reading_only
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
 
@@ -252,6 +255,32 @@ def new_model(method: str | None, settings: list[str] | None, question: str | No
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
 
 
+def named_files(given: Mapping[str, Any]) -> Iterator[Path]:
+    """Every file that options but --output name: by itself, by a pattern, or by its folder."""
+    for name, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            if name == "output" or not isinstance(one, str | Path):
+                continue
+            found = [Path(one)]
+            if set("*?[") & set(str(one)):
+                found += map(Path, glob(str(one), recursive=True))  # noqa: PTH207 - absolute patterns too
+            for path in found:
+                with suppress(OSError, ValueError):  # a text may be no path
+                    if path.is_file():
+                        yield path
+                    elif path.is_dir() and (isinstance(one, Path) or name == "named"):
+                        yield from _files_of_run(path)
+
+
+def _files_of_run(folder: Path) -> Iterator[Path]:
+    """The files of a folder and, where a run of ours wrote it, of its sub-folders; no page, nor what goes with one."""
+    inside = [*folder.glob("*"), *(folder.glob("*/*") if (folder / SUMMARY).is_file() else ())]
+    for path in inside:
+        pages = (path.with_name(path.stem.removesuffix("-key") + suffix) for suffix in (".html", ".htm"))
+        if path.is_file() and not any(page.exists() for page in pages):
+            yield path
+
+
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Put the fields of a group of options in place of a parameter whose type is that group."""
     groups: dict[str, Any] = {}
@@ -269,9 +298,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
+        inputs = list(named_files(given))
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
-        command(**given)
+        with reading_only(inputs):
+            command(**given)
 
     # typer reads one of these two, by its version
     run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]

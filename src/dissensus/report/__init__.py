@@ -10,8 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dissensus.clustering import Clustering, Selection
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import PRIVATE, atomic
 from dissensus.common.formatting import percent
 from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError
@@ -130,17 +132,21 @@ class Report(Study):
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise BadParameter(f"a report is an HTML file; call it {path.with_suffix('.html').name}, not {path.name}.")
-        page = self.html()
-        written = [path, path.with_suffix(".json")]
-        if not self.names:
-            key = path.with_name(f"{path.stem}-key.csv")
-            write_frame({"pseudonym": self.annotator_names, "annotator": self.table.annotators}, key)
-            key.chmod(0o600)  # it is what the pseudonyms are for
-            written.append(key)
+        page, written = self.html(), files_of(path, self.names)
+        for key in written[2:]:
+            order = np.argsort(self.annotator_names)
+            columns = {"pseudonym": np.array(self.annotator_names)[order], "annotator": self.table.annotators[order]}
+            write_frame(columns, key, mode=PRIVATE)  # it is what the pseudonyms are for
         write_json(self.facts, written[1])
         with atomic(path) as file:
             file.write(page.encode())
         return written
+
+
+def files_of(page: Path, names: bool) -> list[Path]:
+    """The page, its numbers and, unless it shows the annotators' own names, the key to their pseudonyms."""
+    key = [] if names else [page.with_name(f"{page.stem}-key.csv")]
+    return [page, page.with_suffix(".json"), *key]
 
 
 def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -> dict[str, Any]:
