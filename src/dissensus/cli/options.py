@@ -23,7 +23,6 @@ import typer
 
 from dissensus.cli import show
 from dissensus.cli.errors import prefix_errors
-from dissensus.cli.folder import SUMMARY
 from dissensus.common.atomic import reading_only
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
@@ -274,6 +273,8 @@ def named_files(given: Mapping[str, Any]) -> Iterator[Path]:
 
 def _files_of_run(folder: Path) -> Iterator[Path]:
     """The files of a folder and, where a run of ours wrote it, of its sub-folders; no page, nor what goes with one."""
+    from dissensus.cli.folder import SUMMARY
+
     inside = [*folder.glob("*"), *(folder.glob("*/*") if (folder / SUMMARY).is_file() else ())]
     for path in inside:
         pages = (path.with_name(path.stem.removesuffix("-key") + suffix) for suffix in (".html", ".htm"))

@@ -29,6 +29,12 @@ def report(
     gold: Gold,
     items: Path | None = options.ITEMS,
     annotators: Path | None = options.PEOPLE,
+    show_column: list[str] | None = option(
+        None,
+        "A column of PEOPLE to print beside each annotator, none where left out; repeatable.",
+        "--show",
+        metavar="COLUMN",
+    ),
     method: str | None = options.METHOD,
     setting: list[str] | None = options.SETTINGS,
     clusters: Path | None = option(
@@ -59,6 +65,8 @@ def report(
         raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
     if inputs is not None and model is None:
         raise BadParameter("--inputs is what a model takes; name its folder with --model.")
+    if show_column and annotators is None:
+        raise BadParameter("--show names columns of a table about the annotators; give it with --annotators.")
     if method is None and setting:
         raise BadParameter("--set is for a method; name it with --method.")
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
@@ -102,8 +110,8 @@ def report(
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(
-                table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, contest=held, seed=seed or 0,
-                on_step=bar.tell, **parts,
+                table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, show=show_column or (),
+                contest=held, seed=seed or 0, on_step=bar.tell, **parts,
             )  # fmt: skip
             files = made.save(pages[question])
         return {

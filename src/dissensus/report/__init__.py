@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,7 +18,7 @@ from dissensus.clustering import Clustering, Selection
 from dissensus.common.atomic import PRIVATE, atomic
 from dissensus.common.formatting import percent
 from dissensus.evaluation.pairs import wilson
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 from dissensus.models.base import check_gold
 from dissensus.models.dependence import MIN_GOLD
 from dissensus.report.method_contest import Contest, contest
@@ -28,6 +30,7 @@ from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
 
 MAX_FINDINGS = 5
+MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
 
 __all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
 
@@ -47,6 +50,8 @@ class Report(Study):
         What is known about the items: a column `item`, texts and others.
     annotators : frame, optional
         What is known about the annotators: a column `annotator` and groups they belong to.
+    show : columns of `annotators`, optional
+        To print beside each annotator; left out, none: all of them only serve as groups.
     title : str
     names : bool
         Show the annotators' own names. Left out, they have pseudonyms, whose key `save` writes to a file of its own.
@@ -102,8 +107,24 @@ class Report(Study):
         self.gold = check_gold(self.gold, table)
         self.items = aligned(self.items, "item", table.items)
         self.annotators = aligned(self.annotators, "annotator", table.annotators)
+        self._check_shown()
         self.search = None if self.clustering is None else _as_facts(self.search, self.clustering)
         self.on_step = self.on_step or (lambda what: None)
+
+    def _check_shown(self) -> None:
+        """Raise MissingColumn where `show` names no column, warn where what it names undoes the pseudonyms."""
+        for name in self.show:
+            if name not in self.annotators:
+                raise MissingColumn(
+                    f"no column {name!r} of annotators to show; there are {', '.join(self.annotators)}."
+                )
+            mail = sum(MAIL.search(str(value)) is not None for value in self.annotators[name])
+            if mail and not self.names:
+                warnings.warn(
+                    f"the column {name!r}, which is to be shown, holds {mail:,} e-mail addresses: they say who is who.",
+                    DataWarning,
+                    stacklevel=4,
+                )
 
     def __repr__(self) -> str:
         return f"Report on {self.table!r}, by {self.method}"
