@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -94,17 +95,29 @@ def sync(path: Path) -> None:
             os.close(descriptor)
 
 
-def lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Lock an open file or folder for as long as it is open; False where another process has it locked."""
+def lock(descriptor: int, *, wait: bool = False, shared: bool = False) -> bool:
+    """Lock an open file or folder for as long as it is open; False where another has it locked.
+
+    `shared`: with others who share it, against those who want it for themselves.
+    """
     if fcntl is None:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError:  # a disk without locks
         return True
     return True
+
+
+class HeldFolder:
+    """A lock on a folder for as long as this object lives; `got` is False where another has it."""
+
+    def __init__(self, folder: Path, *, wait: bool = False, shared: bool = False):
+        descriptor = os.open(folder, os.O_RDONLY)
+        weakref.finalize(self, os.close, descriptor)
+        self.got = lock(descriptor, wait=wait, shared=shared)
 
 
 def remove_stale(folder: Path, prefix: str) -> None:

@@ -214,12 +214,17 @@ def unknown_label(bad: BoolArray, labels: Names, n_classes: int, row_numbers: In
     return UnknownClass(f"{said} {advice}")
 
 
+def check_fits(name: int) -> None:
+    """Raise DataError for an unsigned integer that would turn negative."""
+    if name > np.iinfo(np.int64).max:
+        raise DataError(f"an integer name, {name}, does not fit 64 signed bits; convert the column to text.")
+
+
 def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
     if values.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int32)
     low, high = int(values.min()), int(values.max())
-    if high > np.iinfo(np.int64).max:
-        raise DataError(f"an integer name, {high}, does not fit 64 signed bits; convert the column to text.")
+    check_fits(high)
     span = high - low + 1
     if span > 4 * values.size + 1024:
         names, codes = _encode_hashed(pa.array(values))
