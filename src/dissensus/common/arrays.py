@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.exceptions import DataError
 
 TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
 
@@ -61,7 +62,12 @@ def unmasked(values: Any, fill: Any) -> NDArray[Any]:
     array([ 0, -1,  1])
     """
     if not np.ma.isMaskedArray(values):
-        return np.asarray(values)
+        if isinstance(values, list):
+            values = [fill if value is np.ma.masked else value for value in values]
+        try:
+            return np.asarray(values)
+        except ValueError as error:
+            raise DataError(f"expected an array, got rows of different lengths ({error}).") from None
     hidden = np.ma.getmaskarray(values)
     if fill is False and values.dtype.kind != "b":
         return np.asarray(values.compressed())  # row numbers: one less

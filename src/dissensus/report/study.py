@@ -93,6 +93,8 @@ class Study:
 
         The codes of a table are in the order of the real names, which pseudonyms must not tell.
         """
+        if self.names:
+            return np.arange(self.table.n_annotators, dtype=np.int32)
         place = np.empty(self.table.n_annotators, np.int32)
         place[np.argsort(self.annotator_names, kind="stable")] = np.arange(place.size, dtype=np.int32)
         return place
@@ -215,7 +217,8 @@ class Study:
         table, place = self.table, self.annotator_place
         named = Annotations.from_codes(  # under the names that are shown, in its sentences too
             table.item, place[table.annotator], table.label, table.items,
-            np.array(sorted(self.annotator_names), object), table.classes, weight=table.weight, proba=table.proba,
+            np.array(self.annotator_names, object)[np.argsort(place)], table.classes, weight=table.weight,
+            proba=table.proba,
         )  # fmt: skip
         found = diagnose(named, threads=self.fitted.get_params().get("threads"))
         measures = ("annotators", "labels", "honest", "unrelated", "contrary", "copied")

@@ -56,9 +56,10 @@ def as_list(answers: Any) -> list[Any]:
     """Put one answer, or several, into a list."""
     if answers is None or isinstance(answers, str | bytes | int | float):
         return [answers]
-    if not isinstance(answers, Iterable):
+    found = list(answers) if naming.is_listing(answers) else [answers]
+    if not all(answer is None or np.isscalar(answer) for answer in found):
         raise BadParameter(f"abstain must be a label or a list of labels, got {naming.shown(answers)}.")
-    return list(answers)
+    return found
 
 
 def _abstained(column: Any, answers: list[Any]) -> BoolArray:
@@ -123,12 +124,13 @@ def floats(values: Any, column: str) -> FloatArray:
     elif hasattr(values, "to_numpy"):  # chunks of Arrow, pandas, polars
         values = values.to_numpy()
     try:
-        numbers = np.asarray(unmasked(values, np.nan), np.float64)
-    except (TypeError, ValueError):
-        for row, value in enumerate(values if isinstance(values, Iterable) else ()):
-            try:
-                float(value)
-            except (TypeError, ValueError):
+        numbers = unmasked(values, np.nan)
+        if numbers.dtype.kind == "c":
+            raise TypeError
+        numbers = numbers.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        for row, value in enumerate(values if naming.is_listing(values) else ()):
+            if not _is_number(value):
                 raise DataError(
                     f"column '{column}': row {row} (from 0) holds {naming.shown(value)}, which is no number."
                 ) from None
@@ -136,6 +138,15 @@ def floats(values: Any, column: str) -> FloatArray:
     if numbers.ndim != 1:
         raise DataError(f"column '{column}': expected one number per row, got shape {numbers.shape}.")
     return numbers
+
+
+def _is_number(value: Any) -> bool:
+    if value is None or value is np.ma.masked:
+        return True
+    try:
+        return not np.iscomplexobj(value) and np.ndim(value) == 0 and isinstance(float(value), float)
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def joined(column: Any) -> Any:

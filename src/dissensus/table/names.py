@@ -68,8 +68,13 @@ def to_column(values: Any, column: str) -> Any:
     return np.asarray(values) if values.null_count == 0 and _is_whole(values.type) else values
 
 
+def is_listing(values: Any) -> bool:
+    """True for what can be walked: no scalar, in an array or not."""
+    return isinstance(values, Iterable) and (not isinstance(values, np.ndarray) or values.ndim > 0)
+
+
 def _listed(values: Any, column: str) -> list[Any]:
-    if not isinstance(values, Iterable):
+    if not is_listing(values):
         raise DataError(f"column '{column}': expected a list or an array, got {shown(values)}.")
     return [None if value is np.ma.masked else value for value in values]
 
@@ -141,20 +146,20 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
     if isinstance(names, Integral):
         check_argument(what, names, int, low=0, high=MAX_NUMBERED_CLASSES)
         values: list[Any] = list(range(int(names)))
-    elif isinstance(names, Iterable) and not isinstance(names, str | bytes):
-        values = list(names)
+    elif is_listing(names) and not isinstance(names, str | bytes):
+        values = list(names)  # type: ignore[arg-type]
     else:
         raise BadParameter(f"{what} must be a list of names, or their number, got {shown(names)}.")
     column = to_column(values, what)
     in_numpy, like_numpy = isinstance(column, np.ndarray), isinstance(like, np.ndarray)
     if like.dtype.kind in "iu" if like_numpy else pa.types.is_integer(like.type):
         if not in_numpy and is_text(column.type):
-            with suppress(ValueError):  # text for integers, as a command line gives it
+            with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
                 column = np.array([int(value) for value in values], np.int64)
     elif in_numpy and not like_numpy and is_text(like.type):
         column = pa.array([str(value) for value in values])
     if missing_rows(column).any():
-        raise DataError(f"{what}: a declared name is blank or missing: {values!r}.")
+        raise DataError(f"{what}: a declared name is blank or missing: {shown(values)}.")
     result = to_names(column)
     result = result.astype(np.int64) if result.dtype.kind in "iu" else result
     for name, count in Counter(result.tolist()).items():
@@ -275,7 +280,7 @@ def _is_whole(kind: Any) -> bool:
 
 def _integral(values: Any) -> Any:
     """Turn floats that are all whole into integers: pandas makes such floats where integers have missing values."""
-    array = np.asarray(values)
+    array = np.asarray(values).astype(np.float64, copy=False)  # names are float64, and half precision ends at 65,504
     known = array[~np.isnan(array)]
     values = pa.array(array, from_pandas=True)
     if known.size and np.all(np.isfinite(known)) and np.all(known == np.floor(known)) and np.abs(known).max() < 2**53:

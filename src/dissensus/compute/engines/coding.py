@@ -55,6 +55,7 @@ class MappedNames:
 
     def __init__(self, path: Path):
         self._column = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["name"]
+        self._column.validate(full=True)
         self.size = len(self._column)
         self.shape, self.dtype = (self.size,), np.dtype(object if naming.is_text(self._column.type) else np.int64)
 
