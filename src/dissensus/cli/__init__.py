@@ -38,6 +38,9 @@ COMMANDS = {
 """Command → the first sentence of its help. The rest of the help is the docstring of its function."""
 
 
+RETRY_SECONDS = 0.05  # after which an interruption that was dropped is raised again
+
+
 class LazyGroup(TyperGroup):
     """A group that lists commands by `COMMANDS` and imports one when it is chosen."""
 
@@ -108,6 +111,15 @@ def main() -> NoReturn:
             raise KeyboardInterrupt
         sys.exit(143)  # an exception, so that nothing is left half-written
 
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """Stop a moment later where Python had to drop the interruption, as in a callback of the compiler."""
+        if not stopped:
+            sys.__unraisablehook__(lost)
+        elif hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, lambda *_: stop(stopped[0], None))
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+
+    sys.unraisablehook = again
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     for stream in (sys.stdout, sys.stderr):

@@ -89,7 +89,10 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
             known = sorted(map(str, proba))
             raise MissingColumn(f"no column of probabilities for class {error}; there are {known}.") from None
     try:
-        proba = np.array(unmasked(proba, np.nan), np.float64)
+        proba = unmasked(proba, np.nan)
+        if proba.dtype.kind == "c":
+            raise TypeError("complex ones")
+        proba = np.array(proba, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"proba must hold numbers ({error}).") from None
     if proba.ndim != 2:

@@ -82,7 +82,7 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
         wanted = [*found.values(), *by_class.values()]
     for name in wanted:
         if there.count(name) > 1:
-            raise DataError(f"{there.count(name)} columns are called {name!r}; rename or drop all but one.")
+            raise DataError(f"{there.count(name)} columns are called {naming.shown(name)}; rename or drop all but one.")
     return list(dict.fromkeys(wanted))
 
 
@@ -147,4 +147,4 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
 
 def listed(names: Sequence[str]) -> str:
     """List the first dozen names, quoted."""
-    return ", ".join(map(repr, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
+    return ", ".join(map(naming.shown, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
