@@ -652,3 +652,10 @@ def test_a_keyword_of_a_wrong_type_is_our_error(keyword, value, error):
 def test_counts_beyond_any_memory_are_an_error():
     with pytest.raises(DataError, match=r"add up to 1,000,000,000,001 rows, more than 2,147,483,647"):
         Annotations.from_counts([0, 1], [0, 1], [1, 10**12])
+
+
+@pytest.mark.parametrize("weight", [1e300, 1e-300, 2e9, 5e-324])
+def test_weights_whose_products_leave_the_range_of_numbers_are_refused(weight):
+    with pytest.raises(DataError, match=r"1 of 2 rows are neither 0 nor from 1e-09 to 1e\+09; .* row 1 .* Divide"):
+        Annotations.from_arrays([0, 1], [0, 1], [0, 1], weight=[1.0, weight])
+    assert Annotations.from_arrays([0, 1], [0, 1], [0, 1], weight=[0.0, 1e9]).weight.tolist() == [0.0, 1e9]

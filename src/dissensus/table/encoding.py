@@ -14,6 +14,8 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn
 from dissensus.table import names as naming
 
+MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9
+
 
 def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
     """Return the sorted names, or `all_names` where given, and the code of every row."""
@@ -117,6 +119,10 @@ def check_weight(values: Any) -> FloatArray:
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
         raise DataError(naming.bad_rows("weight", bad, "rows are negative or missing", weight))
+    bad = (weight > 0) & ((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT))  # products of a few are out of range
+    if bad.any():
+        problem = f"rows are neither 0 nor from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+        raise DataError(f"{naming.bad_rows('weight', bad, problem, weight)} Divide all by their mean.")
     return weight
 
 
