@@ -64,7 +64,15 @@ def test_the_schema_names_all_that_a_method_stores(name, tmp_path):
 
 FREE = {"trace_"}  # of any length and any values
 UNSIGNED = {"skill_", "weight_", "ability_", "pull_", "curvature_", "evidence_", "annotator_effect_", "crowd_effect_"}
-UNSIGNED |= {"item_effect_", "propensity_", "given_", "items_", "annotators_", "classes_"}  # may be negative
+UNSIGNED |= {
+    "item_effect_",
+    "propensity_",
+    "difficulty_",
+    "given_",
+    "items_",
+    "annotators_",
+    "classes_",
+}  # may be negative
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -41,7 +41,7 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "copy_group_": "A code",
     "counts_": "A K K count", "community_concentration_": "C K K count", "community_share_": "C simplex",
     "community_confusion_": "C K K simplex", "community_posterior_": "A C simplex", "community_": "A code",
-    "ability_": "A real", "pull_": "A real", "curvature_": "A real", "difficulty_": "I count",
+    "ability_": "A real", "pull_": "A real", "curvature_": "A real", "difficulty_": "I real",
     "concentration_": "A K K count", "population_": "K K count",
     "weight_": "A real", "population_weight_": "number", "scale_": "number", "population_accuracy_": "number",
     "skill_": "A real", "population_skill_": "number", "coin_": "A 2 share", "population_coin_": "1 2 share",
