@@ -63,8 +63,9 @@ def test_the_schema_names_all_that_a_method_stores(name, tmp_path):
 
 
 FREE = {"trace_"}  # of any length and any values
-UNSIGNED = {"skill_", "weight_", "ability_", "pull_", "curvature_", "evidence_", "annotator_effect_", "crowd_effect_"}
-UNSIGNED |= {
+# may be negative
+SIGNED = {"skill_", "weight_", "ability_", "pull_", "curvature_", "evidence_", "annotator_effect_", "crowd_effect_"}
+SIGNED |= {
     "item_effect_",
     "propensity_",
     "difficulty_",
@@ -85,7 +86,7 @@ def test_an_altered_array_is_refused_in_one_sentence(name, tmp_path):
     tried = 0
     for key, array in arrays.items():
         for how, other in altered(array):
-            if key in FREE or (how == "negative" and key in UNSIGNED) or np.array_equal(other, array):
+            if key in FREE or (how == "negative" and key in SIGNED) or np.array_equal(other, array):
                 continue
             if key in ("prior_", "class_pseudo_") and how == "scalar" and array.size == 1:
                 continue

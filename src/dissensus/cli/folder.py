@@ -196,8 +196,8 @@ def _link_others(part: Path, target: Path, stale: set[Path]) -> None:
 def _move(part: Path, target: Path, files: list[Path], stale: set[Path]) -> None:
     """Replace the files of a folder one by one; the summary comes last, and until then says that it is not complete."""
     if Path(SUMMARY) in files:
-        with atomic(target / SUMMARY) as file:
-            file.write(INCOMPLETE)
+        with atomic(target / SUMMARY) as summary:
+            summary.write(INCOMPLETE)
         files = [*(file for file in files if file != Path(SUMMARY)), Path(SUMMARY)]
     for file in sorted(stale - set(files)):
         (target / file).unlink(missing_ok=True)

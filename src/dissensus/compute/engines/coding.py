@@ -293,7 +293,7 @@ def code_table(table: Annotations, folder: str | Path) -> Coded:
     check_counts({}, len(table), {})
     arrays = (table.item_ptr, table.annotator, table.label, table.weight)
     names = [repr(one.tolist()).encode() for one in (table.items, table.annotators, table.classes)]
-    crcs = [zlib.crc32(one) for one in (*(array.data for array in arrays if array is not None), *names)]
+    crcs = [zlib.crc32(array.data) for array in arrays if array is not None] + [zlib.crc32(one) for one in names]
     made_of = {"version": VERSION, "table": crcs}
 
     def write(part: Path) -> None:
