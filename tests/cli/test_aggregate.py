@@ -107,7 +107,13 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     path = write_csv(here / "digits.csv", ["item", "annotator", "label"], rows)
     found = dz.diagnose(table)
     result = cli("aggregate", path, "-o", "out")
-    for words in ("Annotators to look at", "spammer", "adversary", "copier", "are worth about 38.1 independent ones"):
+    for words in (
+        "Annotators to look at",
+        "unrelated to the items",
+        "contrary to the",
+        "same as another's",
+        "are worth about 38.1 independent ones",
+    ):
         assert words in result.stdout
     assert f"{found.too_few_labels} of 42 annotators have too few labels to say" in result.stdout
     written = {row["annotator"]: row for row in read_csv(here / "out" / "annotators.csv")}

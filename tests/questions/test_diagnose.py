@@ -37,9 +37,9 @@ def test_forty_labels_are_enough_on_digits_crowd():
         rank[order] = np.arange(len(table)) - table.annotator_ptr[table.annotator[order]]
         suspect = np.isin(kind, SUSPECT)
         result = diagnose(table.select(rows=~suspect[table.annotator] | (rank < 40)))
-        flagged = np.array([not {"spammer", "adversary"}.isdisjoint(flags) for flags in result.flags])
+        flagged = np.array([not {"unrelated", "contrary"}.isdisjoint(flags) for flags in result.flags])
         assert not flagged[~suspect].any()
-        assert set(result.flagged("copier")) == set(table.annotators[kind == "clique"])
+        assert set(result.flagged("copies")) == set(table.annotators[kind == "clique"])
         found, there = found + flagged[suspect].sum(), there + suspect.sum()
     assert found >= 0.9 * there
 
@@ -131,11 +131,13 @@ def test_frame_has_probabilities_flags_and_reasons():
     found = dz.diagnose(digits_crowd(0).annotations)
     frame = found.to_frame().set_index("annotator")
     assert list(frame.index) == found.annotators.tolist()
-    for name in found.flagged("spammer"):
+    for name in found.flagged("unrelated"):
         assert frame.loc[name, "honest"] <= 0.01
         assert "honest people here would" in frame.loc[name, "reasons"]
-    assert any("times of" in frame.loc[name, "reasons"] for name in found.flagged("spammer"))
-    assert "go against what others say" in frame.loc[found.flagged("adversary")[0], "reasons"]
-    with pytest.raises(BadParameter, match="flag must be 'spammer', 'adversary' or 'copier'"):
+    assert any("times of" in frame.loc[name, "reasons"] for name in found.flagged("unrelated"))
+    assert "go against what others say" in frame.loc[found.flagged("contrary")[0], "reasons"]
+    with pytest.raises(BadParameter, match="flag must be 'unrelated', 'contrary' or 'copies'"):
         found.flagged("spamer")
-    assert repr(found).startswith("Diagnosis of 42 annotators, worth 38.1 independent ones: 5 spammer, 1 adversary")
+    assert repr(found).startswith(
+        "Diagnosis of 42 annotators, worth 38.1 independent ones: 5 unrelated to the items, 1 contrary to the others"
+    )

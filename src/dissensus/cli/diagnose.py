@@ -65,15 +65,17 @@ def flagged(found: Diagnosis) -> dict[str, Any]:
 
 def print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
     """Name those who are flagged and count those with too few labels; `about` is what `flagged` returns."""
+    from dissensus.questions.diagnose import FLAG_WORDS
+
     active = found.active_annotators
     rows = [
-        (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
+        (show.name(name), ", ".join(FLAG_WORDS[flag] for flag in one["flags"]), show.clean(one["reasons"]))
         for name, one in about["annotators"].items()
     ]
     if (others := len(rows) - MAX_FLAGGED_SHOWN) > 0:
         rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "with -o and --json")]
     if rows:
-        show.table("Annotators to look at", ("annotator", "", "why"), rows)
+        show.table("Annotators to look at", ("annotator", "answers", "why"), rows)
     if found.groups:
         show.text(
             f"Because some copy, the {active:,} annotators are worth about {found.effective_annotators:.1f} "
