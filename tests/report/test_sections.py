@@ -320,11 +320,11 @@ def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
 
 def test_the_headline_says_what_a_boss_asks():
     table, gold = crowd().annotations, crowd().truth
-    size, settled, following, _, method = report().facts["headline"]
+    size, settled, following, worth, _, method = report().facts["headline"]
     assert size == "700 labels of 100 items by 14 annotators."
     assert settled == "No item is settled at 90 %."  # seven labels of one item are worth less than two
     assert following.startswith("Next: ")
-    assert method == "Labels by dawid-skene; labels of one item count as dependent (ρ = 0.6)."
+    assert worth == "The 7.0 labels of an item are worth about 1.5 independent ones (1.0 to 3.9)."
     model = methods["dawid-skene"](dependence=None).fit(table)
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
     sure = made.confidence >= 0.9

@@ -44,7 +44,8 @@ def aggregate(
     ),
     flags: bool | None = option(
         None,
-        f"Look for answers unrelated to the items, contrary or copied; left out, with up to {MAX_ANNOTATIONS_FLAGGED:,} annotations.",
+        "Look for answers that are unrelated to the items, contrary or copied; left out, with up to "
+        f"{MAX_ANNOTATIONS_FLAGGED:,} annotations.",
         "--flags/--no-flags",
     ),
     known: Path | None = options.KNOWN,

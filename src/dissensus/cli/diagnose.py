@@ -59,7 +59,6 @@ def flagged(found: Diagnosis) -> dict[str, Any]:
         "annotators": named,
         "too_few_labels": found.too_few_labels,
         "copying_groups": [[str(name) for name in group] for group in found.groups],
-        "effective_annotators": found.effective_annotators,
     }
 
 
@@ -76,10 +75,5 @@ def print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
         rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "with -o and --json")]
     if rows:
         show.table("Annotators to look at", ("annotator", "answers", "why"), rows)
-    if found.groups:
-        show.text(
-            f"Because some copy, the {active:,} annotators are worth about {found.effective_annotators:.1f} "
-            "independent ones."
-        )
     if few := about["too_few_labels"]:
         show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to say.")

@@ -5,8 +5,6 @@ against the others') are flagged where P(honest | labels) ≤ `MAX_HONEST`, see 
 of honest annotators with the same items would look as extreme; the reason says what was seen, and how many would.
 `copies`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is
 never named: there is only their number.
-
-A group of m annotators who copy at rate ρ is worth m / (1 + (m − 1) ρ) independent ones (Kish 1965).
 """
 
 from __future__ import annotations
@@ -51,15 +49,14 @@ class Diagnosis:
     flags: tuple[tuple[Flag, ...], ...]  # (A,)
     reasons: tuple[str, ...]  # (A,) a sentence for each flag, or nothing
     groups: tuple[tuple[Any, ...], ...]  # annotators who copy from each other, the largest group first
-    effective_annotators: float  # how many independent ones they are worth
     active_annotators: int  # those with labels
     too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(self.flagged(flag))} {words}" for flag, words in FLAG_WORDS.items())
         return (
-            f"Diagnosis of {self.active_annotators:,} annotators, worth {self.effective_annotators:.1f} independent "
-            f"ones: {counts}; {self.too_few_labels:,} with too few labels to say"
+            f"Diagnosis of {self.active_annotators:,} annotators, whose answers are: {counts}; "
+            f"{self.too_few_labels:,} with too few labels to say"
         )
 
     def flagged(self, flag: Flag) -> list[Any]:
@@ -112,19 +109,9 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
         tuple(flags),
         tuple(reasons),
         tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
-        effective_annotators(int(active.sum()), copies),
         int(active.sum()),
         int((active & (labels < MIN_LABELS)).sum()),
     )
-
-
-def effective_annotators(active: int, copies: Copies) -> float:
-    """How many independent annotators so many are worth where some copy."""
-    effective = float(active)
-    for group in copies.groups:
-        size = len(group)
-        effective += size / (1 + (size - 1) * float(copies.copied[list(group)].mean())) - size
-    return effective
 
 
 def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:

@@ -174,6 +174,8 @@ class Redundancy:
                 f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
                 f"{percent(self.expected_accuracy, 1)}."
             )
+        if (worth := self.model.panel_worth()) is not None:
+            sentences.append(str(worth))
         if self.sampled_items is not None:
             sentences.append(f"What was measured was measured on {self.sampled_items:,} items, drawn at random.")
         return " ".join(sentence for sentence in sentences if sentence)

@@ -103,7 +103,6 @@ class Annotators(Section):
         facts: Facts = {
             "annotators": study.table.n_annotators,
             "active": found.active_annotators,
-            "effective": plain(found.effective_annotators, 4),
             "mean_reliability": average,
             "too_few_labels": found.too_few_labels,
             "flags": {flag: counts.get(flag, 0) for flag in FLAGS if flag != "none"},
@@ -139,10 +138,8 @@ class Annotators(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         flags, people = facts["flags"], facts["people"]
-        worth = [Number(f"{facts['effective']:.0f}", "independent annotators", "copies counted once")]
         yield Numbers(
             [
-                *(worth if facts["groups"] else []),
                 Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
                 *(Number(f"{count:,}", NOUNS[flag], "annotators' answers") for flag, count in flags.items() if count),
                 Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
