@@ -113,7 +113,7 @@ class PanelWorth(Estimate):
         return f"The {self.labels:.1f} labels of an item are worth about {self.value:.1f} independent ones{sure}."
 
 
-def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray) -> Calibration:
+def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True) -> Calibration:
     """ρ and shifts with the least log loss on items of known class; `posterior` (I, K) of labels as if independent."""
     some = slice(None, None, -(-gold.size // MAX_GOLD))
     posterior, n_labels, gold = posterior[some], n_labels[some], gold[some]
@@ -126,7 +126,7 @@ def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray) -> Ca
         return float(np.log(np.maximum(known, MIN_PROBABILITY)).sum() - away**2 / 2)
 
     scores = np.array([score(one) for one in CANDIDATES])
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if shifts else 0):
         shift = _shifts(soften(posterior, n_labels, CANDIDATES[scores.argmax()]), gold)
         if shift is None:
             break
