@@ -298,9 +298,9 @@ class Aggregator(Parameters, ABC):
             items = n.size
         else:  # kept by a cluster: the item with the mean number of labels stands for all
             n = np.array([self.total_.sum() / items])
-        rhos = self.dependence_, *self.dependence_interval_[::-1]
-        worth = [float((n / design_effect(n, rho)).mean()) for rho in rhos]
-        return PanelWorth(*worth, labels=float(self.n_annotations_.sum() / items))
+        rhos = np.minimum([self.dependence_, *self.dependence_interval_[::-1]], 1.0)  # beyond 1, worth less than one
+        value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)
+        return PanelWorth(value, low, high, labels=float(self.n_annotations_.sum() / items))
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair.

@@ -37,9 +37,10 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Checkpoint, hard_rows
+from dissensus.compute.readable import FULL, VOTES
 from dissensus.models.base import methods
-from dissensus.models.confusion import FULL, VOTES, ConfusionPass, class_pseudo, draw_shares
-from dissensus.models.em import EMAggregator
+from dissensus.models.confusion import ConfusionPass, class_pseudo, draw_shares
+from dissensus.models.em import EMAggregator, remembered
 from dissensus.models.methods.dawid_skene import crowd_pseudo
 from dissensus.models.params import SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
@@ -115,6 +116,7 @@ class ItemEffect(EMAggregator[Effects]):
         curvature = np.einsum("acs,s->c", total * curved, points**2)
         return replace(params, loading=params.loading + (pull - precision * params.loading) / (curvature + precision))
 
+    @remembered
     def likelihood(self, params: Effects) -> FloatArray:
         """(A, K, S, K) L, [annotator, true, point, given]."""
         K, points = params.prior.size, self._quadrature[0]

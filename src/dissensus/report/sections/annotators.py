@@ -54,7 +54,7 @@ WORDS = {
         "Count their group as one opinion; ask how they work.",
     ),
 }
-NOUNS = {**FLAG_WORDS, "below": "below the average", "none": "none"}
+NOUNS: dict[str, str] = {**FLAG_WORDS, "below": "below the average", "none": "none"}
 COLUMNS = {
     "annotator": Column("annotator"),
     "labels": Column("labels", "number"),
