@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import dissensus as dz
-from dissensus.models.dependence import DEFAULT, MIN_GOLD, RANGE, from_gold, sharpen, soften
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, RANGE, SHIFT_SDS, _shifts, from_gold, sharpen, soften
 from dissensus.table.simulate import simulate
 
 SOFT = [name for name, entry in dz.methods.entries() if "dependence" in entry.value.parameter_names()]
@@ -66,6 +67,28 @@ def test_gold_chooses_dependence_and_shifts_with_the_least_log_loss(shift):
         assert found.shift is None
     else:
         np.testing.assert_allclose(found.shift - found.shift.mean(), shift, atol=0.1)
+
+
+def test_shifts_are_the_ridge_estimate_with_the_greatest_evidence():
+    posterior, n, gold = calibrated(np.array([0.7, -0.4, -0.3]), 60)
+    soft = soften(posterior, n, 0.25)
+
+    def log_joint(shift, sd):
+        q = literal(soft, np.ones(60), 0.0, shift)
+        return sum(np.log(q[i, c]) for i, c in enumerate(gold)) - shift @ shift / (2 * sd**2)
+
+    evidence = {}
+    for sd in SHIFT_SDS:
+        best = minimize(lambda shift, sd=sd: -log_joint(shift, sd), np.zeros(3), method="Nelder-Mead", tol=1e-9).x
+        step = 1e-3 * np.eye(3)
+        curved = [
+            [sum(s * r * log_joint(best + s * a + r * b, sd) for s in (1, -1) for r in (1, -1)) / 4e-6 for a in step]
+            for b in step
+        ]
+        evidence[sd] = log_joint(best, sd) - np.linalg.slogdet(-np.array(curved) * sd**2)[1] / 2, best
+    most, expected = max(evidence.values(), key=lambda one: one[0])
+    assert most > log_joint(np.zeros(3), 1.0)
+    np.testing.assert_allclose(_shifts(soft, gold), expected, atol=1e-4)
 
 
 def test_less_gold_says_less_of_the_dependence():

@@ -54,7 +54,7 @@ WORDS = {
         "Count their group as one opinion; ask how they work.",
     ),
 }
-NOUNS: dict[str, str] = {**FLAG_WORDS, "below": "below the average", "none": "none"}
+NOUNS = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
 COLUMNS = {
     "annotator": Column("annotator"),
     "labels": Column("labels", "number"),
