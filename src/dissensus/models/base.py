@@ -87,7 +87,7 @@ class Aggregator(Parameters, ABC):
     items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
     item_total_: FloatArray  # (I,) labels of each item, by their weights
     dependence_: float = 0.0  # ρ, see `models.dependence`; 0 where labels are taken for independent
-    dependence_interval_: FloatArray  # (2,) 95 % of ρ
+    dependence_interval_: list[float]  # 95 % of ρ: low, high
     shift_: FloatArray | None = None  # (K,) of the log posterior, where gold speaks for one
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
@@ -138,11 +138,8 @@ class Aggregator(Parameters, ABC):
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
         found = self._calibrate(data, gold, earlier)
-        self.dependence_, self.shift_, self.dependence_interval_ = (
-            found.dependence,
-            found.shift,
-            np.array(found.interval),
-        )
+        self.dependence_, self.shift_ = found.dependence, found.shift
+        self.dependence_interval_ = list(found.interval)
         whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
         self._fit(whole, known, on_step)
         if hasattr(self, "dependence") and not self.softens_itself:
