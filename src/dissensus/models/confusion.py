@@ -531,7 +531,7 @@ def softened_sweep(
     """
     model.posterior_ = engine.per_item("posterior", engine.size.n_classes)
     model.item_total_ = engine.per_item("item_total")
-    softened = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_)
+    softened = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_)
     sums = engine.sweep(softened, params, out | {"posterior": model.posterior_, "item_total": model.item_total_})
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent
