@@ -73,7 +73,7 @@ def _doubtful_names(classes: Iterable[str]) -> Iterator[str]:
         alike.setdefault(" ".join(label.casefold().split()), []).append(label)
     if several := [labels for labels in alike.values() if len(labels) > 1]:
         named = "; ".join(", ".join(map(show.name, labels)) for labels in several[: show.MAX_CLASSES_SHOWN])
-        yield f"Classes differ by capitals or spaces only, and count as different: {named}."
+        yield f"Classes differ by capitals or spaces only, and count as different: {named}; --normalize merges them."
     if missing := [label for key, labels in alike.items() if key in NO_ANSWER for label in labels]:
         named = ", ".join(map(show.name, missing))
         yield f"Classes may be missing answers: {named}; --abstain leaves a label out."

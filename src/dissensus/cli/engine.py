@@ -49,7 +49,8 @@ def read_elsewhere(source: Source, options: Any) -> Any:
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
 
-    for name, given in (("--abstain", source.abstain), ("--question", source.question)):
+    in_memory = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes")
+    for name, given in ((f"--{name.replace('_', '-')}", getattr(source, name)) for name in in_memory):
         if given:
             raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")
     if source.input_format not in (None, "parquet"):
