@@ -30,7 +30,7 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "2 of 3 annotators gave fewer than 5 labels" in text
     assert "1 of 3 annotators gave no label that counts" in text
     assert "1 of 2 items have no annotation" in text
-    assert "1 annotations repeat an item and annotator" in text
+    assert "Annotations that repeat an item and annotator: 1;" in text
     one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
     assert "one class only" in one
     assert "one annotator only" in one

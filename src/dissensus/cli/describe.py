@@ -56,7 +56,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     if bare := about["items_without_annotation"]:
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get the shares of the classes."
     if again := about["repeated_pairs"]:
-        yield f"{again:,} annotations repeat an item and annotator; every one counts."
+        yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
     yield from _doubtful_names(about["class_shares"])
     if about["classes"] < 2:
         yield "There is one class only; there is nothing to decide."

@@ -216,10 +216,9 @@ class Annotations(ReadOnlyArrays, Named):
 
         Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
-        columns, index = getattr(matrix, "columns", None), getattr(matrix, "index", None)
-        if columns is not None:
-            annotators = list(columns) if annotators is None else annotators
-            items = list(index) if items is None and hasattr(index, "nlevels") else items
+        if hasattr(matrix, "columns"):
+            annotators = list(matrix.columns) if annotators is None else annotators
+            items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
             if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
                 raise DataError("the frame's rows or columns are named on several levels; give them one.")
         matrix = np.asarray(matrix)

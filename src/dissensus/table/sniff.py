@@ -113,7 +113,7 @@ def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Column
         named["item"], found["item"] = (_item_by_content(head, named, free, there),), "by content"
     elif missing:
         raise NoAnnotator(str(no_column("annotator", there))) if "annotator" in missing else error
-    chosen = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
+    chosen: dict[str, Any] = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
     return replace(columns, **chosen), found
 
 

@@ -100,12 +100,6 @@ def test_a_folder_of_files_with_the_same_columns_is_one_table(tmp_path, suffix):
         (zipped(LONG, "a.csv")[:60], "t.zip", "cannot be read .*cut short"),
         (lzma.compress(LONG)[:40], "t.csv.xz", "cannot be read"),
         (bz2.compress(LONG)[:40], "t.csv.bz2", "cannot be read"),
-        (
-            gzip.compress(b"item,annotator,label\n" + b"a,x,y\n" * 20_000_000),
-            "t.csv.gz",
-            "unpacks to more than 100 times",
-        ),
-        (zipped(LONG + b"a,x,y\n" * 20_000_000, "t.csv"), "t.csv.zip", "unpacks to more than 100 times its size"),
         (b"\x00\x01", "t.xlsx", "cannot be read"),
         (b'{"item": 1, "annotator": 1, "label": 1' + b"0" * 5000 + b"}\n", "t.jsonl", "number .* is too long"),
         (b'{"item": 1, "annotator": 1, "label": 1}\n[]\n', "t.jsonl", r"line 2 holds '\[\]'; expected an object"),
@@ -122,7 +116,7 @@ def test_what_cannot_be_unpacked_or_parsed_is_one_sentence(read, content, name, 
 @pytest.mark.parametrize("name", [name for name in PACKED if name.endswith((".gz", ".bz2", ".xz", ".zst", ".zip"))])
 def test_a_few_bytes_do_not_fill_the_memory(read, name, monkeypatch):
     monkeypatch.setattr(files, "MIN_UNPACKED_LIMIT", 2**16)
-    bomb = LONG + b"a,x,y\n" * 10**6
+    bomb = LONG + b"a,x,y\n" * 10**5
     pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zip": lambda b: zipped(b, "t.csv")}
     content = pack.get(name.rpartition(".")[2], lambda b: pa.compress(b, "zstd", asbytes=True))(bomb)
     with pytest.raises(

@@ -41,7 +41,7 @@ def answers(path: Path, columns: Columns) -> Rows:
         where = f"{path}: record {number:,} of {source}"
         item = field(record, columns.item, ("id", "doc_id", "item"), "item", where)
         yield Item(item, {key: record[key] for key in ("text", "data") if isinstance(record.get(key), str)})
-        keys = [columns.annotator] if columns.annotator else _ANNOTATORS
+        keys: Any = [columns.annotator] if columns.annotator else _ANNOTATORS
         named = next((record[key] for key in keys if record.get(key) is not None), source)
         for user, labels, spans in _labels(record, where):
             nobody = user is None and named is source and source in _NOBODY

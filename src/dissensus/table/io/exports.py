@@ -234,7 +234,7 @@ def _column(values: list[Any], name: str) -> Any:
     return to_column(values if len(kinds) == 1 else [None if v is None else str(v) for v in values], name)
 
 
-def field(record: dict[str, Any], named: str | None, usual: tuple[str, ...], role: str, where: str) -> Any:
+def field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
     """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
     keys = usual if named is None else (named,)
     for key in keys:
@@ -249,7 +249,7 @@ def part(record: Any, key: str, kind: type[Any], where: str) -> Any:
     if value is None:
         return kind()
     if not isinstance(value, kind):
-        words = {dict: "an object: {…}", list: "a list: […]", str: "text"}
+        words: dict[Any, str] = {dict: "an object: {…}", list: "a list: […]", str: "text"}
         raise DataError(f"{where} has {shown(value)} as {key!r}; expected {words[kind]}.")
     return value
 
@@ -263,7 +263,7 @@ def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
     return list(entries)
 
 
-def _word(named: str | None, usual: str) -> str:
+def _word(named: Any, usual: str) -> str:
     return usual if named is None else f"'{named}'"
 
 
