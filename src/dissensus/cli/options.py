@@ -227,6 +227,11 @@ class Source:
         """What is named, as a path; an address such as s3://bucket is none, and keeps its slashes in `named`."""
         return Path(self.named)
 
+    @property
+    def holds_texts(self) -> bool:
+        """True where FILE, once read, is an export with texts of its items."""
+        return self.named != "-" and "text" in self.account.get("columns", {}) and "answers" in self.account
+
     @functools.cached_property
     def account(self) -> dict[str, Any]:
         """How FILE was read, as plain values; empty before."""

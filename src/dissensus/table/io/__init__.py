@@ -109,8 +109,8 @@ def read(
             if given or wide:
                 what = given[0] if given else "wide"
                 raise BadParameter(f"{what}= has no meaning for {found.name}, where it is fixed; leave it out.")
-            for role, names in (("item", item), ("annotator", annotator)):
-                if not (names is None or isinstance(names, str)):
+            for role, fields in (("item", item), ("annotator", annotator)):
+                if not (fields is None or isinstance(fields, str)):
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
             taken = of_export(found.collect(path, columns, ticks))
         else:

@@ -18,6 +18,7 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import joined
 from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, to_arrow
 from dissensus.table.io.exports import Collected, several_ticks
+from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
 
@@ -168,7 +169,7 @@ def long_table(
         frame = read_columns(None)
         shape = sniff.wide_columns(frame, columns, insist=True)
     if shape is not None:
-        return _wide(frame, *shape, format_name)
+        return _noted(_wide(frame, *shape, format_name), frame)
     found = columns.find(column_names(frame))
     taken = columns.take(frame)
     reading = Reading(format=format_name, rows=len(taken["item"]))
@@ -179,7 +180,14 @@ def long_table(
     if columns.item is None and isinstance(found["item"], str) and not guessed.get("item"):
         _check_item(read_columns, found, taken)
     _take_gold(frame, flat(v for k, v in found.items() if k != "proba"), result)
-    return result
+    return _noted(result, frame)
+
+
+def _noted(taken: Taken, frame: Any) -> Taken:
+    """What the format says of its reading, as a note."""
+    if isinstance(frame, pa.Table) and NOTE in (frame.schema.metadata or {}):
+        taken.reading.notes.append(frame.schema.metadata[NOTE].decode())
+    return taken
 
 
 def of_export(found: Collected) -> Taken:

@@ -20,6 +20,7 @@ from dissensus.table.io import unread
 from dissensus.table.io.files import PACKED_SUFFIXES, BinaryFile, is_zip, members, open_bytes, reading
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+NOTE = b"dissensus: note"  # in the metadata of what a format reads: a sentence for the account of it
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dissensus.common.extras import need
 from dissensus.exceptions import UnreadableFile
 from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import MAX_UNPACKED_RATIO, MIN_UNPACKED_LIMIT, is_zip, reading
-from dissensus.table.io.formats import Format, add
+from dissensus.table.io.formats import NOTE, Format, add
 
 SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
@@ -33,7 +33,11 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     there = [_text(cell) or "" for cell in rows[0]]
     cells = [row for row in rows[1:] if any(cell != "" for cell in row)]
     wanted = needed(columns, there)
-    return pa.table({name: pa.array([_text(row[there.index(name)]) for row in cells], pa.string()) for name in wanted})
+    found = pa.table({name: pa.array([_text(row[there.index(name)]) for row in cells], pa.string()) for name in wanted})
+    if others := book.sheet_names[1:]:
+        said = f"Sheet {book.sheet_names[0]!r} was read; not read: {', '.join(map(repr, others[:5]))}."
+        return found.replace_schema_metadata({NOTE: said})
+    return found
 
 
 def _check_size(path: Path) -> None:
