@@ -95,6 +95,7 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
     for name in wanted:
         if there.count(name) > 1:
             raise DataError(f"{there.count(name)} columns are called {name!r}; rename or drop all but one.")
+        check_name(name)
     return list(dict.fromkeys(wanted))
 
 
@@ -137,6 +138,14 @@ def count_rows(*columns: Any) -> int:
     """How many different rows the columns have together; missing values count as one."""
     names = [str(i) for i in range(len(columns))]
     return int(pa.table([chunked(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows)
+
+
+def check_name(name: str) -> None:
+    """Raise where a column's name cannot be stored: half a pair of surrogates, as JSON may write it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"a column is called {name!r}, which is no text that can be stored; rename it.") from None
 
 
 def column_names(frame: Any) -> list[str]:

@@ -104,12 +104,13 @@ def test_a_folder_of_files_with_the_same_columns_is_one_table(tmp_path, suffix):
         (b'{"item": 1, "annotator": 1, "label": 1' + b"0" * 5000 + b"}\n", "t.jsonl", "number .* is too long"),
         (b'{"item": 1, "annotator": 1, "label": 1}\n[]\n', "t.jsonl", r"line 2 holds '\[\]'; expected an object"),
         (b'{"item": 1,\n "annotator": 1,\n}', "t.json", "line 3 is not JSON"),
+        (b'{"item": 1, "annotator": 1, "\\ud800": 1, "labels": 2}', "t.json", "which is no text that can be stored"),
         (b'{"a": {"x": 1}}', "t.json", "is one object of objects without annotations"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.startswith("t.") else "",
 )
 def test_what_cannot_be_unpacked_or_parsed_is_one_sentence(read, content, name, message):
-    with pytest.raises(UnreadableFile, match=message):
+    with pytest.raises(DataError, match=message):
         read(content, name)
 
 
@@ -132,7 +133,9 @@ def test_the_first_sheet_of_a_spreadsheet_is_a_table(tmp_path, suffix):
     path.write_bytes(
         spreadsheet(suffix, [["item", "annotator", "label"], [7, "x", "yes"], [8, "x", 1.5], [8, "y", ""]])
     )
-    assert rows_of(io.read(path, abstain=None)) == [("7", "x", "yes"), ("8", "x", "1.5")]
+    table = io.read(path, abstain=None)
+    assert rows_of(table) == [("7", "x", "yes"), ("8", "x", "1.5")]
+    assert table.source.notes == ["Sheet 's' was read; not read: 'other'."]
     with pytest.raises(DataError, match=r"column 'label': 1 of 3 rows are blank or missing"):
         io.read(path)
 
@@ -147,7 +150,8 @@ def spreadsheet(suffix, rows):
     """The smallest workbook that readers accept."""
     if suffix == "ods":
         cells = "".join("<table:table-row>" + "".join(map(ods_cell, row)) + "</table:table-row>" for row in rows)
-        content = f'<office:spreadsheet><table:table table:name="s">{cells}</table:table></office:spreadsheet>'
+        sheets = f'<table:table table:name="s">{cells}</table:table><table:table table:name="other"/>'
+        content = f"<office:spreadsheet>{sheets}</office:spreadsheet>"
         return zip_of(
             {
                 "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
@@ -161,7 +165,7 @@ def spreadsheet(suffix, rows):
         f'<row r="{r}">' + "".join(xlsx_cell(f"{'ABC'[c]}{r}", value) for c, value in enumerate(row)) + "</row>"
         for r, row in enumerate(rows, 1)
     )
-    sheets = '<sheets><sheet name="s" sheetId="1" r:id="r1"/></sheets>'
+    sheets = '<sheets><sheet name="s" sheetId="1" r:id="r1"/><sheet name="other" sheetId="2" r:id="r1"/></sheets>'
     return zip_of(
         {
             "[Content_Types].xml": f'<Types xmlns="{FORMATS_OF}package/2006/content-types"/>',
