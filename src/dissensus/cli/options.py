@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,13 @@ class Gold:
     def read(self, table: Annotations) -> IntArray | None:
         """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one."""
         if self.gold is None and table.source is not None and table.source.gold is not None:
-            return table.gold_codes(*table.source.gold)
+            from dissensus.exceptions import DataWarning, UnknownClass
+
+            try:
+                return table.gold_codes(*table.source.gold)
+            except UnknownClass as error:
+                warnings.warn(f"the known labels in FILE are not used: {error}", DataWarning, stacklevel=2)
+                return None
         return self.read_file(self.gold, table)
 
     def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
