@@ -267,7 +267,8 @@ class Source:
 
     def title(self, question: str | None) -> str:
         """What a result is about."""
-        return str(self.file) if question is None else f"{self.file}, question {show.name(question)}"
+        file = "standard input" if self.named == "-" else str(self.file)
+        return file if question is None else f"{file}, question {show.name(question)}"
 
 
 @dataclass(frozen=True)
