@@ -290,6 +290,16 @@ def test_known_labels_in_a_column_of_the_table_are_kept_beside_it(read):
     )  # fmt: skip
 
 
+def test_a_guess_that_would_waste_rows_asks(read):
+    content = b"item,annotator,tone\na,x,yes\na,y,no\nb,x,no\nb,y,\n"
+    with pytest.raises(DataError, match=r"column 'label': 1 of 4 rows are blank or missing; .*abstain=\[None\]"):
+        read(content)
+    assert read(content, abstain=None).source.columns["label"] == "'tone' (guessed by content)"
+    several = b"item,annotator,label,gold,question\na,x,yes,no,q\na,y,no,no,r\nb,x,no,,q\n"
+    note = "Column 'gold' is not taken for known labels: there are several questions."
+    assert read(several)["q"].source.notes == [note]
+
+
 def test_a_column_of_texts_called_question_is_no_question(read):
     table = read(b"question,item,annotator,label\nhi?,1,x,a\nhi?,1,y,b\nho?,2,x,a\nha?,3,x,a\n")
     assert isinstance(table, Annotations)
