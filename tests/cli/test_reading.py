@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from dissensus.cli import app
 from dissensus.cli.inputs import Inputs
 from dissensus.exceptions import DataError
+from dissensus.table.io import write_frame
 
 LONG = "item,annotator,label\na,x,yes\na,y,no\nb,x,no\nb,y,no\n"
 WIDE = "id,text,ann,bob\n1,first,yes,no\n2,second,no,no\n3,third,no,\n"
@@ -139,3 +140,9 @@ def test_known_labels_outside_the_classes_are_said_and_not_used(cli, here):
     assert (
         "the known labels in FILE are not used: gold: 1 of 1 labels are none of the table's 2 classes" in result.stderr
     )
+
+
+def test_a_table_on_a_disk_is_said_too(cli, here):
+    write_frame({"task": ["a", "a", "b"], "worker": ["x", "y", "x"], "label": ["p", "q", "p"]}, "labels.parquet")
+    said = cli("aggregate", "labels.parquet", "--engine", "disk", "-m", "majority-vote").stdout
+    assert said.startswith("Read as parquet: item 'task', annotator 'worker', label 'label'; all 3 rows used.")
