@@ -67,6 +67,8 @@ class Annotations(ReadOnlyArrays, Named):
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
     """
 
+    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
+
     annotator: IntArray  # (N,) code into annotators
     label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
     item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
@@ -75,8 +77,6 @@ class Annotations(ReadOnlyArrays, Named):
     classes: Names  # (K,) sorted, or in the order that the caller declares
     weight: FloatArray | None = None  # (N,) how much a row counts
     proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
-
-    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
 
     # Making one -------------------------------------------------------------------------------------------------------
 

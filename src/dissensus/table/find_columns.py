@@ -94,7 +94,7 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
         wanted += [name for name in there if name in GOLD_BESIDE_LABELS and name not in wanted]
     for name in wanted:
         if there.count(name) > 1:
-            raise DataError(f"{there.count(name)} columns are called {name!r}; rename or drop all but one.")
+            raise DataError(f"{there.count(name)} columns are called {naming.shown(name)}; rename or drop all but one.")
         check_name(name)
     return list(dict.fromkeys(wanted))
 
