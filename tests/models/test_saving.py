@@ -10,7 +10,7 @@ import pytest
 from dissensus import load, methods, save
 from dissensus.exceptions import UnreadableFile
 from dissensus.models.base import clusterings
-from dissensus.models.saving import ALWAYS, SCHEMA, STORED
+from dissensus.models.saving import ALWAYS, OPTIONAL, SCHEMA, STORED
 from dissensus.table.simulate import simulate
 
 EVERY = [*methods, *clusterings]
@@ -56,7 +56,7 @@ def altered(array):
 def test_the_schema_names_all_that_a_method_stores(name, tmp_path):
     model, table = fitted(name)
     there = {key for key in vars(model) if key.endswith("_") and not key.startswith("_")}
-    assert there - {"items_path_", "fixed_prior_"} == {*ALWAYS, *STORED[name]} - {"fixed_prior_"}
+    assert there - {"items_path_", *OPTIONAL} == {*ALWAYS, *STORED[name]} - set(OPTIONAL)
     for items in (True, False):
         loaded = load(save(model, tmp_path, items=items))
         np.testing.assert_array_equal(loaded.predict(table), model.predict(table))
@@ -97,7 +97,7 @@ def test_an_altered_array_is_refused_in_one_sentence(name, tmp_path):
             tried += 1
         path.write_bytes(whole)
         rewrite(path, lambda stored, key=key: stored.pop(key))
-        if key != "fixed_prior_":
+        if key not in OPTIONAL:
             with pytest.raises(UnreadableFile, match=f"there is no {key}"):
                 load(path)
     assert tried > 50

@@ -35,7 +35,8 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "classes_": "K names", "items_": "I names", "annotators_": "A names",
     "posterior_": "I K simplex", "prior_": "K simplex", "reliability_": "A share?", "hits_": "A count",
     "total_": "A count", "n_annotations_": "A count", "trace_": "T any", "n_iter_": "whole", "converged_": "flag",
-    "tie_seed_": "whole", "dependence_": "number", "item_total_": "I count", "class_counts_": "K count",
+    "tie_seed_": "whole", "dependence_": "number", "shift_": "K real", "dependence_interval_": "2 share",
+    "item_total_": "I count", "class_counts_": "K count",
     "class_pseudo_": "K count", "label_totals_": "A 1 K count", "labels_": "A 1|K 1|K count", "pseudo_": "K K count",
     "fixed_prior_": "K simplex", "confusion_": "A K K simplex", "population_confusion_": "K K simplex",
     "copy_group_": "A code",
@@ -50,14 +51,16 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "population_competence_": "number", "population_strategy_": "K share",
     "evidence_": "A K real", "item_penalty_": "number", "annotator_effect_": "A K K real", "crowd_effect_": "K K real",
     "item_effect_cell_": "E cell", "item_effect_": "E K real", "propensity_": "A real",
+    "loading_": "K real", "theta_": "A K K real", "population_theta_": "K K real",
     "psi_": "P simplex", "omega_": "L simplex", "labels_of_clusters_": "P L K simplex", "item_clusters_": "I P share",
     "annotator_clusters_": "A L share", "item_cluster_": "I code", "annotator_cluster_": "A code",
     "labelled_": "I flag", "labels_per_item_": "number",
 }  # fmt: skip
 ALWAYS = (
     "classes_", "items_", "annotators_", "posterior_", "prior_", "reliability_", "hits_", "total_", "n_annotations_",
-    "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_",
+    "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_", "dependence_interval_", "shift_",
 )  # fmt: skip
+OPTIONAL = ("fixed_prior_", "shift_")  # None, or not there
 _COUNTED = ("label_totals_", "class_pseudo_", "item_total_", "class_counts_", "labels_")
 _COINS = (*_COUNTED, "fixed_prior_", "coin_", "population_coin_")
 _CONFUSIONS = (*_COUNTED, "pseudo_", "confusion_", "population_confusion_")
@@ -85,6 +88,7 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
         "item_total_", "item_penalty_", "annotator_effect_", "confusion_", "crowd_effect_", "population_confusion_",
         "item_effect_cell_", "item_effect_", "difficulty_",
     ),
+    "item-effect": ("pseudo_", "class_pseudo_", "loading_", "theta_", "population_theta_", "item_total_"),
     "one-coin": _COINS, "snorkel": (*_COINS, "propensity_"),
     "wawa": ("item_total_", "skill_", "population_skill_"),
     "zero-based-skill": ("item_total_", "skill_", "population_skill_"),
@@ -120,7 +124,7 @@ def _check(method: str, found: Mapping[str, Any]) -> None:
     """Raise ValueError where what a file holds of a fitted method has other names, types, axes or ranges."""
     known = (*ALWAYS, *STORED.get(method, SCHEMA))
     for name in (*ALWAYS, *STORED.get(method, ())):
-        if name not in found and name != "fixed_prior_":
+        if name not in found and name not in OPTIONAL:
             raise ValueError(f"there is no {name}")
     axes: dict[str, int] = {str(number): number for number in (1, 2)}
     for name, value in found.items():
@@ -128,7 +132,7 @@ def _check(method: str, found: Mapping[str, Any]) -> None:
             if method not in STORED and name.endswith("_") and not name.startswith("_"):
                 continue
             raise ValueError(f"{method} has no {name}")
-        if value is None and name == "fixed_prior_":
+        if value is None and name in OPTIONAL:
             continue
         *shape, kind = SCHEMA[name].split()
         array = np.asarray(value)

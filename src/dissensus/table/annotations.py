@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
 from dissensus.table.find_columns import Columns, column_names
+from dissensus.table.reading import Reading
 
 MAX_COUNTED_ROWS = 2**31 - 1  # rows that `from_counts` makes
 ANONYMOUS = "anonymous"
@@ -67,6 +68,8 @@ class Annotations(ReadOnlyArrays, Named):
 
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
     """
+
+    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
 
     annotator: IntArray  # (N,) code into annotators
     label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
@@ -225,7 +228,13 @@ class Annotations(ReadOnlyArrays, Named):
         """Make a table from an items × annotators matrix of labels.
 
         Cells that are equal to `missing`, NaN, None or hidden by a mask are empty.
+        Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
+        if hasattr(matrix, "columns"):
+            annotators = list(matrix.columns) if annotators is None else annotators
+            items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
+            if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
+                raise DataError("the frame's rows or columns are named on several levels; give them one.")
         hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
         try:
             matrix = np.asarray(matrix)
