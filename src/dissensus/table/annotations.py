@@ -235,8 +235,9 @@ class Annotations(ReadOnlyArrays, Named):
             items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
             if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
                 raise DataError("the frame's rows or columns are named on several levels; give them one.")
-        hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
         try:
+            matrix = np.ma.asarray(matrix) if isinstance(matrix, list) else matrix  # which may hold np.ma.masked
+            hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
             matrix = np.asarray(matrix)
         except ValueError as error:
             raise DataError(f"expected an items × annotators matrix ({error}).") from None

@@ -98,7 +98,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
         if proba.dtype.kind == "c":
             raise TypeError("complex ones")
         proba = np.array(proba, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"proba must hold numbers ({error}).") from None
     if proba.ndim != 2:
         raise DataError(f"proba must have one row per annotation and one column per class, got shape {proba.shape}.")

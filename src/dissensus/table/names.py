@@ -147,7 +147,7 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
         check_argument(what, names, int, low=0, high=MAX_NUMBERED_CLASSES)
         values: list[Any] = list(range(int(names)))
     elif is_listing(names) and not isinstance(names, str | bytes):
-        values = list(names)  # type: ignore[arg-type]
+        values = _listed(names, what)
     else:
         raise BadParameter(f"{what} must be a list of names, or their number, got {shown(names)}.")
     column = to_column(values, what)
