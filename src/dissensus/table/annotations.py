@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Any, ClassVar, Literal
+from warnings import catch_warnings
 
 import numpy as np
 import pyarrow as pa
@@ -236,7 +237,9 @@ class Annotations(ReadOnlyArrays, Named):
             if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
                 raise DataError("the frame's rows or columns are named on several levels; give them one.")
         try:
-            matrix = np.ma.asarray(matrix) if isinstance(matrix, list) else matrix  # which may hold np.ma.masked
+            if isinstance(matrix, list):  # which may hold np.ma.masked
+                with catch_warnings(action="ignore", category=UserWarning):
+                    matrix = np.ma.asarray(matrix)
             hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
             matrix = np.asarray(matrix)
         except ValueError as error:

@@ -88,6 +88,8 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
     """
     if isinstance(proba, Mapping):
         classes = list(proba) if classes is None else range(classes) if isinstance(classes, int) else list(classes)
+        if not classes:
+            raise DataError("proba names no class; give class → probabilities.")
         try:
             proba = np.column_stack([floats(proba[name], f"p_{name}") for name in classes])
         except KeyError as error:
