@@ -373,8 +373,9 @@ def test_the_names_of_a_matrix_that_is_a_frame_are_kept():
     assert (table.items.tolist(), table.annotators.tolist(), len(table)) == (["p", "q"], ["ann", "bob"], 3)
     table = Annotations.from_matrix(frame, items=[1, 2], annotators=[3, 4])
     assert (table.items.tolist(), table.annotators.tolist()) == ([1, 2], [3, 4])
-    table = Annotations.from_matrix(pl.DataFrame({"ann": [0, 1], "bob": [1, 1]}))
-    assert (table.items.tolist(), table.annotators.tolist()) == ([0, 1], ["ann", "bob"])
+    for other in (pl.DataFrame({"ann": [0, 1], "bob": [1, 1]}), pa.table({"ann": [0, 1], "bob": [1, 1]})):
+        table = Annotations.from_matrix(other)
+        assert (table.items.tolist(), table.annotators.tolist()) == ([0, 1], ["ann", "bob"])
     with pytest.raises(DataError, match="on several levels"):
         Annotations.from_matrix(pd.DataFrame([[0, 1]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")])))
 
