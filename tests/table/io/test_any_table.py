@@ -369,8 +369,8 @@ def test_labels_that_do_not_look_like_classes_are_refused_early(read):
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.binary(), pa.list_(pa.int8()),
-             pa.struct({"a": pa.int8()}), pa.timestamp("s"), pa.decimal128(5, 2), pa.null()], ids=str,
+    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.binary(), pa.null(),
+             pa.struct({"a": pa.int8()}), pa.timestamp("s"), pa.decimal128(5, 2), pa.list_(pa.int8())], ids=str,
 )  # fmt: skip
 def test_a_frame_may_have_columns_of_any_type_beside(kind):
     beside = pa.nulls(4, pa.string() if pa.types.is_dictionary(kind) else kind).cast(kind)
