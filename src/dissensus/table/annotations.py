@@ -232,7 +232,8 @@ class Annotations(ReadOnlyArrays, Named):
         Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
         if hasattr(matrix, "columns"):
-            annotators = list(matrix.columns) if annotators is None else annotators
+            columns = matrix.column_names if isinstance(matrix, pa.Table) else list(matrix.columns)
+            annotators = columns if annotators is None else annotators
             items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
             if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
                 raise DataError("the frame's rows or columns are named on several levels; give them one.")

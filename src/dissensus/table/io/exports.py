@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.table.find_columns import Columns, check_name, listed
+from dissensus.table.find_columns import Columns, check_names, listed
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
@@ -227,8 +227,7 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
     if not about:
         raise UnreadableFile(f"{path} holds no item.")
     names = list(dict.fromkeys(key for fields in about.values() for key in fields if key != "item"))
-    for name in names:
-        check_name(name)
+    check_names(names)
     columns = {name: [fields.get(name) for fields in about.values()] for name in names}
     return pa.table({"item": to_column(list(about), "item")} | {name: _column(c, name) for name, c in columns.items()})
 
