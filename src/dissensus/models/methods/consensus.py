@@ -38,7 +38,8 @@ class Consensus(DawidSkene):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.copy_group_ = np.full(self.annotators_.size, -1)
         if isinstance(table, Annotations):
-            own = table.select(rows=table.item < self.items_.size)  # others stand for what was known before
+            n = self.items_.size  # items beyond stand for what was known before
+            own = table if table.n_items == n else table.select(rows=table.item < n)
             for number, group in enumerate(find_copies(own).groups):
                 self.copy_group_[list(group)] = number
             table = self._weigh(table, np.arange(table.n_annotators))
