@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import erf, erfinv, expit, logit, logsumexp
 
-from dissensus.common.arrays import pair_starts, ranges, read_only
+from dissensus.common.arrays import pair_starts, pairs_of_ranges, read_only
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.models.dependence import DEFAULT, design_effect
 from dissensus.table.annotations import Annotations
@@ -317,10 +317,7 @@ def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
     if pairs.sum() > MAX_PAIRS:
         used = np.random.default_rng(0).permutation(per_item.size)
         used = np.sort(used[np.cumsum(pairs[used]) <= MAX_PAIRS])
-    size = per_item[used]
-    rows = ranges(start[used], size)
-    later = np.repeat(start[used] + size, size) - rows - 1
-    return np.repeat(rows, later), ranges(rows + 1, later)
+    return pairs_of_ranges(start[used], per_item[used])
 
 
 def _calibration(p: FloatArray, agree: BoolArray) -> Calibration:
