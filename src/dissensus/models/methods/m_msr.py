@@ -47,10 +47,21 @@ from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
+from dissensus.compute.readable import LIKELIHOOD
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
-from dissensus.models.confusion import PSEUDO, OwnCells, judge, label_totals, leaning
+from dissensus.models.confusion import (
+    COIN,
+    PSEUDO,
+    ConfusionPass,
+    Likelihood,
+    OwnCells,
+    judge,
+    label_totals,
+    leaning,
+    softened_sweep,
+)
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.methods.wawa import judged_labels
@@ -76,6 +87,7 @@ class MMSR(Aggregator):
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads; None for all cores", low=1)
+    softens_itself = True
 
     @property
     def accuracy_(self) -> FloatArray:
@@ -97,9 +109,9 @@ class MMSR(Aggregator):
             engine = Local(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
             self.prior_ = leaning(totals.sum(axis=(0, 1)), LEAN)
-            self.posterior_, sums = judge(engine, self.prior_, Coins(self.prior_, self.coin_).cells())
+            cells = Coins(self.prior_, self.coin_).cells()
+            softened_sweep(self, engine, ConfusionPass(LIKELIHOOD, COIN), Likelihood.of(self.prior_, cells), totals)
         self.trace_ = np.empty(0)
-        self._judge(sums.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
 
     def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
         """(A, 2) [right, wrong] of everyone, and (1, 2) of the population, which those have who are not linked."""
