@@ -43,17 +43,6 @@ class Case:
     gold: Any
 
 
-def reduced(table: Any, level: int | None, seed: int) -> Any:
-    """The table with so many labels of every item, drawn anew."""
-    if level is None:
-        return table
-    draw = np.random.default_rng([seed, level]).random(len(table))
-    order = np.lexsort((draw, table.item))
-    rank = np.empty(len(table), np.int64)
-    rank[order] = np.arange(len(table)) - table.item_ptr[table.item[order]]
-    return table.select(rows=rank < level)
-
-
 def cases(method: str) -> Iterator[Case]:
     """One fit for each table."""
     for name in SETS:
@@ -62,7 +51,7 @@ def cases(method: str) -> Iterator[Case]:
             if level is not None and level >= np.diff(data.annotations.item_ptr).mean() - 0.01:
                 continue
             for seed in range(1 if level is None else SEEDS):
-                table = reduced(data.annotations, level, seed)
+                table = data.annotations if level is None else data.annotations.subsample(level, [seed, level])
                 n_labels = np.diff(table.item_ptr)
                 known = np.flatnonzero((data.gold >= 0) & (n_labels > 0))
                 model = dz.methods[method](dependence=None).fit(table)
