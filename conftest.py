@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: two threads of each would wait for each other
+
 collect_ignore = [] if find_spec("triton") else ["src/dissensus/compute/kernels/on_triton.py"]
 
 

@@ -11,7 +11,7 @@ It is applied to the posterior that EM ends with, not inside EM: on nine sets wi
 same ρ inside EM cost Dawid-Skene 2 to 3 points of accuracy, because annotators learnt from soft posteriors look alike.
 
 Without gold ρ is one number, DEFAULT, with the least log loss over 12 sets (`python -m benchmarks.trust.posterior` also
-leaves each set out: it is as good there). Rules that know the table, from the agreement of its labels, with and
+leaves each set out: it is as good there); `consensus` moves it where an item has many labels. Other rules that know the table, from the agreement of its labels, with and
 without chance, or from the spread of its errors, were worse on sets that they were not made for: what a crowd gets
 wrong together its own table does not show. Gold does: with `MIN_GOLD` known items or more, ρ is that with the least log
 loss on them, drawn to DEFAULT by a prior on log ρ.
