@@ -298,6 +298,7 @@ class CrowdClassifier(Training):
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
             "encoder": stored_part(self.encoder_, encoders),
+            "asked": stored_part(new_part(self.encoder, encoders, Encoder), encoders),  # auto may fit another one
             "objective": stored_part(self.objective_, objectives),
             "annotators": None if described is None else dataclasses.asdict(described),
             "results": results,
@@ -318,7 +319,7 @@ class CrowdClassifier(Training):
             objective = loaded_part(tree["objective"], objectives)
             model = cls(
                 **{**tree["parameters"], "device": device},
-                encoder=type(encoder)(**encoder.get_params(deep=False)),
+                encoder=loaded_part(tree["asked"], encoders),
                 objective=type(objective)(**objective.get_params(deep=False)),
             )
             with_learnt(model, tree["results"])
