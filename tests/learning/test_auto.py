@@ -71,7 +71,7 @@ def test_it_is_the_default_and_says_what_it_chose():
     table, X, truth = blobs(150)
     model = fitted(table, X)
     assert model.score(X, truth) > 0.9
-    assert model.note_.startswith("auto chose soft labels and the weights linear model")
+    assert model.note_.startswith("auto chose soft labels and the weights")
     assert "by 2 folds of 150 items" in model.note_
     assert [row["name"] for row in model.candidates_] == ["linear model", *(one.name for one in auto.CANDIDATES)]
     assert not model.held_out_.any()
