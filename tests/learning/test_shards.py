@@ -184,9 +184,9 @@ def stored(tmp_path):
 def test_features_in_a_file_teach_the_same(stored, scale, validation):
     table, X, mapped, _ = stored
     one, two = (
-        CrowdClassifier(encoder=encoders["mlp"](hidden=(8,), scale=scale), epochs=2, device="cpu").fit(
-            table, x, validation=validation
-        )
+        CrowdClassifier(
+            encoder=encoders["mlp"](hidden=(8,), scale=scale), objective="soft", epochs=2, device="cpu"
+        ).fit(table, x, validation=validation)
         for x in (X, mapped)
     )
     np.testing.assert_array_equal(one.proba_, two.proba_)
@@ -199,7 +199,8 @@ def test_what_was_changed_in_memory_is_not_read_from_the_file(tmp_path):
     changed = np.load(tmp_path / "x.npy", mmap_mode="c")
     changed[:, 0] *= 3
     one, two = (
-        CrowdClassifier(encoder="identity", epochs=1, device="cpu").fit(table, x) for x in (np.array(changed), changed)
+        CrowdClassifier(encoder="identity", objective="soft", epochs=1, device="cpu").fit(table, x)
+        for x in (np.array(changed), changed)
     )
     np.testing.assert_array_equal(one.proba_, two.proba_)
 

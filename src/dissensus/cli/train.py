@@ -19,7 +19,7 @@ from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
-    from dissensus.common.types import BoolArray, FloatArray, IntArray
+    from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
     from dissensus.learning import CrowdClassifier, OutOfFold
     from dissensus.table.annotations import Annotations
 
@@ -33,6 +33,7 @@ ENCODERS = {
 """What encodes each kind of input where nobody names an encoder."""
 LEARNING = "Learning"  # panel of the help
 MODEL = "model.safetensors"
+SECONDS_BETWEEN_LINES = 10.0  # that a pipe gets while training goes on
 FILES = folder.tables("items", "annotators", "history", "out_of_fold")
 
 
@@ -77,7 +78,7 @@ def train(
         "-e",
         metavar="NAME",
     ),
-    objective: str = option("crowd-layer", "How labels teach; see above.", metavar="NAME"),
+    objective: str = option("auto", "How labels teach; see above.", metavar="NAME"),
     setting: list[str] | None = option(
         None,
         "Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
@@ -86,7 +87,10 @@ def train(
     ),
     shortcuts: Shortcuts,
     validation: float | None = option(
-        None, "Of the labelled items, to choose the epoch by.", metavar="SHARE", panel=LEARNING
+        None,
+        "Of the labelled items, to choose the epoch by; auto holds out what it needs.",
+        metavar="SHARE",
+        panel=LEARNING,
     ),
     folds: int | None = option(
         None, "Also predict each item by one of so many networks that did not see it.", min=2, panel=LEARNING
@@ -131,7 +135,9 @@ def train(
     model.set_params(checkpoint=store)
     began = time.perf_counter()
     apart: OutOfFold | None = None
-    with show.waiting(f"training on {source.file}", model.epochs * (1 + (folds or 0))) as on_step:
+    passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
+    with show.waiting(f"training on {source.file}", passes) as bar:
+        on_step = told_in_a_pipe(bar, f"training on {source.file}")
         model.fit(table, X, gold=sure, validation=validation, on_step=on_step)
         if folds is not None:
             from dissensus.learning import out_of_fold
@@ -156,6 +162,20 @@ def train(
         return
     _show(summary)
     show.written(output, "Results are", "FOLDER")
+
+
+def told_in_a_pipe(bar: OnStep, text: str) -> OnStep:
+    """What `bar` does; where nobody sees it, also a line on stderr every ten seconds."""
+    last = time.monotonic()
+
+    def step(number: int, loss: float) -> None:
+        nonlocal last
+        bar(number, loss)
+        if time.monotonic() - last >= SECONDS_BETWEEN_LINES and not show.console(stderr=True).is_interactive:
+            last = time.monotonic()
+            say(f"{text}: pass {number:,}, loss {loss:.4f}")
+
+    return step
 
 
 class COMMAND_CLASS(TyperCommand):  # noqa: N801 - what the group of commands asks a module for
@@ -226,6 +246,8 @@ def _summary(
         "taught": int(taught.sum()),
         "held_out": int(model.held_out_.sum()),
         "without_labels": int((~model.teaches_).sum()),
+        "note": model.note_,
+        "candidates": model.candidates_,
         "epochs": model.n_iter_,
         "best_epoch": model.best_epoch_,
         "loss": float(model.trace_[-1]) if model.trace_.size else None,
@@ -273,7 +295,9 @@ def _show(about: dict[str, Any]) -> None:
         f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
         f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s"
     )
-    if about["best_epoch"]:
+    if about["note"]:
+        show.text(f"{about['note'][0].upper()}{about['note'][1:]}")
+    elif about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
         show.line(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.")
     show.bars(("label", "items"), about["labels"], about["items"])
