@@ -6,7 +6,7 @@ import copy
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,12 @@ from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
+from dissensus.table.io.formats import detect
+from dissensus.table.io.writers import WRITERS, Answers, Labels, write_labels
+from dissensus.table.io.writers.sheets import header_of
 
 if TYPE_CHECKING:
+    from dissensus.cli.options import Source
     from dissensus.questions.diagnose import Diagnosis
 
 MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
@@ -39,7 +43,7 @@ ANNOTATORS_SHOWN = 3  # at either end
 MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
-FILES = tables("items", "annotators", "confusions")
+FILES = (*tables("items", "annotators", "confusions"), *(Path(one.file) for one in WRITERS.values()))
 
 
 @dataclass(frozen=True)
@@ -176,6 +180,19 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     elif confusion is not None:
         say(f"warning: the confusions would take {confusion.size:,} rows; they are in model.npz only.")
     save(model, folder, items=items)
+
+
+def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source, folder: Path) -> None:
+    """The labels of all questions in one file for a tool; added to FILE's records where it is the tool's export."""
+    found = {
+        question: Answers(one.model.items_, one.model.predict(), one.model.posterior_.max(axis=1, initial=0))
+        for question, one in answers.items()
+    }
+    read_as = source.input_format or detect(source.file).name
+    agent = f"dissensus {next(iter(answers.values())).summary['method']}"
+    columns = {role: getattr(source, role) for role in ("item", "annotator", "label", "question")}
+    header = header_of(source.file, read_as, columns) if to in ("csv", "xlsx") else None
+    write_labels(Labels(found, agent, source.file if read_as == to else None, source.item, header), to, folder)
 
 
 def _item_frame(result: Result) -> Any:

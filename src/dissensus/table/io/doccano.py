@@ -34,7 +34,7 @@ def claims(record: Record) -> bool:
 def answers(path: Path, columns: Columns) -> Iterator[Answer]:
     """Yield one row per label: item, annotator, label."""
     total = found = unlabelled = unnamed = 0
-    for source, record in _sources(path):
+    for source, record in sources(path):
         total += 1
         where = f"{path}: record {total:,} of {source}"
         item = field(record, columns.item, ("id", "doc_id", "item"), "item", where)
@@ -52,7 +52,7 @@ def answers(path: Path, columns: Columns) -> Iterator[Answer]:
     warn_left_out(unnamed, found, what, path)
 
 
-def _sources(path: Path) -> Iterator[tuple[str, Record]]:
+def sources(path: Path) -> Iterator[tuple[str, Record]]:
     """Yield each record with the name of its file, which is the annotator's."""
     with reading(path):
         packed = zipfile.is_zipfile(path)
