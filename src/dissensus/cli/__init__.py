@@ -29,6 +29,7 @@ COMMANDS = {
     "report": "Write a page that says what is in the labels, how sure they are, who is good, what is hard, what to do "
     "next.",
     "agreement": "Say how far the annotators agree, beyond what chance would give, with 95 % intervals.",
+    "diff": "Say what changed between two snapshots: labels, answers that flipped and why, annotators that drift.",
     "cluster": "Cluster items by how they are labelled and annotators by how they label, together.",
     "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
     "predict": "Predict the labels of items with a trained model; which columns to take is remembered from training.",

@@ -49,8 +49,8 @@ def aggregate(
     ),
     to: str | None = option(
         None,
-        "Write to-TOOL.json, .jsonl, .csv or .xlsx too, the labels for a tool: label-studio, argilla, doccano, prodigy, inspect, csv or xlsx. An export of "
-        "the same tool keeps all that is in it.",
+        "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, csv or xlsx. "
+        "An export of the same tool keeps all that is in it.",
         metavar="TOOL",
     ),
     known: Path | None = options.KNOWN,
