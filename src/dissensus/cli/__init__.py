@@ -50,7 +50,7 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """A command with its options."""
-    from dissensus.cli.options import with_groups
+    from dissensus.cli.options import with_common, with_groups
 
     module = import_module(f"dissensus.cli.{name}")
     function = getattr(module, name)
@@ -60,13 +60,12 @@ def load_command(name: str) -> Any:
         name,
         help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
         cls=getattr(module, "COMMAND_CLASS", None),
-    )(reported(with_groups(function)))
+    )(reported(with_common(with_groups(function), name)))
     return typer.main.get_command(one)
 
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # what is no error of the user's is ours, and its traceback should be plain
     context_settings={"help_option_names": ["-h", "--help"]},

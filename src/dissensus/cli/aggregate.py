@@ -47,12 +47,7 @@ def aggregate(
         f"Look for spammers, adversaries and copiers; left out, with up to {MAX_ANNOTATIONS_FLAGGED:,} annotations.",
         "--flags/--no-flags",
     ),
-    to: str | None = option(
-        None,
-        "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, csv or xlsx. "
-        "An export of the same tool keeps all that is in it.",
-        metavar="TOOL",
-    ),
+    to: str | None = options.TO,
     known: Path | None = options.KNOWN,
     gold: Gold,
     source: SourceOfTables,

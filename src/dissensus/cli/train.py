@@ -124,6 +124,12 @@ def train(
     sure, truth = gold.read_file(known, table), gold.read(table)
 
     store = output / "checkpoint"
+    if fresh or not store.exists():
+        from dissensus.cli.how_long import announce, training_seconds
+
+        with show.waiting("timing a few items"):
+            seconds = training_seconds(model, table, X, 1 + (folds or 0))
+        announce(seconds, f"training {model.epochs:,} epochs")
     if fresh and store.exists():
         shutil.rmtree(store)
     if store.exists():
