@@ -134,9 +134,7 @@ def test_a_search_says_how_long_it_will_take_and_fits_no_pair_twice(cli, drawn, 
 
     monkeypatch.setattr(how_long, "MIN_SECONDS_SAID", 0.0)
     result = cli("cluster", drawn, "--item-clusters", "2:9", "--annotator-clusters", "1,2", "-o", "out")
-    assert (
-        "dissensus: searching 8 pairs of numbers will take about 5 seconds; smaller ranges take less." in result.stderr
-    )
+    assert re.search("searching 8 pairs of numbers will take about .*; smaller ranges take less.", result.stderr)
     assert "8 pairs of numbers were tried; --search full tries all of a range." in result.stdout
     lines = (drawn.parent / "out" / "search.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 8

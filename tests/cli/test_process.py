@@ -126,19 +126,21 @@ def test_signal_in_a_long_fit_leaves_nothing_and_the_bar_has_shown_the_objective
         assert "dissensus: interrupted." in plain
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_completes_commands_options_and_methods(shell):
-    for typed, offered in (
-        ("dissensus aggr", "aggregate"),
-        ("dissensus aggregate --engi", "--engine"),
-        ("dissensus aggregate --engine to", "torch"),
-        ("dissensus aggregate labels.csv --method dawid", "dawid-skene"),
-        ("dissensus aggregate labels.csv --to label", "label-studio"),
-    ):
-        words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
-        words |= {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-        done = run(env=os.environ | words | {"_DISSENSUS_COMPLETE": f"complete_{shell}"})
-        assert offered in done.stdout, (typed, done.stdout, done.stderr)
+@pytest.mark.parametrize(
+    ("shell", "typed", "offered"),
+    [
+        ("bash", "dissensus aggr", "aggregate"),
+        ("bash", "dissensus aggregate --engi", "--engine"),
+        ("zsh", "dissensus aggregate --engine to", "torch"),
+        ("fish", "dissensus aggregate labels.csv --method dawid", "dawid-skene"),
+        ("bash", "dissensus aggregate labels.csv --to label", "label-studio"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(shell, typed, offered):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    words |= {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = run(env=os.environ | words | {"_DISSENSUS_COMPLETE": f"complete_{shell}"})
+    assert offered in done.stdout, done.stderr
 
 
 def test_progress_into_a_pipe_is_plain_lines_and_quiet_has_none(labels):
