@@ -39,11 +39,33 @@ COMMANDS = {
 """Command → the first sentence of its help. The rest of the help is the docstring of its function."""
 
 
+GUIDES = {
+    "annotators": "diagnose",
+    "changes": "diff",
+    "choosing": "compare",
+    "clusters": "cluster",
+    "confidence": "aggregate",
+    "disagreement": "explain",
+    "evaluation": "agreement",
+    "features": "train",
+    "learning": "train",
+    "scale": "aggregate",
+    "tables": "describe",
+    "tools": "aggregate",
+}
+"""Guide whose name is no command → the command that it is about."""
+
+
 class LazyGroup(TyperGroup):
     """A group that lists commands by `COMMANDS` and imports one when it is chosen."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command with its options, and the arguments that are left."""
+        if args and args[0] in GUIDES:
+            say(
+                f"no command '{args[0]}'; what the guide of this name is about is done by 'dissensus {GUIDES[args[0]]}'."
+            )
+            raise typer.Exit(2)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(str(name)), rest
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli.errors import say
 from dissensus.common import progress
+from dissensus.exceptions import DissensusError
 
 if TYPE_CHECKING:
     from dissensus.learning import CrowdClassifier
@@ -62,7 +63,10 @@ def training_seconds(model: CrowdClassifier, table: Annotations, X: Any, fits: i
             one.fit(table.select(items=mask), take(X, np.flatnonzero(mask)), on_step=lambda *_: None)
         return time.perf_counter() - began
 
-    seconds(m, 1)  # the first one loads and compiles
+    try:
+        seconds(m, 1)  # the first one loads and compiles
+    except DissensusError:  # such as too few items of a class; the training itself may do
+        return 0.0
     first, longer, wider = seconds(m, 1), seconds(m, 1 + EPOCHS_TIMED), seconds(2 * m, 1)
     b = max(longer - first, 0.0) / (EPOCHS_TIMED * m)
     a = max((wider - first) / m - b, 0.0)
