@@ -62,9 +62,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command with its options, and the arguments that are left."""
         if args and args[0] in GUIDES:
-            say(
-                f"no command '{args[0]}'; what the guide of this name is about is done by 'dissensus {GUIDES[args[0]]}'."
-            )
+            say(f"no command '{args[0]}'; the guide of this name is about 'dissensus {GUIDES[args[0]]}'.")
             raise typer.Exit(2)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(str(name)), rest
