@@ -170,4 +170,4 @@ def _head(source: Source, seconds: float, model: Path | None, gold: Gold) -> dic
     from dissensus import __version__
 
     files = show.paths(input=source.file, model=model, gold_file=gold.gold)
-    return {"version": __version__} | files | {"seconds_reading": seconds}
+    return {"version": __version__} | files | {"reading": source.account, "seconds_reading": seconds}

@@ -101,7 +101,7 @@ def cluster(
     model.set_params(restarts=restarts)
     with show.waiting(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
-    summary = _summary(source.file, method, model, found, time.perf_counter() - began)
+    summary = _summary(source.file, method, model, found, time.perf_counter() - began) | {"reading": source.account}
     if output is not None:
         with folder.results(output, FILES, summary) as part:
             _write(model, found, part)

@@ -49,9 +49,12 @@ def read_elsewhere(source: Source, options: Any) -> Any:
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
 
-    for name, given in (("--abstain", source.abstain), ("--question", source.question)):
+    in_memory = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes")
+    for name, given in ((f"--{name.replace('_', '-')}", getattr(source, name)) for name in in_memory):
         if given:
             raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")
+    if source.item and "," in source.item:
+        raise BadParameter("--item A,B is for a table in memory; write one column that names the items.")
     if source.input_format not in (None, "parquet"):
         raise BadParameter(f"--input-format {source.input_format}: --engine disk and spark read Parquet; convert it.")
     columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import typer
 
 from dissensus.cli import show
-from dissensus.cli.errors import prefix_errors
+from dissensus.cli.errors import for_command_line, prefix_errors
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
 
@@ -48,6 +48,13 @@ class Engine(StrEnum):
     disk = "disk"
     torch = "torch"
     spark = "spark"
+
+
+class Ticks(StrEnum):
+    """How answers that tick several labels are taken."""
+
+    votes = "votes"
+    questions = "questions"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
@@ -100,7 +107,9 @@ class Gold:
     gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
 
     def read(self, table: Annotations) -> IntArray | None:
-        """(I,) class codes, −1 where unknown; None where no file is named."""
+        """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one."""
+        if self.gold is None and table.source is not None and table.source.gold is not None:
+            return table.gold_codes(*table.source.gold)
         return self.read_file(self.gold, table)
 
     def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
@@ -160,12 +169,12 @@ class Source:
         ...,
         metavar="FILE",
         show_default=False,
-        help="One row per annotation: CSV, TSV (also .gz), Parquet, Arrow, JSON lines, an export of Label Studio, "
-        "doccano or Prodigy.",
+        help="One row per annotation or a column per annotator: CSV, TSV, JSON lines (also packed), Parquet, Arrow, "
+        "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy.",
     )
-    item: str | None = _column("items (found where called item, task, id, …)")
-    annotator: str | None = _column("annotators (annotator, worker, rater, …)")
-    label: str | None = _column("labels (label, answer, annotation)")
+    item: str | None = _column("items (found where called item, task, id, …); A,B where two name it together")
+    annotator: str | None = _column("annotators (annotator, worker, rater, …); of a wide table, A,B,…")
+    label: str | None = _column("labels (label, answer, annotation); of an export, the question to read")
     question: str | None = _column("questions, each a table of its own")
     weight: str | None = _column("weights of the rows")
     classes: str | None = option(
@@ -174,6 +183,18 @@ class Source:
     abstain: list[str] | None = option(
         None, 'An answer that is no class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
     )
+    wide: bool = option(False, "FILE has a column per annotator.", "--wide", panel=READING)
+    ticks: Ticks | None = option(
+        None, "Where answers tick several labels: a vote each, or a yes/no question per label.", panel=READING
+    )
+    normalize: bool = option(
+        False, "Take labels that differ by capitals or spaces for one.", "--normalize", panel=READING
+    )
+    map: list[str] | None = option(
+        None, "Rename a label (OLD= for no answer), or all in a FILE of two columns; repeatable.", "--map",
+        metavar="OLD=NEW", panel=READING,
+    )  # fmt: skip
+    many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
     input_format: str | None = _input_format("--format", "--input-format")
 
     def read(self, **of_one_question: Any) -> Annotations | Questions:
@@ -182,15 +203,22 @@ class Source:
 
         if own_process:
             hide_pandas()
-        columns = {role: getattr(self, role) for role in ("item", "annotator", "label", "question", "weight")}
+        same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
         with show.waiting(f"reading {self.file}"):
             tables = read(
-                self.file,
+                self.named,
                 format=self.input_format,
                 classes=self.class_names(),
-                abstain=[answer or None for answer in self.abstain or ()],
-                **columns,
+                abstain=self.abstain or (),
+                wide=self.wide or None,
+                ticks=self.ticks and self.ticks.value,  # type: ignore[arg-type]
+                map=self._renamed(),
+                **{name: getattr(self, name) for name in same},
             )
+        first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
+        self.account.update(first.source.facts() if first.source else {})
+        if first.source and not self.json:
+            show.announce(show.clean(for_command_line(line)) for line in first.source.lines())
         for name, given in of_one_question.items():
             if given is not None and isinstance(tables, Mapping):
                 raise BadParameter(f"--{name} is for a file of one question; take each question by itself.")
@@ -213,7 +241,8 @@ class Source:
         """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title."""
         if self.json:
             found = {question: facts(answer) for question, answer in answers.items()}
-            show.json({"file": show.path(self.file), **head} | found.get(None, {"questions": found}))
+            head = {"file": show.path(self.file), "reading": self.account, **head}
+            show.json(head | found.get(None, {"questions": found}))
             return
         for question, answer in answers.items():
             show_one(self.title(question), answer)
@@ -222,6 +251,33 @@ class Source:
     def file(self) -> Path:
         """What is named, as a path; an address such as s3://bucket is none, and keeps its slashes in `named`."""
         return Path(self.named)
+
+    @property
+    def holds_texts(self) -> bool:
+        """True where FILE, once read, is an export with texts of its items."""
+        return self.named != "-" and "text" in self.account.get("columns", {}) and "answers" in self.account
+
+    @functools.cached_property
+    def account(self) -> dict[str, Any]:
+        """How FILE was read, as plain values; empty before."""
+        return {}
+
+    def _renamed(self) -> dict[str, str]:
+        """What --map says: OLD=NEW, or a file whose first two columns are the old and the new labels."""
+        from dissensus.table.io import read_frame
+
+        found: dict[str, str] = {}
+        for entry in self.map or ():
+            old, equals, new = entry.partition("=")
+            if equals:
+                found[old] = new
+                continue
+            frame = read_frame(entry)
+            if frame.num_columns < 2:
+                raise BadParameter(f"--map {entry}: expected a column of old and one of new labels, or OLD=NEW.")
+            pairs = zip(*(frame.column(k).to_pylist() for k in (0, 1)), strict=True)
+            found |= {str(old): "" if new is None else str(new) for old, new in pairs}
+        return found
 
     def class_names(self) -> list[str] | None:
         """What --classes declares."""

@@ -54,14 +54,28 @@ def interval(low: float, high: float, write: Callable[[float], str] = number) ->
     return f"{write(low)} to {write(high)}"
 
 
+_announced: list[str] = []  # lines that stand above whatever is printed next
+
+
+def announce(lines: Iterable[str]) -> None:
+    """Print lines above what is printed next; where nothing is, because of an error, they are not printed either."""
+    _announced[:] = lines
+
+
+def _print(what: Any, **how: Any) -> None:
+    while _announced:
+        console().print(_announced.pop(0), soft_wrap=True)
+    console().print(what, **how)
+
+
 def text(sentence: str = "") -> None:
     """Print a sentence, broken into lines that fit."""
-    console().print(sentence)
+    _print(sentence)
 
 
 def line(sentence: str) -> None:
     """Print one line, which only a terminal may break."""
-    console().print(sentence, soft_wrap=True)
+    _print(sentence, soft_wrap=True)
 
 
 def table(
@@ -84,7 +98,7 @@ def table(
         made.add_column(column, justify="right" if right else "left", no_wrap=whole, overflow="fold")
     for row in rows:
         made.add_row(*row)
-    console().print(made)
+    _print(made)
 
 
 def bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, *, shares: bool = False) -> None:

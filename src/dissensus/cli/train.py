@@ -148,6 +148,7 @@ def train(
             )  # fmt: skip
     summary: dict[str, Any] = {
         **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
+        "reading": source.account,
         **_summary(model, inputs, table, apart, time.perf_counter() - began),
     }
     if truth is not None:
