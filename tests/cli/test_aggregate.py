@@ -46,6 +46,7 @@ def test_files_hold_what_the_method_found(cli, labels, here):
 
 def test_summary_file_says_what_was_done(cli, labels, here):
     printed = json.loads(cli("aggregate", labels, "--gold", "gold.csv", "-o", "out", "--json").stdout)
+    assert printed.pop("command") == "aggregate"
     summary = json.loads((here / "out" / "summary.json").read_text())
     assert printed == summary | {"folder": "out"}
     model = dz.methods["dawid-skene"]().fit(dz.read(labels))

@@ -72,7 +72,7 @@ def documented(command):
     """The patterns of a command's table, each with whether it is always there."""
     text = PAGE.read_text(encoding="utf-8")
     section = re.search(rf"^## {command}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)[1]
-    found = {("command",): True, ("version",): True}
+    found = {("command",): True, ("version",): True, ("reading", "…"): False}
     for fields, meaning in re.findall(r"^\| (`.+?) \| (.+?) \|$", section, flags=re.MULTILINE):
         for field in re.findall(r"`([^`]+)`", fields):
             parts = [[one] if one[0] != "{" else one[1:-1].split(",") for one in re.findall(r"\{.*?\}|[^{}]+", field)]

@@ -74,6 +74,8 @@ def aggregate(
         from dissensus.table.io.writers import WRITERS
 
         WRITERS.entry(to)  # a wrong name should not wait for the file
+        if source.ticks == "questions":
+            raise BadParameter(f"--to {to}: questions that --ticks made are none of the tool's; leave --ticks out.")
         if output is None:
             raise BadParameter(f"--to {to} writes a file; say where with -o FOLDER.")
     folder.check(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from dissensus import Annotations, methods
+from dissensus.cli import app
 from dissensus.exceptions import BadParameter, UnknownName
 from dissensus.table import io
 from dissensus.table.datasets.folder import VARIABLE
@@ -93,7 +95,10 @@ def majority(tables, **more):
     if isinstance(tables, Annotations):
         tables = {None: tables}
     fitted = {question: methods["majority-vote"]().fit(table) for question, table in tables.items()}
-    answers = {q: Answers(m.items_, m.predict(), m.posterior_.max(axis=1)) for q, m in fitted.items()}
+    answers = {}
+    for question, m in fitted.items():
+        some = np.diff(tables[question].item_ptr) > 0
+        answers[question] = Answers(m.items_[some], m.predict()[some], m.posterior_.max(axis=1)[some])
     return Labels(answers, WHO, **more)
 
 
@@ -234,6 +239,45 @@ def test_a_log_of_inspect_gets_one_score_more(tmp_path):
     assert after == before
 
 
+@pytest.mark.realdata
+@pytest.mark.filterwarnings("ignore::dissensus.exceptions.DataWarning")
+@pytest.mark.parametrize(
+    ("to", "name", "label", "ticks"),
+    [
+        ("argilla", "argilla/records.json", "stars", ()),
+        ("argilla", "argilla/flat.json", "stars", ()),
+        ("argilla", "argilla/records.json", "topics", ("--ticks", "votes")),
+        ("label-studio", "label_studio/export.json", "stars", ()),
+    ],
+)
+def test_the_question_that_was_read_gets_an_answer_in_its_own_type(to, name, label, ticks, tmp_path):
+    path = exports() / name
+    command = ["aggregate", str(path), "--label", label, *ticks, "--to", to, "-o", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, command, prog_name="dissensus")
+    assert done.exit_code == 0, done.output
+    after = json.loads((tmp_path / "out" / f"to-{to}.json").read_text())
+    for record in after:
+        if to == "label-studio":
+            (ours,) = record["predictions"][-1]["result"]
+            assert (ours["from_name"], ours["type"]) == (label, "rating")
+            said = ours["value"]["rating"]
+        elif name.endswith("flat.json"):
+            said = record[f"{label}.suggestion"]
+        else:
+            said = record["suggestions"][label]["value"]
+        assert isinstance(said, list if label == "topics" else int), said
+
+
+def test_a_record_of_argilla_1_gets_a_suggestion_too(tmp_path):
+    response = {"user_id": "u1", "status": "submitted", "values": {"tone": {"value": "warm"}}}
+    old = {"question_name": "tone", "value": "cold", "score": None, "agent": "m"}
+    record = {"id": "r1", "fields": {"text": "…"}, "responses": [response], "suggestions": [old]}
+    (tmp_path / "records.json").write_text(json.dumps([record]))
+    (after,) = written("argilla", tmp_path / "records.json", tmp_path)
+    ours = {"question_name": "tone", "value": "warm", "score": 1.0, "agent": WHO}
+    assert after == record | {"suggestions": [ours]}
+
+
 TABLE = Annotations.from_arrays(["x", "x", "y"], ["ann", "bob", "ann"], ["=1+1", "=1+1", "no"])
 
 
@@ -241,7 +285,7 @@ TABLE = Annotations.from_arrays(["x", "x", "y"], ["ann", "bob", "ann"], ["=1+1",
 def test_a_table_from_elsewhere_is_written_for_every_tool(to, tmp_path):
     path = write_labels(majority(TABLE), to, tmp_path)
     assert path.name == WRITERS[to].file
-    if to not in FORMATS or to in ("label-studio", "argilla"):  # they read what people said; here nobody did
+    if to == "inspect" or to in ("label-studio", "argilla"):  # they read what people said; here nobody did
         assert path.stat().st_size > 50
         return
     back = io.read(path)

@@ -41,12 +41,6 @@ def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Ta
         return table
 
 
-def column_names(path: Path) -> list[str]:
-    """The names of the columns; nothing but the header is read."""
-    with reading(path):
-        return _header(path, ",;\t")[1]
-
-
 def write(table: pa.Table, file: BinaryFile) -> None:
     """Write commas and a header; quote text only where some cell needs it; write floats in full."""
     import pyarrow.compute as pc

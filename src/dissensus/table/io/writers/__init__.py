@@ -37,15 +37,16 @@ class Given(NamedTuple):
 class Labels:
     """Labels to write: question → answers, and who gave them.
 
-    `questions` has the one key None where a table has one question. `source` is an export of the same tool that the
-    table was read from, `item` the field that names its items where the reader was told one, `header` the names of
-    the columns item, annotator, label and question where a sheet is to have others.
+    `questions` has the one key None where a table has one question, which the tool calls `question`. `source` is an
+    export of the same tool that the table was read from, `item` the field that names its items where the reader was
+    told one, `header` the names of the columns item, annotator, label and question where a sheet is to have others.
     """
 
     questions: Mapping[str | None, Answers]
     agent: str
     source: Path | None = None
     item: str | None = None
+    question: str | None = None
     header: Mapping[str, str] | None = None
 
     def by_item(self) -> dict[str, dict[str | None, Given]]:

@@ -20,12 +20,19 @@ def suggestions(labels: Labels) -> Iterator[Record]:
     said, values = labels.by_item(), _values(labels.source)
     for record in records(labels.source):
         flat = "responses" not in record
-        added: Record = {} if flat else {"suggestions": dict(record.get("suggestions") or {})}
+        nested = isinstance(record.get("responses"), dict)
+        added: Record = {"suggestions": dict(record.get("suggestions") or {})} if nested else {}
         for question, one in said.get(str(record.get(labels.item or "id")), {}).items():
-            name = question if question is not None else next(iter(values), "label")
-            label = values.get(name, {}).get(str(one.label), one.label)  # 4 where a table holds the text "4"
+            name = question or labels.question or next(iter(values), "label")
+            given = values.get(name, {})
+            label = given.get(str(one.label), one.label)  # 4 where a table holds the text "4"
+            if any(isinstance(value, list) for value in given.values()):  # several may be ticked
+                label = [label]
             ours = _suggestion(label, one.confidence, labels.agent)
-            if flat:
+            if isinstance(record.get("responses"), list):  # version 1
+                before = [old for old in record.get("suggestions") or [] if old.get("question_name") != name]
+                record = record | {"suggestions": [*before, {"question_name": name, **ours}]}
+            elif flat:
                 key = f"{name}.suggestion"
                 added |= {key: ours["value"], f"{key}.score": ours["score"], f"{key}.agent": ours["agent"]}
             else:
@@ -39,6 +46,11 @@ def _values(path: Path) -> dict[str, dict[str, Any]]:
     for record in records(path):
         if isinstance(record.get("responses"), dict):
             given = {name: [one.get("value") for one in answers] for name, answers in record["responses"].items()}
+        elif isinstance(record.get("responses"), list):
+            given = {}
+            for values_of in (one.get("values") or {} for one in record["responses"]):
+                for name, answer in values_of.items():
+                    given.setdefault(name, []).append(answer.get("value") if isinstance(answer, dict) else answer)
         else:
             ends = ".responses"
             given = {key.removesuffix(ends): value or [] for key, value in record.items() if key.endswith(ends)}

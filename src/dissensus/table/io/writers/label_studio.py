@@ -33,8 +33,8 @@ def _controls(labels: Labels) -> dict[str | None, list[Record]]:
     for task in records(labels.source):  # type: ignore[arg-type]  # asked where there is a source
         for annotation in task.get("annotations", task.get("completions")) or []:
             for result in annotation.get("result") or []:
-                name = result.get("from_name")
-                if name in labels.questions or (None in labels.questions and result.get("type") == "choices"):
+                asked = labels.question is None and result.get("type") == "choices"
+                if (name := result.get("from_name")) in (*labels.questions, labels.question) or asked:
                     found.setdefault(name, []).append(result)
     return found | {None: next(iter(found.values()), [])}
 

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dissensus.common.extras import need
-from dissensus.table.find_columns import guess_column
-from dissensus.table.io.delimited import column_names as column_names_of
 from dissensus.table.io.delimited import write as write_delimited
 from dissensus.table.io.files import BinaryFile
-from dissensus.table.io.formats import FORMATS
 from dissensus.table.io.writers import WRITERS, Labels, Writer
-
-
-def header_of(path: Path, name: str, named: Mapping[str, str | None]) -> dict[str, str]:
-    """The names of the columns that were read as item, annotator, label and question; none of a tool's export."""
-    form = FORMATS[name]
-    if form.export or not path.is_file():
-        return {}
-    there = column_names_of(path) if name in ("csv", "tsv") else form.read(path, None).column_names
-    found = {role: column or guess_column(role, there) for role, column in named.items()}
-    return {role: column for role, column in found.items() if column is not None}
 
 
 def columns(labels: Labels) -> dict[str, Any]:
