@@ -128,7 +128,7 @@ def aggregate(
     began = time.perf_counter()
     if engine in engines.ELSEWHERE:  # the table is never in memory here
         in_memory = [("--known", known), ("--flags", flags), ("--format", (format_ or "parquet") != "parquet")]
-        in_memory += [("--to", to)]
+        in_memory.append(("--to", to is not None))
         for name, given in in_memory:
             if given:
                 raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")

@@ -60,7 +60,7 @@ def diff(
     def answer(table: Annotations, question: str | None) -> Diff:
         from dissensus.questions.diff import diff
 
-        earlier = before if question is None else before.get(question)
+        earlier = before.get(question or "") if isinstance(before, Mapping) else before
         if earlier is None:
             raise DataError(f"{old} has no such question; take it out of {source.file}.")
         with show.waiting(f"comparing {old} with {source.title(question)}"):

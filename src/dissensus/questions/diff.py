@@ -182,7 +182,7 @@ class Diff:
             }
         if kind == "labels":
             c = self.changes
-            names = np.append(self.classes.astype(object), None)  # −1 takes the last
+            names = np.array([*self.classes.tolist(), None], object)  # −1 takes the last
             return {
                 "item": self.items[c.item],
                 "annotator": self.annotators[c.annotator],
@@ -327,7 +327,7 @@ def _flips(
             of = changes.item[asked]
             decisive[asked] = _believes_old(after, _undone(old, new, changes, asked), was[of], now[of])
     item = item[np.argsort(-np.minimum(*sure[:, item]), kind="stable")]
-    return Flips(item, was[item], now[item], *sure[:, item], own[item]), decisive
+    return Flips(item, was[item], now[item], sure[0, item], sure[1, item], own[item]), decisive
 
 
 def _believes_old(model: Aggregator, table: Annotations, was: IntArray, now: IntArray) -> BoolArray:

@@ -24,9 +24,9 @@ def suggestions(labels: Labels) -> Iterator[Record]:
         added: Record = {"suggestions": dict(record.get("suggestions") or {})} if nested else {}
         for question, one in said.get(str(record.get(labels.item or "id")), {}).items():
             name = question or labels.question or next(iter(values), "label")
-            given = values.get(name, {})
-            label = given.get(str(one.label), one.label)  # 4 where a table holds the text "4"
-            if any(isinstance(value, list) for value in given.values()):  # several may be ticked
+            known = values.get(name, {})
+            label = known.get(str(one.label), one.label)  # 4 where a table holds the text "4"
+            if any(isinstance(value, list) for value in known.values()):  # several may be ticked
                 label = [label]
             ours = _suggestion(label, one.confidence, labels.agent)
             if isinstance(record.get("responses"), list):  # version 1

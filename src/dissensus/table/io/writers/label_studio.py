@@ -21,10 +21,10 @@ def tasks(labels: Labels) -> Iterator[Record]:
     said, controls = labels.by_item(), _controls(labels)
     for task in records(labels.source):
         item = (task if labels.item is None else task["data"]).get(labels.item or "id")
-        given = said.get(str(item))
-        before = [one for one in task.get("predictions") or [] if isinstance(one, dict)]
-        ours = [] if given is None else [_prediction(given, controls, labels.agent)]
-        yield task | {"predictions": before + ours}
+        found = [one for one in task.get("predictions") or [] if isinstance(one, dict)]
+        if str(item) in said:
+            found.append(_prediction(said[str(item)], controls, labels.agent))
+        yield task | {"predictions": found}
 
 
 def _controls(labels: Labels) -> dict[str | None, list[Record]]:

@@ -15,8 +15,8 @@ def tasks(labels: Labels) -> Iterator[Record]:
     for record in records(labels.source) if labels.source else ():
         yield record
         item = next((record[key] for key in keys if record.get(key) is not None), None)
-        question = "choice" if "accept" in record or "options" in record else str(record.get("label", "answer"))
-        asked.setdefault(str(item), {}).setdefault(question, record)
+        asked_for = "choice" if "accept" in record or "options" in record else str(record.get("label", "answer"))
+        asked.setdefault(str(item), {}).setdefault(asked_for, record)
     who = labels.agent.replace(" ", "-")
     for item, given in labels.named_items():
         tasks_of = asked.get(str(item)) or {}
