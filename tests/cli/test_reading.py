@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dissensus.cli import app
+from dissensus.cli.inputs import Inputs
 from dissensus.exceptions import DataError
 
 LONG = "item,annotator,label\na,x,yes\na,y,no\nb,x,no\nb,y,no\n"
@@ -118,3 +119,23 @@ def test_texts_of_an_export_are_those_of_its_items(cli, here, monkeypatch):
     Path("project.json").write_text(json.dumps(PROJECT))
     result = cli("report", "project.json", "-o", "page.html", "--method", "majority-vote")
     assert "['item', 'text', 'gold'], text 5" in result.stderr
+
+
+def test_texts_may_stand_in_the_table_of_labels(here):
+    Path("labels.csv").write_text("item,annotator,label,text\nb,x,1,second\nb,y,0,second\na,x,1,first\n")
+    names, texts = Inputs("texts", ("text",)).read(Path("labels.csv"))
+    assert (names.tolist(), texts) == (["b", "a"], ["second", "first"])
+    Path("labels.csv").write_text("item,annotator,label,text\nb,x,1,second\nb,y,0,other\n")
+    with pytest.raises(DataError, match="item 'b' has 2 rows; keep one"):
+        Inputs("texts", ("text",)).read(Path("labels.csv"))
+
+
+def test_known_labels_outside_the_classes_are_said_and_not_used(cli, here):
+    Path("labels.csv").write_text(
+        LONG.replace("label\n", "label,gold\n").replace("yes\n", "yes,maybe\n").replace("no\n", "no,\n")
+    )
+    result = cli("aggregate", "labels.csv", "-m", "majority-vote")
+    assert result.exit_code == 0
+    assert (
+        "the known labels in FILE are not used: gold: 1 of 1 labels are none of the table's 2 classes" in result.stderr
+    )

@@ -137,7 +137,7 @@ def test_features_may_be_a_table_and_names_numbers(cli, here):
     assert "column 'a', row 0 (from 0) is 'four', not a number" in cli("predict", "model", "bad.csv").stderr
     write_csv(here / "bad.csv", ["id", "a"], [(1, 2)])
     assert "no column 'b' for inputs; the columns are 'id', 'a'" in cli("predict", "model", "bad.csv").stderr
-    write_csv(here / "bad.csv", ["id", "a", "b"], [(1, 2, 3), (1, 2, 3)])
+    write_csv(here / "bad.csv", ["id", "a", "b"], [(1, 2, 3), (1, 2, 4)])
     assert "item 1 has 2 rows; keep one" in cli("predict", "model", "bad.csv").stderr.replace("'", "")
     write_csv(here / "bad.csv", ["id", "a", "b"], [(1, "", 3)])
     assert "X has nan in row 0, column 0" in cli("predict", "model", "bad.csv").stderr

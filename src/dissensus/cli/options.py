@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,7 +110,13 @@ class Gold:
     def read(self, table: Annotations) -> IntArray | None:
         """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one."""
         if self.gold is None and table.source is not None and table.source.gold is not None:
-            return table.gold_codes(*table.source.gold)
+            from dissensus.exceptions import DataWarning, UnknownClass
+
+            try:
+                return table.gold_codes(*table.source.gold)
+            except UnknownClass as error:
+                warnings.warn(f"the known labels in FILE are not used: {error}", DataWarning, stacklevel=2)
+                return None
         return self.read_file(self.gold, table)
 
     def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
@@ -285,7 +292,8 @@ class Source:
 
     def title(self, question: str | None) -> str:
         """What a result is about."""
-        return str(self.file) if question is None else f"{self.file}, question {show.name(question)}"
+        file = "standard input" if self.named == "-" else str(self.file)
+        return file if question is None else f"{file}, question {show.name(question)}"
 
 
 @dataclass(frozen=True)

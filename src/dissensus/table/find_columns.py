@@ -150,7 +150,7 @@ def check_name(name: str) -> None:
 
 def column_names(frame: Any) -> list[str]:
     """The names of the columns of any frame, which must be text, each once."""
-    in_pandas = type(frame).__module__.partition(".")[0] == "pandas"
+    in_pandas = type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns")
     if in_pandas and frame.columns.nlevels > 1:
         raise DataError("the frame's columns have several levels; give them one, such as frame.columns.map('_'.join).")
     pandas_names = list(frame.columns) if in_pandas else []

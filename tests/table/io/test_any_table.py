@@ -383,6 +383,16 @@ def test_frames_with_odd_column_names_are_refused_in_one_sentence(make, columns,
         make(pd.DataFrame([["a", "x", "y"]], columns=columns))
 
 
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [("item", 5), ("item", ["item", 5]), ("label", ["label"]), ("label", 3), ("weight", 2), ("format", 3), ("proba", 3),
+     ("classes", 3.5), ("map", [1]), ("map", "a=b"), ("abstain", object()), ("wide", "yes"), ("ticks", "all")],
+)  # fmt: skip
+def test_a_keyword_of_a_wrong_type_is_a_bad_parameter(read, keyword, value):
+    with pytest.raises(BadParameter, match=f"^{keyword} (must be|cannot be)"):
+        read(LONG, **{keyword: value})
+
+
 # Nothing disappears, whatever the file ------------------------------------------------------------------------------
 
 

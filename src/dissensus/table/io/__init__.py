@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -26,6 +27,7 @@ from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpac
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.questions import Questions
 
+MAX_FILES = 10_000  # in a folder that is read as one table
 __all__ = ["atomic", "gold_codes", "gold_columns", "read", "read_frame", "read_gold", "write_frame", "write_json"]
 
 
@@ -90,6 +92,13 @@ def read(
     Read as frame: item 'task', annotator 'worker', label 'label'; all 3 rows used. Change: item=, annotator=, label=.
     """
     check_argument("ticks", ticks, Literal["votes", "questions"] | None)
+    _check_kinds(item=item, annotator=annotator, label=label, question=question, weight=weight, format=format)
+    for name, kinds, given in (
+        ("proba", (Mapping, Sequence), proba), ("classes", (int, Iterable), classes), ("map", (Mapping,), map),
+        ("abstain", (str, int, float, Iterable), abstain), ("wide", (bool,), wide),
+    ):  # fmt: skip
+        if not (given is None or isinstance(given, kinds)):
+            raise BadParameter(f"{name} cannot be {given!r}; the guide to tables says what it is.")
     columns = Columns(item, annotator, label, question, weight, proba)
     build = Build(classes, abstain, ticks, normalize, map, many_classes)
     if not isinstance(source, str | PathLike):
@@ -98,6 +107,8 @@ def read(
         frame, names = hub.read(source, columns)
         build = replace(build, classes=names if classes is None else classes)
         return long_table(lambda _: frame, columns, wide, "dataset").finish(build)
+    if not str(source):
+        raise UnreadableFile("the name of the file is empty; name one.")
     with as_file(source) as path, about(path):  # type: ignore[arg-type]
         if path.is_dir():
             found, read_columns, note = _folder(path, format)
@@ -120,6 +131,14 @@ def read(
         return taken.finish(build)
 
 
+def _check_kinds(**names: Any) -> None:
+    """Raise where a keyword that names columns is no name; item and annotator may be lists of them."""
+    for keyword, given in names.items():
+        several = keyword in ("item", "annotator") and isinstance(given, list | tuple) and given
+        if not all(one is None or isinstance(one, str) for one in (given if several else [given])):
+            raise BadParameter(f"{keyword} must be text, got {given!r}.")
+
+
 def read_frame(path: str | Path) -> pa.Table:
     """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types.
 
@@ -134,10 +153,12 @@ def read_frame(path: str | Path) -> pa.Table:
 
 def _folder(path: Path, format: str | None) -> tuple[Format, Callable[[Columns | None], pa.Table], str]:  # noqa: A002
     """The format of the files in a folder, how to read them as one, and a note on those that are not read."""
-    files = sorted(
-        file for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
-    )  # fmt: skip
+    files: list[Path] = []
+    for folder, inside, names in os.walk(path):
+        inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
+        files += sorted(Path(folder) / name for name in names if not name.startswith((".", "_")))
+        if len(files) > MAX_FILES:
+            raise UnreadableFile(f"{path} is a folder of more than {MAX_FILES:,} files; name one file in it.")
     suffixes = {suffix for one in FORMATS.values() for suffix in one.suffixes}
     packed = PACKED_SUFFIXES
     known = [f for f in files if (unpacked_suffix(f) if f.suffix.lower() in packed else f.suffix.lower()) in suffixes]

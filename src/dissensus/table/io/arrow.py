@@ -21,7 +21,9 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         source.seek(0)
         reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
         wanted = needed(columns, reader.schema.names)
-        return reader.read_all().select(wanted)
+        table = reader.read_all().select(wanted)
+        table.validate(full=True)  # what is damaged would else crash where it is used
+        return table
 
 
 suffixes = (".arrow", ".feather", ".ipc")

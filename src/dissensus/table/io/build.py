@@ -287,7 +287,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
                 clean = " ".join(name.split())
                 same = spellings.setdefault(clean.casefold(), {})
                 same[clean] = same.get(clean, 0) + n
-        best = {key: max(sorted(same), key=same.__getitem__) for key, same in spellings.items()}
+        best = {key: max(sorted(same, reverse=True), key=same.__getitem__) for key, same in spellings.items()}
         new = [best[" ".join(name.split()).casefold()] if isinstance(name, str) else name for name in new]
     new = [None if name is None or not str(name).strip() else name for name in new]
     if len({type(name) for name in new if name is not None}) > 1:
