@@ -169,6 +169,13 @@ def test_with_few_labels_nobody_is_tested():
     assert not d.drifts.any()
 
 
+def test_labels_of_items_that_nobody_else_labelled_are_not_judged():
+    old, new = crowd(2, n_items=40)
+    alone = Annotations.from_arrays([1000, 1001], [0, 0], ["0", "1"])
+    with_alone = diff(old, Annotations.concat([new, alone]), method="majority-vote").drift
+    assert with_alone.labels_since.tolist() == diff(old, new, method="majority-vote").drift.labels_since.tolist()
+
+
 def test_wrong_arguments_are_one_sentence():
     old, new = crowd(0, n_items=5)
     with pytest.raises(BadParameter, match="level must be between 0 and 1"):

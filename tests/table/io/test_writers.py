@@ -15,6 +15,7 @@ from dissensus.table import io
 from dissensus.table.datasets.folder import VARIABLE
 from dissensus.table.io.formats import FORMATS, detect
 from dissensus.table.io.writers import WRITERS, Answers, Labels, write_labels
+from table.io.test_argilla import by_person, flat, nested, on_the_hub
 
 WHO = "dissensus majority-vote"
 
@@ -268,14 +269,33 @@ def test_the_question_that_was_read_gets_an_answer_in_its_own_type(to, name, lab
         assert isinstance(said, list if label == "topics" else int), said
 
 
-def test_a_record_of_argilla_1_gets_a_suggestion_too(tmp_path):
-    response = {"user_id": "u1", "status": "submitted", "values": {"tone": {"value": "warm"}}}
-    old = {"question_name": "tone", "value": "cold", "score": None, "agent": "m"}
-    record = {"id": "r1", "fields": {"text": "…"}, "responses": [response], "suggestions": [old]}
-    (tmp_path / "records.json").write_text(json.dumps([record]))
-    (after,) = written("argilla", tmp_path / "records.json", tmp_path)
-    ours = {"question_name": "tone", "value": "warm", "score": 1.0, "agent": WHO}
-    assert after == record | {"suggestions": [ours]}
+@pytest.mark.filterwarnings("ignore::dissensus.exceptions.DissensusWarning")
+@pytest.mark.parametrize(
+    ("shape", "ours"),
+    [
+        (nested, {"suggestions": {"tone": {"value": "neg", "score": 1.0, "agent": WHO}}}),
+        (flat, {"tone.suggestion": "neg", "tone.suggestion.score": 1.0, "tone.suggestion.agent": WHO}),
+        (on_the_hub, {"tone-suggestion": "neg", "tone-suggestion-metadata": {"score": 1.0, "agent": WHO}}),
+        (
+            by_person,
+            {"suggestions": [{"value": "pos"}, {"question_name": "tone", "value": "neg", "score": 1.0, "agent": WHO}]},
+        ),
+    ],
+)
+def test_every_shape_of_argilla_keeps_its_shape(shape, ours, tmp_path):
+    before = [shape("r0"), shape("r1")]
+    (tmp_path / "records.json").write_text(json.dumps(before))
+    after = written("argilla", tmp_path / "records.json", tmp_path, question="tone")
+    assert after[1] == before[1] | ours
+    check_round_trip("argilla", tmp_path / "records.json", tmp_path)
+
+
+def test_the_score_of_a_prediction_is_that_of_its_least_sure_answer(tmp_path):
+    one, other = (Answers(np.array(["x"]), np.array(["a"]), np.array([p])) for p in (0.9, 0.4))
+    path = write_labels(Labels({"tone": one, "topic": other}, WHO), "label-studio", tmp_path)
+    (task,) = json.loads(path.read_text())
+    assert task["predictions"][0]["score"] == 0.4
+    assert [result["score"] for result in task["predictions"][0]["result"]] == [0.9, 0.4]
 
 
 TABLE = Annotations.from_arrays(["x", "x", "y"], ["ann", "bob", "ann"], ["=1+1", "=1+1", "no"])

@@ -18,45 +18,56 @@ def suggestions(labels: Labels) -> Iterator[Record]:
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
     said, values = labels.by_item(), _values(labels.source)
+    keys = (labels.item,) if labels.item else ("id", "external_id")
     for record in records(labels.source):
-        flat = "responses" not in record
-        nested = isinstance(record.get("responses"), dict)
-        added: Record = {"suggestions": dict(record.get("suggestions") or {})} if nested else {}
-        for question, one in said.get(str(record.get(labels.item or "id")), {}).items():
+        item = next((record[key] for key in keys if record.get(key) is not None), None)
+        for question, one in said.get(str(item), {}).items():
             name = question or labels.question or next(iter(values), "label")
             known = values.get(name, {})
             label = known.get(str(one.label), one.label)  # 4 where a table holds the text "4"
             if any(isinstance(value, list) for value in known.values()):  # several may be ticked
                 label = [label]
-            ours = _suggestion(label, one.confidence, labels.agent)
-            if isinstance(record.get("responses"), list):  # version 1
-                before = [old for old in record.get("suggestions") or [] if old.get("question_name") != name]
-                record = record | {"suggestions": [*before, {"question_name": name, **ours}]}
-            elif flat:
-                key = f"{name}.suggestion"
-                added |= {key: ours["value"], f"{key}.score": ours["score"], f"{key}.agent": ours["agent"]}
-            else:
-                added["suggestions"][name] = ours
-        yield record | added
+            record = _with(record, name, _suggestion(label, one.confidence, labels.agent))
+        yield record
+
+
+def _with(record: Record, name: str, ours: Record) -> Record:
+    """The record with our suggestion to one question, in its own shape; see the reader."""
+    if isinstance(record.get("responses"), dict):
+        return record | {"suggestions": {**(record.get("suggestions") or {}), name: ours}}
+    if isinstance(record.get("responses"), list):
+        before = [old for old in record.get("suggestions") or [] if old.get("question_name") != name]
+        return record | {"suggestions": [*before, {"question_name": name, **ours}]}
+    about = {"score": ours["score"], "agent": ours["agent"]}
+    if f"{name}.responses" in record:
+        key = f"{name}.suggestion"
+        return record | {key: ours["value"]} | {f"{key}.{part}": value for part, value in about.items()}
+    return record | {f"{name}-suggestion": ours["value"], f"{name}-suggestion-metadata": about}
 
 
 def _values(path: Path) -> dict[str, dict[str, Any]]:
     """Question → what was answered, as text → as the tool has it."""
     found: dict[str, dict[str, Any]] = {}
     for record in records(path):
-        if isinstance(record.get("responses"), dict):
-            given = {name: [one.get("value") for one in answers] for name, answers in record["responses"].items()}
-        elif isinstance(record.get("responses"), list):
-            given = {}
-            for values_of in (one.get("values") or {} for one in record["responses"]):
-                for name, answer in values_of.items():
-                    given.setdefault(name, []).append(answer.get("value") if isinstance(answer, dict) else answer)
-        else:
-            ends = ".responses"
-            given = {key.removesuffix(ends): value or [] for key, value in record.items() if key.endswith(ends)}
-        for name, values in given.items():
-            found.setdefault(name, {}).update((str(value), value) for value in values)
+        for name, value in _answered(record):
+            found.setdefault(name, {})[str(value)] = value
     return found
+
+
+def _answered(record: Record) -> Iterator[tuple[str, Any]]:
+    """(question, value) of every response."""
+    responses = record.get("responses")
+    if isinstance(responses, list):
+        for answers in (one.get("values") or {} for one in responses):
+            for name, answer in answers.items():
+                yield name, answer.get("value") if isinstance(answer, dict) else answer
+        return
+    for name, answers in (responses if isinstance(responses, dict) else record).items():
+        for one in answers if isinstance(answers, list) else ():
+            if isinstance(one, dict) and "user_id" in one:
+                yield name, one.get("value")
+            elif name.endswith(".responses"):
+                yield name.removesuffix(".responses"), one
 
 
 def _suggestion(label: Any, confidence: float, agent: str) -> Record:
