@@ -210,6 +210,16 @@ def test_the_added_method_keeps_the_contract_on_every_engine_here(tmp_path):
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 50
 
 
+def test_the_added_method_passes_ruff_as_it_stands():
+    ruff = Path(sys.executable).with_name("ruff")
+    if not ruff.exists():
+        pytest.skip("ruff is not installed here")
+    name, code = ["--stdin-filename", "src/dissensus/models/methods/class_accuracy.py", "-"], example("method")
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run([ruff, *command, *name], cwd=ROOT, input=code, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_path):
     module = added("method", methods, "class_accuracy")
     sim = simulate(200, 12, 3, redundancy=5, kinds={"expert": 1, "ordinary": 3, "uniform-spammer": 1}, seed=1)
@@ -223,6 +233,7 @@ def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_pat
     np.testing.assert_allclose(model.hit_[0, :, 0], right, atol=1e-4)  # the M step of the page, at the end of EM
     vote = methods["majority-vote"]().fit(sim.annotations)
     assert (model.posterior_.argmax(axis=1) == sim.truth).mean() > (vote.posterior_.argmax(axis=1) == sim.truth).mean()
+    assert module.ClassAccuracy.__doc__.startswith("An accuracy per annotator and class, learnt with the truth by EM.")
     page = generate().method_page("class-accuracy")
     assert "y_ij = c with probability h_j[c]" in page
     assert "| `smoothing` | `float` | `1.0` | above 0 | pseudo-count of right and of wrong labels |" in page

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +54,11 @@ def reduced(table: Any, level: int | None, seed: int) -> Any:
     return table.select(rows=rank < level)
 
 
-def cases(method: str) -> Iterator[Case]:
+def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
     """One fit for each table."""
     for name in SETS:
         data: Any = dz.load_dataset(name)
-        for level in LEVELS:
+        for level in levels:
             if level is not None and level >= np.diff(data.annotations.item_ptr).mean() - 0.01:
                 continue
             for seed in range(1 if level is None else SEEDS):

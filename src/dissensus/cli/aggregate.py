@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
 
-MAX_ANNOTATIONS_FLAGGED = 2_000_000  # beyond, looking for copiers takes longer than most methods
+MAX_ANNOTATIONS_FLAGGED = 2_000_000  # beyond, looking for copies takes longer than most methods
 
 
 def aggregate(
@@ -44,7 +44,8 @@ def aggregate(
     ),
     flags: bool | None = option(
         None,
-        f"Look for spammers, adversaries and copiers; left out, with up to {MAX_ANNOTATIONS_FLAGGED:,} annotations.",
+        "Look for answers that are unrelated to the items, contrary or copied; left out, with up to "
+        f"{MAX_ANNOTATIONS_FLAGGED:,} annotations.",
         "--flags/--no-flags",
     ),
     to: str | None = options.TO,

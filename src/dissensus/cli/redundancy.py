@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,7 @@ def _facts(found: Redundancy) -> dict[str, Any]:
     return {
         "verdict": found.verdict(),
         "labels_per_item": found.labels_per_item,
+        "effective_labels": None if found.worth is None else asdict(found.worth),
         "levels": found.rows(),
         "next_label": {
             "expected_changes": float(after.flips.sum()),

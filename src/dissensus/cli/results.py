@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from dissensus.compute.engines.options import name_of
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.exceptions import UnreadableFile
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.dependence import DEFAULT, MIN_GOLD, design_effect
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, labels_per_item
 from dissensus.models.saving import load, save
 from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
@@ -99,6 +99,7 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
         scored.posterior_ = model.predict_proba(table)
         scored.items_, scored.annotators_ = table.items, table.annotators
         scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
+        scored.item_total_ = labels_per_item(table.item_ptr, table.weight)
         for key in ("reliability_", "hits_", "total_"):
             setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
         vars(scored).pop("difficulty_", None)  # of the items it was fitted to
@@ -246,15 +247,12 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
 
 def _worth(result: Result) -> str:
     """What an item's labels count for, where they are not taken for independent."""
-    rho, labels = result.model.dependence_, result.summary["annotations"] / max(result.summary["items"], 1)
-    if not rho or labels <= 1:
+    worth = result.model.panel_worth()
+    if worth is None or worth.labels <= 1:
         return ""
-    worth = labels / float(design_effect(np.array(labels), rho))
-    said = f" An item's {labels:.1f} labels count as {worth:.1f} independent ones"
     fresh = result.fitted and "new_annotations" not in result.summary
-    if fresh and rho == DEFAULT and result.summary["parameters"]["dependence"] == "auto":
-        return f"{said}; the classes of {MIN_GOLD} items (--known) would say how many."
-    return f"{said}."
+    unsure = fresh and result.model.dependence_ == DEFAULT and result.summary["parameters"]["dependence"] == "auto"
+    return f" {worth}" + f" The classes of {MIN_GOLD} items (--known) would say more." * unsure
 
 
 def _how(result: Result) -> str:
@@ -327,6 +325,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
         "converged": model.converged_,
         "objective": float(model.trace_[-1]) if model.trace_.size else None,
         "seconds": seconds,
+        **({} if (worth := model.panel_worth()) is None else {"effective_labels": asdict(worth)}),
         **items,
     }
 

@@ -1,6 +1,6 @@
 """How probable it is that an annotator labels like an honest member of its crowd, given its very items.
 
-What the others say of item i, without annotator j and its group of copiers (who share one vote), is softened because
+What the others say of item i, without annotator j and those it copies with (who share one vote), is softened because
 labels of one item are not independent: Θ and π are Dawid-Skene's, n the number of other votes,
 
     q_−j,i(c) ∝ π_c Π_{k ≠ j} Θ_k[c, y_ik]^(1 / (1 + (n − 1)·0.5))
@@ -10,8 +10,8 @@ Three hypotheses explain j's labels y_1, y_2, …; each is a proper distribution
 - *honest*: P(y | i) = Σ_c q_−j,i(c) Θ[c, y], rows Θ[c, ·] ~ Dirichlet(s · m_c). The mean m lies between the crowd's
   own matrix M and labels at random (a weaker member) or the identity (an expert); s says how unlike each other members
   are. What share of the crowd is of which kind (m, s) is learnt.
-- *unrelated* (a spammer): P(y | i) = p[y], whatever the item is; p ~ a mixture of Dirichlets.
-- *contrary* (an adversary): like honest, but the mean has a tenth on the right label.
+- *unrelated*: P(y | i) = p[y], whatever the item is; p ~ a mixture of Dirichlets.
+- *contrary*: like honest, but the mean has a tenth on the right label.
 
 The evidence for a matrix is Π_n P(y_n | y_1 … y_n−1): Dirichlet counts are updated as labels come in, a few at a time.
 Shares of the three are learnt with a sceptical prior, and limited. By local false discovery rates: among annotators

@@ -184,11 +184,12 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         said.append(f"No item is settled at {percent(SETTLED)}.")
     if advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
         said.append(advice)
-    shared = getattr(study.fitted, "dependence_", None)
-    if shared and study.gold is None and settled.mean() < 0.5:
+    worth = study.fitted.panel_worth()
+    if worth is not None:
+        said.append(str(worth))
+    if worth is not None and study.gold is None and settled.mean() < 0.5:
         said.append(f"The classes of {MIN_GOLD} items (`dissensus aggregate --known`) would say how sure to be.")
-    worth = f"; labels of one item count as dependent (ρ = {shared:.2g})" if shared else ""
-    return [*said, f"Labels by {study.method}{worth}."]
+    return [*said, f"Labels by {study.method}."]
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:
