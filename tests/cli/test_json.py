@@ -16,7 +16,7 @@ from dissensus.cli import COMMANDS
 PAGE = Path(__file__).parent.parent.parent / "docs" / "json.md"
 RUNS = {
     "describe": ["labels.csv"],
-    "aggregate": ["labels.csv", "--gold", "gold.csv", "-m", "wawa", "-o", "out"],
+    "aggregate": ["labels.csv", "--gold", "gold.csv", "-o", "out"],
     "compare": ["labels.csv", "--gold", "gold.csv", "-m", "majority-vote,wawa", "--resamples", 50],
     "diagnose": ["labels.csv", "-o", "annotators.csv"],
     "explain": ["labels.csv", "--annotators", "people.csv", "-m", "wawa"],
