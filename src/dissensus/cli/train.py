@@ -129,7 +129,7 @@ def train(
 
         with show.waiting("timing a few items"):
             seconds = training_seconds(model, table, X, 1 + (folds or 0))
-        announce(seconds, f"training {model.epochs:,} epochs")
+        announce(seconds, "training")
     if fresh and store.exists():
         shutil.rmtree(store)
     if store.exists():
