@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from dissensus.cli import app
 from dissensus.cli.inputs import Inputs
 from dissensus.exceptions import DataError
+from dissensus.table.io import write_frame
 
 LONG = "item,annotator,label\na,x,yes\na,y,no\nb,x,no\nb,y,no\n"
 WIDE = "id,text,ann,bob\n1,first,yes,no\n2,second,no,no\n3,third,no,\n"
@@ -39,8 +40,8 @@ def described(cli, *args):
 def test_a_command_says_how_it_read_its_file_above_its_results(cli, here):
     Path("labels.csv").write_text(LONG.replace("annotator", "worker"))
     said = "Read as csv: item 'item', annotator 'worker', label 'label'; all 4 rows used. Change: --item, --annotator, "
-    for command in ("describe", "aggregate", "agreement", "diagnose", "explain"):
-        lines = cli(command, "labels.csv").stdout.splitlines()
+    for command in (("describe",), ("aggregate", "-m", "majority-vote"), ("agreement", "--resamples", "0")):
+        lines = cli(command[0], "labels.csv", *command[1:]).stdout.splitlines()
         assert lines[0] == f"{said}--label."
     assert not any(line.startswith("Read as") for line in lines[1:])
     assert described(cli, "labels.csv")["reading"]["columns"]["annotator"] == "'worker'"
@@ -48,7 +49,7 @@ def test_a_command_says_how_it_read_its_file_above_its_results(cli, here):
 
 def test_summary_json_keeps_the_account(cli, here):
     Path("project.json").write_text(json.dumps(PROJECT))
-    result = cli("aggregate", "project.json", "-o", "out")
+    result = cli("aggregate", "project.json", "-o", "out", "-m", "majority-vote")
     assert result.stdout.splitlines()[1] == "Not used: 3 answers marked as right (known labels, no votes)."
     summary = json.loads(Path("out/summary.json").read_text())
     assert summary["reading"] == {
@@ -139,3 +140,9 @@ def test_known_labels_outside_the_classes_are_said_and_not_used(cli, here):
     assert (
         "the known labels in FILE are not used: gold: 1 of 1 labels are none of the table's 2 classes" in result.stderr
     )
+
+
+def test_a_table_on_a_disk_is_said_too(cli, here):
+    write_frame({"task": ["a", "a", "b"], "worker": ["x", "y", "x"], "label": ["p", "q", "p"]}, "labels.parquet")
+    said = cli("aggregate", "labels.parquet", "--engine", "disk", "-m", "majority-vote").stdout
+    assert said.startswith("Read as parquet: item 'task', annotator 'worker', label 'label'; all 3 rows used.")

@@ -20,6 +20,7 @@ from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.models.base import Aggregator, methods
 from dissensus.table import names as naming
 from dissensus.table.io import gold_codes
+from dissensus.table.reading import Reading
 
 ELSEWHERE = (Engine.disk, Engine.spark)
 """Engines whose table is never in memory here."""
@@ -65,7 +66,10 @@ def read_elsewhere(source: Source, options: Any) -> Any:
         check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or beside(source.file)
-            return code(source.file, place, **columns, memory_gb=options.memory_gb)
+            table = code(source.file, place, **columns, memory_gb=options.memory_gb)
+        found = {role: repr(column) for role, column in table.meta["made_of"]["columns"].items()}
+        source.tell(Reading(format="parquet", columns=found, rows=table.n_annotations))
+        return table
     with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
         return scatter(source.named, **columns, options=options)
 

@@ -128,14 +128,12 @@ def _once(names: Names, X: Any, path: Path) -> tuple[Names, Any]:
     _, first, code, count = np.unique(names, return_index=True, return_inverse=True, return_counts=True)
     if (count == 1).all():
         return names, X
-    from dissensus.learning.inputs import take
-
     for row, of in enumerate(first[code].tolist()):
         if row != of and not np.array_equal(X[row], X[of]):
             item = show.name(names[row])
             raise DataError(f"{path}: item {item!r} has {count[code[row]]} rows; keep one.")
     rows = np.sort(first)
-    return names[rows], take(X, rows)
+    return names[rows], [X[row] for row in rows] if isinstance(X, list) else X[rows]
 
 
 def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:

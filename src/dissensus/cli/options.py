@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
     from dissensus.table.questions import Questions
+    from dissensus.table.reading import Reading
 
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
@@ -223,13 +224,18 @@ class Source:
                 **{name: getattr(self, name) for name in same},
             )
         first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
-        self.account.update(first.source.facts() if first.source else {})
-        if first.source and not self.json:
-            show.announce(show.clean(for_command_line(line)) for line in first.source.lines())
+        if first.source is not None:
+            self.tell(first.source)
         for name, given in of_one_question.items():
             if given is not None and isinstance(tables, Mapping):
                 raise BadParameter(f"--{name} is for a file of one question; take each question by itself.")
         return tables
+
+    def tell(self, reading: Reading) -> None:
+        """Keep how FILE was read for JSON, and say it to people above the results."""
+        self.account.update(reading.facts())
+        if not self.json:
+            show.announce(show.clean(for_command_line(line)) for line in reading.lines())
 
     def read_one(self) -> Annotations:
         """The table; an error where there are several questions."""

@@ -67,6 +67,8 @@ class Annotations(ReadOnlyArrays, Named):
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
     """
 
+    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
+
     annotator: IntArray  # (N,) code into annotators
     label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
     item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
@@ -75,8 +77,6 @@ class Annotations(ReadOnlyArrays, Named):
     classes: Names  # (K,) sorted, or in the order that the caller declares
     weight: FloatArray | None = None  # (N,) how much a row counts
     proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
-
-    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
 
     # Making one -------------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,8 @@ class Annotations(ReadOnlyArrays, Named):
         Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
         if hasattr(matrix, "columns"):
-            annotators = list(matrix.columns) if annotators is None else annotators
+            columns = matrix.column_names if isinstance(matrix, pa.Table) else list(matrix.columns)
+            annotators = columns if annotators is None else annotators
             items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
             if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
                 raise DataError("the frame's rows or columns are named on several levels; give them one.")

@@ -92,10 +92,10 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
         by_class = found.pop("proba", {})
         wanted = flat([*found.values(), *by_class.values()])
         wanted += [name for name in there if name in GOLD_BESIDE_LABELS and name not in wanted]
+    check_names(wanted)
     for name in wanted:
         if there.count(name) > 1:
-            raise DataError(f"{there.count(name)} columns are called {name!r}; rename or drop all but one.")
-        check_name(name)
+            raise DataError(f"{there.count(name)} columns are called {naming.shown(name)}; rename or drop all but one.")
     return list(dict.fromkeys(wanted))
 
 
@@ -140,12 +140,13 @@ def count_rows(*columns: Any) -> int:
     return int(pa.table([chunked(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows)
 
 
-def check_name(name: str) -> None:
+def check_names(names: Iterable[str]) -> None:
     """Raise where a column's name cannot be stored: half a pair of surrogates, as JSON may write it."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"a column is called {name!r}, which is no text that can be stored; rename it.") from None
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"a column is called {name!r}, which is no text that can be stored; rename it.") from None
 
 
 def column_names(frame: Any) -> list[str]:

@@ -8,6 +8,7 @@ import lzma
 import sys
 import warnings
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -290,6 +291,16 @@ def test_known_labels_in_a_column_of_the_table_are_kept_beside_it(read):
     )  # fmt: skip
 
 
+def test_a_guess_that_would_waste_rows_asks(read):
+    content = b"item,annotator,tone\na,x,yes\na,y,no\nb,x,no\nb,y,\n"
+    with pytest.raises(DataError, match=r"column 'label': 1 of 4 rows are blank or missing; .*abstain=\[None\]"):
+        read(content)
+    assert read(content, abstain=None).source.columns["label"] == "'tone' (guessed by content)"
+    several = b"item,annotator,label,gold,question\na,x,yes,no,q\na,y,no,no,r\nb,x,no,,q\n"
+    note = "Column 'gold' is not taken for known labels: there are several questions."
+    assert read(several)["q"].source.notes == [note]
+
+
 def test_a_column_of_texts_called_question_is_no_question(read):
     table = read(b"question,item,annotator,label\nhi?,1,x,a\nhi?,1,y,b\nho?,2,x,a\nha?,3,x,a\n")
     assert isinstance(table, Annotations)
@@ -357,14 +368,25 @@ def test_labels_that_do_not_look_like_classes_are_refused_early(read):
 # Frames -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.binary(), pa.null(),
+             pa.struct({"a": pa.int8()}), pa.timestamp("s"), pa.decimal128(5, 2), pa.list_(pa.int8())], ids=str,
+)  # fmt: skip
+def test_a_frame_may_have_columns_of_any_type_beside(kind):
+    beside = pa.nulls(4, pa.string() if pa.types.is_dictionary(kind) else kind).cast(kind)
+    frame = pa.table({"item": [1, 1, 2, 2], "annotator": [1, 2, 1, 2], "tone": ["a", "b", "b", "b"], "other": beside})
+    assert io.read(frame).source.columns["label"] == "'tone' (guessed by content)"
+
+
 def test_the_names_of_a_matrix_that_is_a_frame_are_kept():
     frame = pd.DataFrame({"ann": [0, 1], "bob": [1, -1]}, index=["p", "q"])
     table = Annotations.from_matrix(frame)
     assert (table.items.tolist(), table.annotators.tolist(), len(table)) == (["p", "q"], ["ann", "bob"], 3)
     table = Annotations.from_matrix(frame, items=[1, 2], annotators=[3, 4])
     assert (table.items.tolist(), table.annotators.tolist()) == ([1, 2], [3, 4])
-    table = Annotations.from_matrix(pl.DataFrame({"ann": [0, 1], "bob": [1, 1]}))
-    assert (table.items.tolist(), table.annotators.tolist()) == ([0, 1], ["ann", "bob"])
+    for other in (pl.DataFrame({"ann": [0, 1], "bob": [1, 1]}), pa.table({"ann": [0, 1], "bob": [1, 1]})):
+        table = Annotations.from_matrix(other)
+        assert (table.items.tolist(), table.annotators.tolist()) == ([0, 1], ["ann", "bob"])
     with pytest.raises(DataError, match="on several levels"):
         Annotations.from_matrix(pd.DataFrame([[0, 1]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")])))
 
@@ -431,13 +453,16 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_json_of_wrong_types_is_read_or_refused_in_one_sentence(read, name):
+def test_json_of_wrong_types_is_read_or_refused_in_one_sentence(read, name, tmp_path):
     rng = np.random.default_rng(0)
     good, said = json.dumps(RECORDS[name]), []
     for _ in range(100):
         content = "\n".join([good, json.dumps(mutated(rng, RECORDS[name]))]).encode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            with suppress(DissensusError):
+                (tmp_path / "t.jsonl").write_bytes(content)
+                assert io.read_frame(tmp_path / "t.jsonl").num_rows
             try:
                 found = read(content, "t.jsonl", format=name.partition(",")[0])
             except DissensusError as error:

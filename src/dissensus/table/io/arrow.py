@@ -22,7 +22,7 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
         wanted = needed(columns, reader.schema.names)
         table = reader.read_all().select(wanted)
-        table.validate(full=True)  # what is damaged would else crash where it is used
+        table.validate(full=True)  # of a damaged file, offsets may point anywhere
         return table
 
 

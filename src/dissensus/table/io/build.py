@@ -213,6 +213,9 @@ def _check_item(read_columns: Callable[[Columns | None], Any], found: dict[str, 
 def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:
     """Take known labels from a column of the table that has one value per item."""
     there = [name for name in column_names(frame) if name in GOLD_BESIDE_LABELS and name not in used]
+    if there and "question" in taken.columns:
+        taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
+        return
     for name in there:
         label = joined(_arrow(naming.to_column(to_arrow(frame, [name])[name], name)))
         item = joined(_arrow(naming.to_column(taken.columns["item"], "item")))

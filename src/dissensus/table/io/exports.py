@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.table.find_columns import Columns, check_name, listed
+from dissensus.table.find_columns import Columns, check_names, listed
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
@@ -87,12 +87,7 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Col
     """Sort out which answers count; the others are counted by why they do not."""
     reading = Reading(unit="answers")
     given: list[Answer] = []
-    for row in rows:
-        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
-            if not isinstance(name, str | int | float):
-                raise DataError(
-                    f"{path}: {role} {shown(name)} is no text or number; name another field: {role}=<field>."
-                )
+    for row in _named(rows, path):
         if isinstance(row, Item):
             reading.texts[row.item] = row.fields
         else:
@@ -144,6 +139,17 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Col
         made, _distinct(one.item for one in given),
         _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading, loud, golds,
     )  # fmt: skip
+
+
+def _named(rows: Rows, path: Path) -> Rows:
+    """The same rows; an item or annotator that is no name raises."""
+    for row in rows:
+        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
+            if not isinstance(name, str | int | float):
+                raise DataError(
+                    f"{path}: {role} {shown(name)} is no text or number; name another field: {role}=<field>."
+                )
+        yield row
 
 
 def _golds(gold: list[Answer], question: str, path: Path) -> list[Any]:
@@ -216,7 +222,7 @@ def _labels(one: Answer, path: Path) -> list[Any]:
 def _item_table(rows: Rows, path: Path) -> pa.Table:
     """One row per item: its name, the fields that are text or numbers, and its known label where there is one."""
     about: dict[Any, dict[str, Any]] = {}
-    for row in rows:
+    for row in _named(rows, path):
         of_item = about.setdefault(row.item, {})
         if isinstance(row, Item):
             of_item |= {key: value for key, value in row.fields.items() if isinstance(value, str | int | float)}
@@ -225,8 +231,7 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
     if not about:
         raise UnreadableFile(f"{path} holds no item.")
     names = list(dict.fromkeys(key for fields in about.values() for key in fields if key != "item"))
-    for name in names:
-        check_name(name)
+    check_names(names)
     columns = {name: [fields.get(name) for fields in about.values()] for name in names}
     return pa.table({"item": to_column(list(about), "item")} | {name: _column(c, name) for name, c in columns.items()})
 
