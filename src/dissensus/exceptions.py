@@ -11,7 +11,7 @@
     ├── NotFitted (ValueError, AttributeError)
     └── MissingExtra (ImportError)        an optional dependency is not installed
 
-Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data), `ConvergenceWarning`.
+Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data) ← `RowsLeftOut`, `ConvergenceWarning`.
 
 Each message is one sentence or two: what is wrong, where, the value, what to do.
 """
@@ -68,6 +68,10 @@ class DissensusWarning(UserWarning):
 
 class DataWarning(DissensusWarning):
     """The data can be used but look doubtful."""
+
+
+class RowsLeftOut(DataWarning):
+    """A file holds rows that are not used; `table.source` counts them."""
 
 
 class ConvergenceWarning(DissensusWarning):

@@ -101,7 +101,8 @@ def recommend(
     folder.write_file(found.to_arrow(), output)
     facts = _facts(found)
     if source.json:
-        head = {"file": show.path(source.file), "budget": budget, "seconds": time.perf_counter() - began}
+        head = {"file": show.path(source.file), "reading": source.account, "budget": budget}
+        head |= {"seconds": time.perf_counter() - began}
         head |= {"method": method or DEFAULT_METHOD} if model is None else {"model": show.path(model)}
         rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {}
         show.json(head | facts | rows, output=output)

@@ -70,6 +70,8 @@ def report(
     parts: dict[str, Any] = {
         name: read_table(file) for name, file in (("items", items), ("annotators", annotators)) if file is not None
     }
+    if items is None and source.holds_texts:
+        parts["items"] = read_table(source.file)
     if clusters is not None:
         parts |= _read_clusters(clusters)
     if model is not None:

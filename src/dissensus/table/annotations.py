@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
 from dissensus.table.find_columns import Columns, column_names
+from dissensus.table.reading import Reading
 
 ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
@@ -65,6 +66,8 @@ class Annotations(ReadOnlyArrays, Named):
 
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
     """
+
+    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
 
     annotator: IntArray  # (N,) code into annotators
     label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
@@ -209,7 +212,16 @@ class Annotations(ReadOnlyArrays, Named):
         annotators: Any = None,
         classes: Iterable[Any] | int | None = None,
     ) -> Annotations:
-        """Make a table from an items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
+        """Make a table from an items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty.
+
+        Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
+        """
+        if hasattr(matrix, "columns"):
+            columns = matrix.column_names if isinstance(matrix, pa.Table) else list(matrix.columns)
+            annotators = columns if annotators is None else annotators
+            items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
+            if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
+                raise DataError("the frame's rows or columns are named on several levels; give them one.")
         matrix = np.asarray(matrix)
         if matrix.ndim != 2:
             raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")

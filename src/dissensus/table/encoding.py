@@ -57,11 +57,14 @@ def as_list(answers: Any) -> list[Any]:
 
 
 def _abstained(column: Any, answers: list[Any]) -> BoolArray:
-    """(N,) True where a label is one of `answers`, which are no class; None and NaN there mean a missing label."""
+    """(N,) True where a label is one of `answers`, which are no class; None, NaN and "" mean a missing label."""
     import pyarrow.compute as pc
 
-    named = [answer for answer in answers if answer is not None and answer == answer]  # NaN differs from itself
-    gone = naming.missing_rows(column) if len(named) < len(answers) else np.zeros(len(column), np.bool_)
+    missing = [
+        answer for answer in answers if answer is None or answer != answer or not str(answer).strip()
+    ]  # NaN ≠ NaN
+    named = [answer for answer in answers if not any(answer is one for one in missing)]
+    gone = naming.missing_rows(column) if missing else np.zeros(len(column), np.bool_)
     if named:
         values = naming.declared(named, column, "abstain")
         labels = pa.array(column) if isinstance(column, np.ndarray) else column
