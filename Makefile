@@ -8,11 +8,12 @@ DEMO := demo
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 
-.PHONY: help demo test lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
+.PHONY: help demo test fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
 	@echo "make test            all tests"
+	@echo "make fuzz            200,000 damaged files, of which make test reads 1,000"
 	@echo "make lint            ruff and mypy --strict"
 	@echo "make format          rewrite the sources as ruff likes them"
 	@echo "make docs            rewrite the generated tables in README.md and docs/"
@@ -57,6 +58,9 @@ demo: $(VENV)/.report
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)
+
+fuzz: $(VENV)/.dev
+	DISSENSUS_FUZZ=200000 $(BIN)/python -m pytest -q tests/table/io/test_fuzz.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

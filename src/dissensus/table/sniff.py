@@ -60,13 +60,12 @@ class Column:
         found = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
         if isinstance(found, pa.ChunkedArray):
             found = pa.concat_arrays(found.chunks)
+        if pa.types.is_nested(found.type) or pa.types.is_null(found.type):
+            return pa.array([], pa.string())
         if pa.types.is_dictionary(found.type):
             found = found.cast(found.type.value_type)
-        if pa.types.is_string_view(found.type):
+        if pa.types.is_string_view(found.type):  # Arrow cannot filter these
             found = found.cast(pa.large_string())
-        kinds = (is_text, pa.types.is_primitive, pa.types.is_decimal)
-        if pa.types.is_null(found.type) or not any(kind(found.type) for kind in kinds):
-            return pa.array([], pa.string())
         found = found.filter(found.is_valid())
         return found.filter(pc.not_equal(pc.utf8_trim_whitespace(found), "")) if is_text(found.type) else found
 

@@ -15,7 +15,7 @@ from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLef
 from dissensus.table import names as naming
 from dissensus.table import sniff
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import joined
+from dissensus.table.encoding import floats, joined
 from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, to_arrow
 from dissensus.table.io.exports import Collected, several_ticks
 from dissensus.table.io.formats import NOTE
@@ -133,7 +133,9 @@ class Taken:
         if self.annotators is None and "question" not in columns:
             self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
         taken = {
-            role: values[rows] if role == "weight" else joined(_arrow(values)).take(pa.array(rows))
+            role: floats(values, role)[rows]
+            if role == "weight"
+            else joined(_arrow(naming.to_column(values, role))).take(pa.array(rows))
             for role, values in columns.items()
             if role != "label"
         }

@@ -87,7 +87,12 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Col
     """Sort out which answers count; the others are counted by why they do not."""
     reading = Reading(unit="answers")
     given: list[Answer] = []
-    for row in _named(rows, path):
+    for row in rows:
+        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
+            if not isinstance(name, str | int | float):
+                raise DataError(
+                    f"{path}: {role} {shown(name)} is no text or number; name another field: {role}=<field>."
+                )
         if isinstance(row, Item):
             reading.texts[row.item] = row.fields
         else:
@@ -139,17 +144,6 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Col
         made, _distinct(one.item for one in given),
         _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading, loud, golds,
     )  # fmt: skip
-
-
-def _named(rows: Rows, path: Path) -> Rows:
-    """The same rows; an item or annotator that is no name raises."""
-    for row in rows:
-        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
-            if not isinstance(name, str | int | float):
-                raise DataError(
-                    f"{path}: {role} {shown(name)} is no text or number; name another field: {role}=<field>."
-                )
-        yield row
 
 
 def _golds(gold: list[Answer], question: str, path: Path) -> list[Any]:
@@ -222,7 +216,9 @@ def _labels(one: Answer, path: Path) -> list[Any]:
 def _item_table(rows: Rows, path: Path) -> pa.Table:
     """One row per item: its name, the fields that are text or numbers, and its known label where there is one."""
     about: dict[Any, dict[str, Any]] = {}
-    for row in _named(rows, path):
+    for row in rows:
+        if not isinstance(row.item, str | int | float):
+            raise DataError(f"{path}: an item is called {shown(row.item)}; expected text or a number.")
         of_item = about.setdefault(row.item, {})
         if isinstance(row, Item):
             of_item |= {key: value for key, value in row.fields.items() if isinstance(value, str | int | float)}

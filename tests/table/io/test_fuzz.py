@@ -1,8 +1,9 @@
-"""Damaged files: each is read, with every row counted, or refused in one sentence."""
+"""Damaged files: each is read, with every row counted, or refused in one sentence. DISSENSUS_FUZZ says how many."""
 
 import csv
 import io as text_io
 import json
+import os
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ from dissensus.exceptions import DissensusError
 from dissensus.table import io
 from table.io.test_any_table import LONG, PACKED, RECORDS, SPELLED, WIDE, spreadsheet
 
-N_INPUTS = 1000
+N_INPUTS = int(os.environ.get("DISSENSUS_FUZZ", "1000"))
 QUOTED = b'item,annotator,label,why\n1,a,x,"so, ""he"" said\nit"\n1,b,y,none\n2,a,x,"ok"\n2,b,x,\n'
 SHEET = [["item", "annotator", "label"], [7, "x", "yes"], [8, "x", 1.5], [8, "y", "no"]]
 FILES = {
