@@ -47,6 +47,7 @@ def test_files_hold_what_the_method_found(cli, labels, here):
 
 def test_summary_file_says_what_was_done(cli, labels, here):
     printed = json.loads(cli("aggregate", labels, "--gold", "gold.csv", "-o", "out", "--json").stdout)
+    assert printed.pop("command") == "aggregate"
     summary = json.loads((here / "out" / "summary.json").read_text())
     assert printed == summary | {"folder": "out"}
     model = dz.methods["dawid-skene"]().fit(dz.read(labels))
@@ -405,3 +406,34 @@ def test_what_no_earlier_run_wrote_is_never_overwritten(cli, labels, here):
         assert result.exit_code == 2
         assert says in result.stderr
         assert contents(here) == before
+
+
+def test_labels_go_back_with_the_names_that_came_in(labels, here, cli):
+    renamed = labels.read_text().replace("item,annotator,label", "task,worker,answer")
+    (here / "renamed.csv").write_text(renamed)
+    assert cli("aggregate", "renamed.csv", "--to", "csv", "-o", "out").exit_code == 0
+    header, first, *_ = (here / "out" / "to-csv.csv").read_text().splitlines()
+    assert header == "task,worker,answer,confidence"
+    assert first.startswith("i000,dissensus consensus,")
+    again = cli("aggregate", "renamed.csv", "-o", "out")  # into the same folder, without --to
+    assert again.exit_code == 0
+    assert not (here / "out" / "to-csv.csv").exists()
+
+
+def test_questions_go_back_in_one_file(questions, here, cli):
+    assert cli("aggregate", questions, "--to", "argilla", "-o", "out").exit_code == 0
+    records = json.loads((here / "out" / "to-argilla.json").read_text())
+    assert {tuple(record["suggestions"]) for record in records} == {("Tone", "is it good", "is it/good?")}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--to", "csv"], "--to csv writes a file; say where with -o FOLDER."),
+        (["--to", "labelstudio", "-o", "out"], "did you mean 'label-studio'?"),
+    ],
+)
+def test_a_wrong_to_is_one_sentence(labels, cli, options, said):
+    result = cli("aggregate", labels, *options)
+    assert result.exit_code == 2
+    assert said in result.stderr

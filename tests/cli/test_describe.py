@@ -20,7 +20,8 @@ def test_json_is_the_library_s_description_and_nothing_else(cli, labels):
 
     result = cli("describe", labels, "--json")
     table = dz.read(labels)
-    assert json.loads(result.stdout) == {"file": str(labels), "reading": table.source.facts()} | table.describe()
+    head = {"command": "describe", "version": dz.__version__, "file": str(labels), "reading": table.source.facts()}
+    assert json.loads(result.stdout) == head | table.describe()
 
 
 def test_doubtful_things_are_said_in_words(cli, here):

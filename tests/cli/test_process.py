@@ -177,3 +177,39 @@ def test_code_that_can_be_kept_nowhere_is_said_once():
     done = subprocess.run([sys.executable, "-c", UNWRITABLE], capture_output=True, text=True, check=True)
     assert done.stdout.count("compiled code can be kept nowhere") == 1
     assert "NUMBA_CACHE_DIR" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "typed", "offered"),
+    [
+        ("bash", "dissensus aggr", "aggregate"),
+        ("bash", "dissensus aggregate --engi", "--engine"),
+        ("zsh", "dissensus aggregate --engine to", "torch"),
+        ("fish", "dissensus aggregate labels.csv --method dawid", "dawid-skene"),
+        ("bash", "dissensus aggregate labels.csv --to label", "label-studio"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(shell, typed, offered):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    words |= {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = run(env=os.environ | words | {"_DISSENSUS_COMPLETE": f"complete_{shell}"})
+    assert offered in done.stdout, done.stderr
+
+
+def test_progress_into_a_pipe_is_plain_lines_and_quiet_has_none(labels):
+    for more, there in (((), True), (("--quiet",), False)):
+        process = subprocess.Popen(
+            [*COMMAND, "aggregate", "labels.csv", *LONG, *more],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            seen = select.select([process.stderr], [], [], 20 if there else 4)[0]
+            assert bool(seen) is there
+            if there:
+                line = r"dissensus: (fitting|reading) labels.csv.* \(\d+ s\)\n"
+                assert re.fullmatch(line, process.stderr.readline())
+        finally:
+            process.kill()
+            process.communicate()

@@ -41,7 +41,7 @@ def test_items_that_lia_was_not_fitted_to_are_refused(table):
 
 def test_a_classifier_is_asked_with_the_confusion_of_each_annotator(table):
     X = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
-    model = CrowdClassifier(encoder="mlp", epochs=2, seed=0, device="cpu").fit(table, X)
+    model = CrowdClassifier(encoder="mlp", objective="crowd-layer", epochs=2, seed=0, device="cpu").fit(table, X)
     found = recommend(model, table, budget=5, per_item=1)
     assert len(found) == 5
     q, theta = model.posterior_[found.items[0]], model.confusion_[found.annotators[0]]

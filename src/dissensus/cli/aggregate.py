@@ -48,6 +48,7 @@ def aggregate(
         f"{MAX_ANNOTATIONS_FLAGGED:,} annotations.",
         "--flags/--no-flags",
     ),
+    to: str | None = options.TO,
     known: Path | None = options.KNOWN,
     gold: Gold,
     source: SourceOfTables,
@@ -63,11 +64,21 @@ def aggregate(
 
     Example: dissensus aggregate today.csv --model yesterday --update -o today
 
+    Example: dissensus aggregate export.json --to label-studio -o results
+
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
     from dissensus.cli import engine as engines
     from dissensus.cli import results
 
+    if to is not None:
+        from dissensus.table.io.writers import WRITERS
+
+        WRITERS.entry(to)  # a wrong name should not wait for the file
+        if source.ticks == "questions":
+            raise BadParameter(f"--to {to}: questions that --ticks made are none of the tool's; leave --ticks out.")
+        if output is None:
+            raise BadParameter(f"--to {to} writes a file; say where with -o FOLDER.")
     folder.check(output, (*results.FILES, Path(results.MODEL)))
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
@@ -116,6 +127,7 @@ def aggregate(
     began = time.perf_counter()
     if engine in engines.ELSEWHERE:  # the table is never in memory here
         in_memory = [("--known", known), ("--flags", flags), ("--format", (format_ or "parquet") != "parquet")]
+        in_memory.append(("--to", to is not None))
         for name, given in in_memory:
             if given:
                 raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
@@ -134,6 +146,8 @@ def aggregate(
             with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
                     results.write(result, part / folders.get(question, ""), format_ or "csv")
+                if to is not None:
+                    results.write_for_tool(answers, to, source, part)
     if source.json:
         show.json(summary, folder=output)
         return

@@ -62,6 +62,7 @@ class Ticks(StrEnum):
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
+QUIET = option(False, "Print no text and no progress; --json, warnings and errors stay.", "--quiet", "-q")
 SEED = option(None, "Of everything random; 0 where left out.", min=0)
 DEVICE = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto")
 OUTPUT_FOLDER = option(
@@ -70,7 +71,31 @@ OUTPUT_FOLDER = option(
 OUTPUT_FILE = option(
     None, "Write a .csv, .parquet or .jsonl file; left out, the first rows are shown.", "--output", "-o", metavar="OUT"
 )
-METHOD = option(None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD)
+
+
+def _method_names() -> list[str]:
+    """For completion: by the names of their files, as importing them takes a second."""
+    folder = Path(__file__).parent.parent / "models" / "methods"
+    return sorted(path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py"))
+
+
+def _tool_names() -> list[str]:
+    from dissensus.table.io.writers import WRITERS
+
+    return list(WRITERS)
+
+
+METHOD = option(
+    None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
+    autocompletion=_method_names,
+)  # fmt: skip
+TO = option(
+    None,
+    "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, csv or xlsx. An "
+    "export of the same tool keeps all that is in it.",
+    metavar="TOOL",
+    autocompletion=_tool_names,
+)
 SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
 KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")
 PEOPLE = option(None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE")
@@ -350,6 +375,24 @@ def _files_of_run(folder: Path) -> Iterator[Path]:
         pages = (path.with_name(path.stem.removesuffix("-key") + suffix) for suffix in (".html", ".htm"))
         if path.is_file() and not any(page.exists() for page in pages):
             yield path
+
+
+def with_common(command: Callable[..., None], name: str) -> Callable[..., None]:
+    """Add what every command has: --quiet, lines of progress where stderr is a pipe, its name in the JSON."""
+    from dissensus.common import progress
+
+    @functools.wraps(command)
+    def run(*, quiet: bool, **given: Any) -> None:
+        show.command = name
+        with progress.output(quiet=quiet, lines=own_process):
+            command(**given)
+
+    more = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET, annotation=bool)
+    expanded = [*inspect.signature(command).parameters.values(), more]
+    run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in expanded}
+    run.__dict__.pop("__wrapped__", None)
+    return run
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

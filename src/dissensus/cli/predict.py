@@ -62,7 +62,7 @@ def predict(
         "seconds": time.perf_counter() - began,
     }
     if json:
-        show.json(summary, file=output)
+        show.json(summary, output=output)
         return
     show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
     show.bars(("label", "predicted"), summary["labels"], len(labels))

@@ -6,7 +6,7 @@ import copy
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,10 @@ from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
+from dissensus.table.io.writers import WRITERS, Answers, Labels, write_labels
 
 if TYPE_CHECKING:
+    from dissensus.cli.options import Source
     from dissensus.questions.diagnose import Diagnosis
 
 MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
@@ -39,7 +41,8 @@ ANNOTATORS_SHOWN = 3  # at either end
 MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
-FILES = tables("items", "annotators", "confusions")
+_ONE_NAME = re.compile(r"'[^']+'$")  # a column, as an account of reading quotes it
+FILES = (*tables("items", "annotators", "confusions"), *(Path(one.file) for one in WRITERS.values()))
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,30 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     elif confusion is not None:
         say(f"warning: the confusions would take {confusion.size:,} rows; they are in model.npz only.")
     save(model, folder, items=items)
+
+
+def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source, folder: Path) -> None:
+    """The labels of all questions in one file for a tool; added to FILE's records where it is the tool's export.
+
+    An item that nobody labelled gets no label there.
+    """
+    found = {}
+    for question, one in answers.items():
+        model = one.model
+        some = np.ones(model.items_.size, np.bool_) if one.status is None else one.status.labels > 0
+        found[question] = Answers(
+            model.items_[some], model.predict()[some], model.posterior_.max(axis=1, initial=0)[some]
+        )
+    columns = {role: said[1:-1] for role, said in source.account.get("columns", {}).items() if _ONE_NAME.match(said)}
+    labels = Labels(
+        found,
+        f"dissensus {next(iter(answers.values())).summary['method']}",
+        source.file if source.account.get("format") == to and source.file.is_file() else None,
+        source.item,
+        columns.get("label"),
+        columns,
+    )
+    write_labels(labels, to, folder)
 
 
 def _item_frame(result: Result) -> Any:

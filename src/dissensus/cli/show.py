@@ -13,6 +13,7 @@ from dissensus.common.progress import clean as clean
 from dissensus.common.progress import console as console
 from dissensus.common.progress import waiting as waiting
 
+command = ""  # the one that runs
 MAX_NAME_LENGTH = 40  # characters
 MAX_CLASSES_SHOWN = 20
 
@@ -124,6 +125,8 @@ def written(output: Path | None, what: str, option: str) -> None:
 
 def json(value: dict[str, Any], **files: Path | None) -> None:
     """One JSON object on stdout, in UTF-8 whatever the terminal's encoding is; `files` that were written are named."""
+    from dissensus import __version__
     from dissensus.table.io.jsonl import dumps
 
-    typer.echo(dumps(value | paths(**files), indent=2).encode())
+    head = {"command": command, "version": __version__}
+    typer.echo(dumps(head | value | paths(**files), indent=2).encode())

@@ -77,7 +77,7 @@ def train(
         "-e",
         metavar="NAME",
     ),
-    objective: str = option("crowd-layer", "How labels teach; see above.", metavar="NAME"),
+    objective: str = option("auto", "How labels teach; see above.", metavar="NAME"),
     setting: list[str] | None = option(
         None,
         "Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
@@ -86,7 +86,10 @@ def train(
     ),
     shortcuts: Shortcuts,
     validation: float | None = option(
-        None, "Of the labelled items, to choose the epoch by.", metavar="SHARE", panel=LEARNING
+        None,
+        "Of the labelled items, to choose the epoch by; auto holds out what it needs.",
+        metavar="SHARE",
+        panel=LEARNING,
     ),
     folds: int | None = option(
         None, "Also predict each item by one of so many networks that did not see it.", min=2, panel=LEARNING
@@ -123,6 +126,12 @@ def train(
     sure, truth = gold.read_file(known, table), gold.read(table)
 
     store = output / "checkpoint"
+    if fresh or not store.exists():
+        from dissensus.cli.how_long import announce, training_seconds
+
+        with show.waiting("timing a few items"):
+            seconds = training_seconds(model, table, X, 1 + (folds or 0))
+        announce(seconds, "training")
     if fresh and store.exists():
         shutil.rmtree(store)
     if store.exists():
@@ -130,7 +139,8 @@ def train(
     model.set_params(checkpoint=store)
     began = time.perf_counter()
     apart: OutOfFold | None = None
-    with show.waiting(f"training on {source.file}", model.epochs * (1 + (folds or 0))) as on_step:
+    passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
+    with show.waiting(f"training on {source.file}", passes) as on_step:
         model.fit(table, X, gold=sure, validation=validation, on_step=on_step)
         if folds is not None:
             from dissensus.learning import out_of_fold
@@ -226,6 +236,8 @@ def _summary(
         "taught": int(taught.sum()),
         "held_out": int(model.held_out_.sum()),
         "without_labels": int((~model.teaches_).sum()),
+        "note": model.note_,
+        "candidates": model.candidates_,
         "epochs": model.n_iter_,
         "best_epoch": model.best_epoch_,
         "loss": float(model.trace_[-1]) if model.trace_.size else None,
@@ -273,7 +285,9 @@ def _show(about: dict[str, Any]) -> None:
         f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
         f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s"
     )
-    if about["best_epoch"]:
+    if about["note"]:
+        show.text(f"{about['note'][0].upper()}{about['note'][1:]}")
+    elif about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
         show.line(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.")
     show.bars(("label", "items"), about["labels"], about["items"])

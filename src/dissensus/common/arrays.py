@@ -23,6 +23,17 @@ def ranges(start: IntArray, length: IntArray) -> IntArray:
     return np.asarray(np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length))
 
 
+def pairs_of_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, IntArray]:
+    """All pairs of different numbers of the same range, the smaller first.
+
+    >>> [side.tolist() for side in pairs_of_ranges(np.array([3, 7]), np.array([2, 3]))]
+    [[3, 7, 7, 8], [4, 8, 9, 9]]
+    """
+    rows = ranges(start, length)
+    later = np.repeat(start + length, length) - rows - 1
+    return np.repeat(rows, later), ranges(rows + 1, later)
+
+
 def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
     """(n, …) the sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
 

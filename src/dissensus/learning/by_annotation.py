@@ -50,7 +50,7 @@ def predict_annotators(model: CrowdClassifier, X: Any, annotators: Any) -> Float
 def predict_annotations(model: CrowdClassifier, table: Annotations, X: Any, annotators: Any) -> FloatArray:
     """Return P (N, K) for the rows of `table`, with one row of X per item of it; `annotators` is a frame, or None."""
     given.check_table(table, "predict_annotations")
-    given.check_rows(X, table)
+    X = given.aligned(X, table)
     table = table.to_classes(model.classes_)
     known = naming.match(table.annotators, model.annotators_, "annotators")  # (A,) −1: was not there
     features = None

@@ -20,13 +20,15 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
+from dissensus.learning.auto import train_auto
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import predict_annotations, predict_annotators
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
+from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Network
-from dissensus.learning.objectives import Objective, objectives
+from dissensus.learning.objectives import Auto, Objective, objectives
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
@@ -48,7 +50,7 @@ class CrowdClassifier(Training):
 
     encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
     objective: str | Objective = param(
-        "crowd-layer", "how annotations supervise it: a name, or an `Objective` with its keywords"
+        "auto", "how annotations supervise it: a name, or an `Objective` with its keywords; auto: held-out items choose"
     )
     learning_rate: float | None = param(None, "learning rate of the encoder; None: what suits it", low=0)
     head_learning_rate: float | None = param(
@@ -78,6 +80,9 @@ class CrowdClassifier(Training):
     best_epoch_: int | None  # whose weights were kept, where there was validation
     monitor_: str  # what it was chosen by
     converged_: bool
+    note_: str  # what objective "auto" chose, and why
+    candidates_: list[dict[str, Any]]  # what it chose from: name, cross entropy on held-out items, weight
+    judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
 
     def check(self) -> None:
         """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
@@ -98,6 +103,7 @@ class CrowdClassifier(Training):
         table: Annotations,
         X: Any,
         *,
+        items: Any = None,
         gold: IntArray | None = None,
         annotators: Any = None,
         validation: float | tuple[Any, Any] | None = None,
@@ -108,21 +114,34 @@ class CrowdClassifier(Training):
         Parameters
         ----------
         table : Annotations
-        X : array, list, or column of a frame
-            What the encoder takes, one row per `table.items`, in their order. Features in a file
-            (`np.load("x.npy", mmap_mode="r")`) are read there, batch by batch, and never copied whole.
+        X : frame, mapping, array or list
+            What the encoder takes. A frame with a column or an index `item`, and a mapping from items to inputs, are
+            joined to the table by name, in whatever order they are. Anything else has one row per `table.items`, in
+            their order. Features in a file (`np.load("x.npy", mmap_mode="r")`) are read there, batch by batch, and
+            never copied whole.
+        items : names, optional
+            The item of each row of X, to join them by.
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         annotators : frame, optional
             What is known of the annotators: a column `annotator` and others, numbers or texts, with gaps. For
             objectives "lia" and "ldl-nm", which then know an annotator who was not there by the features.
         validation : float or (X, labels), optional
-            Share of the teaching items to hold out; or inputs with their classes (names or, where classes are no
-            integers, codes as in `gold`) or with an Annotations table of theirs.
+            Share of the teaching items to hold out (left out: none, unless objective "auto" does); or inputs with
+            their classes (names or, where classes are no integers, codes as in `gold`) or with an Annotations table of
+            theirs.
         on_step : callable, optional
             Called after every epoch with (epoch, mean loss). Left out, a bar shows the progress in a terminal or a
             notebook, where training takes longer than a second.
         """
+        given.check_table(table)
+        X = given.aligned(X, table, items)
+        if isinstance(new_part(self.objective, objectives, Objective), Auto):
+            self.check()
+            found = train_auto(self, table, X, gold, validation, annotators, on_step)
+            self._end(found.run, found.trace)
+            self.note_, self.candidates_, self.judged_ = found.note, found.candidates, found.judged
+            return self
         run = begin(self, table, X, gold, validation, annotators)
         return self._end(run, run.train(on_step))
 
@@ -164,6 +183,10 @@ class CrowdClassifier(Training):
         self.history_, self.n_iter_ = trace.epochs, len(trace.epochs)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.best_epoch_, self.monitor_ = trace.best, run.trainer.monitor
+        self.note_, self.candidates_, self.judged_ = "", [], None
+        if (judge := run.evaluate) is not None:
+            logits = self._ask(self.network_.logits, judge.columns, rows=judge.rows)
+            self.judged_ = softmax(logits, axis=1), judge.truth
         self.converged_ = trace.stopped or self.patience is None
         self.proba_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1)
         if objective.has_posterior:
@@ -201,6 +224,17 @@ class CrowdClassifier(Training):
         """(rows,) the most probable class names."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
+
+    def predict_sets(self, X: Any, coverage: float = 0.9) -> LabelSets:
+        """Sets of classes that hold the right one with probability `coverage`; see `dissensus.learning.conformal`.
+
+        The right one is what held-out items were judged by: their class where gold was known, else the label of an
+        annotator drawn at random. Needs objective "auto", or `validation` at `fit`.
+        """
+        self._check_fitted()
+        if self.judged_ is None:
+            raise BadParameter("predict_sets needs items that were held out; give validation to fit, or take auto.")
+        return label_sets(self.predict_proba(X), self.classes_, *self.judged_, coverage)
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
         """(rows, annotators, K) P(label | x, annotator): what each of them would say.
@@ -280,6 +314,7 @@ class CrowdClassifier(Training):
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
             "encoder": stored_part(self.encoder_, encoders),
+            "asked": stored_part(new_part(self.encoder, encoders, Encoder), encoders),  # auto may fit another one
             "objective": stored_part(self.objective_, objectives),
             "annotators": None if described is None else dataclasses.asdict(described),
             "results": results,
@@ -300,7 +335,7 @@ class CrowdClassifier(Training):
             objective = loaded_part(tree["objective"], objectives)
             model = cls(
                 **{**tree["parameters"], "device": device},
-                encoder=type(encoder)(**encoder.get_params(deep=False)),
+                encoder=loaded_part(tree["asked"], encoders),
                 objective=type(objective)(**objective.get_params(deep=False)),
             )
             with_learnt(model, tree["results"])

@@ -145,7 +145,7 @@ class DecisionFunction(PairLearner):
         self.check_parameters()
         given.check_table(table)
         if X is not None:
-            given.check_rows(X, table)
+            X = given.aligned(X, table)
         taught = np.flatnonzero(np.diff(table.item_ptr))
         if not taught.size:
             raise DataError("the decision function is learnt from who answered what, and there are no annotations.")

@@ -71,7 +71,7 @@ def distribution_scores(
     voted = np.flatnonzero(vote_weight(table) > 0)
     if not voted.size:
         raise DataError("no item of the table has labels; there is nothing to compare with.")
-    given.check_rows(X, table)
+    X = given.aligned(X, table)
     if inference and not leak_test_labels:
         raise BadParameter(f"{', '.join(sorted(inference))}: only for leak_test_labels=True.")
     y, X = table.soft_labels()[voted], given.take(X, voted)

@@ -8,7 +8,8 @@ names the first row it cannot use.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import narwhals as nw
@@ -18,7 +19,7 @@ from scipy import sparse
 from torch.nn.functional import interpolate
 
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError
+from dissensus.exceptions import DataError, DataWarning
 from dissensus.features.text import checked
 from dissensus.learning.batches import BLOCK_ROWS
 from dissensus.table import names as naming
@@ -27,6 +28,7 @@ from dissensus.table.names import shown
 
 MAX_CHANNELS = 4  # colours and transparency; more of them are rows that stand where channels should
 PIXEL_TOLERANCE = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
+ITEM = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
@@ -66,14 +68,80 @@ def check_table(table: Any, caller: str = "fit") -> None:
         )
 
 
-def check_rows(X: Any, table: Annotations) -> None:
-    """Raise DataError where X has not one row per item of the table."""
-    if (n := rows(X)) != table.n_items:
-        raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per table.items, in their order.")
+def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
+    """One row per item of the table, in their order: joined by name where X names its rows, or `items` does.
+
+    DataError where an item has no row, and where rows that have no names are not as many as the items.
+    """
+    named = _names(X, table) if items is None else naming.to_names(naming.to_column(items, "items"))
+    X = _unnamed(X)
+    if named is None:
+        if (n := rows(X)) != table.n_items:
+            raise DataError(
+                f"X has {n:,} rows for {table.n_items:,} items; give one per table.items, in their order, or name them "
+                "(a column `item`, a mapping, or items=)."
+            )
+        return X
+    if named.size != (n := rows(X)):
+        raise DataError(f"items names {named.size:,} rows and X has {n:,}; give one name per row.")
+    known, count = np.unique(named, return_counts=True)
+    if (count > 1).any():
+        raise DataError(f"X: item {shown(known[count > 1][0])} has {count.max()} rows; keep one.")
+    at = naming.match(table.items, named, "items")
+    extra = naming.match(named, table.items, "items") < 0
+    left = ""
+    if extra.any():
+        left = f"{extra.sum():,} rows of X are of items that the table does not have, such as {shown(named[extra][0])}"
+    if (at < 0).any():
+        raise DataError(
+            f"X has no row for {(at < 0).sum():,} of {table.n_items:,} items, such as {shown(table.items[at < 0][0])}"
+            f"{f' ({left})' if left else ''}; add them, or leave the items out of the table."
+        )
+    if left:
+        warnings.warn(f"{left}; they are left aside.", DataWarning, stacklevel=3)
+    X = X if np.array_equal(at, np.arange(n)) else take(X, at)
+    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    return nw.maybe_reset_index(frame).to_native() if isinstance(frame, nw.DataFrame | nw.Series) else X
+
+
+def _names(X: Any, table: Annotations) -> Names | None:
+    """The items of the rows of X: keys of a mapping, a column or an index `item`, or an index that has all items."""
+    if isinstance(X, Mapping):
+        return naming.to_names(naming.to_column(list(X), "X"))
+    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame | nw.LazyFrame) and len(columns := frame.collect_schema().names()) > 1:
+        if ITEM in columns:
+            column = frame.select(ITEM)
+            column = column.collect() if isinstance(column, nw.LazyFrame) else column
+            return naming.to_names(naming.to_column(column[ITEM].to_list(), "X"))
+    index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
+    if index is None or getattr(index, "nlevels", 1) > 1 or index.dtype.kind not in "iuO":
+        return None
+    if index.name != ITEM and np.array_equal(index, np.arange(len(index))):
+        return None
+    found = naming.to_names(naming.to_column(index.tolist(), "X"))
+    if index.name == ITEM:
+        return found
+    same = (found.dtype.kind == "O") == (table.items.dtype.kind == "O")
+    return found if same and (naming.match(table.items, found, "items") >= 0).all() else None
+
+
+def _unnamed(X: Any) -> Any:
+    """X without the names of its rows: the values of a mapping, a frame without its column `item`."""
+    if isinstance(X, Mapping):
+        return list(X.values())
+    frame = nw.from_native(X, pass_through=True)
+    if isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        columns = frame.collect_schema().names()
+        if ITEM in columns and len(columns) > 1:
+            return frame.drop(ITEM).to_native()
+    return X
 
 
 def rows(X: Any) -> int:
     """Count the rows of X."""
+    if isinstance(X, Mapping):
+        return len(X)
     if isinstance(frame := nw.from_native(X, pass_through=True), nw.LazyFrame):
         return int(frame.select(nw.len()).collect().item())
     shape = getattr(X, "shape", None)
@@ -102,8 +170,8 @@ def take(X: Any, at: Any) -> Any:
 
 
 def _frame(X: Any) -> Any:
-    """A narwhals frame or series in memory, or X where it is neither."""
-    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    """A narwhals frame or series in memory, without names of rows, or X where it is neither."""
+    frame = nw.from_native(_unnamed(X), allow_series=True, pass_through=True)
     return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
 
 
@@ -111,6 +179,8 @@ def vectors(X: Any) -> Any:
     """(I, D) float32 features; a file that is mapped into memory stays as it is (`blocks` reads it)."""
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
+    if isinstance(X, Mapping):
+        X = _unnamed(X)
     if not isinstance(X, np.ndarray | Picked) and isinstance(frame := _frame(X), nw.DataFrame | nw.Series):
         X = frame.to_numpy()
     try:
@@ -227,6 +297,8 @@ def _values(X: Any) -> list[Any]:
         raise DataError("X is one string; give one per item, in a list.")
     if isinstance(X, np.ndarray):
         return list(X.tolist())
+    if isinstance(X, Mapping):
+        return list(X.values())
     frame = _frame(X)
     if isinstance(frame, nw.DataFrame):
         columns = [column.to_list() for column in frame.iter_columns()]

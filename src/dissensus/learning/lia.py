@@ -183,6 +183,7 @@ class LIA(LIALearner):
         self.check_parameters()
         if self.seed is None and self.n_seeds > 1:
             raise BadParameter("n_seeds counts up from seed; give one, not None.")
+        X = None if X is None else given.aligned(X, table)
         self.tuned_ = self._tune(table, X, gold, annotators) if self.tune else None
         self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
         self.models_ = []

@@ -96,7 +96,7 @@ class LIAML(LIALearner):
         objective = self._objective(questions, gold)
         one = questions[objective.questions_[0]]
         inputs = one.items if X is None else X
-        given.check_rows(inputs, one)
+        inputs = given.aligned(inputs, one)
         model = self._classifier(objective, features=X is not None)
         encoder: Encoder = new_part(model.encoder, encoders, Encoder)
         encoder.fit(given.take(inputs, np.flatnonzero(objective.teaches_)))

@@ -75,12 +75,12 @@ def begin(
 ) -> Run:
     """Prepare a training; inputs that `like` has prepared are not prepared again."""
     given.check_table(table)
-    given.check_rows(X, table)
+    X = given.aligned(X, table)
     model.check()
     gold = check_gold(gold, table)
     encoder, seed = new_part(model.encoder, encoders, Encoder), torch_seed(model.seed)
     objective = new_part(model.objective, objectives, Objective).fit(table, gold, seed)
-    described = _describe(objective, annotators, table)
+    described = describe(objective, annotators, table)
     teaches, inside = objective.teaches_, is_number(validation)
     held_out = hold_out(validation, table, teaches, seed) if inside else np.zeros(table.n_items, np.bool_)
     taught = np.flatnonzero(teaches & ~held_out)
@@ -93,11 +93,7 @@ def begin(
     if like is not None and np.array_equal(like.taught, taught):
         encoder, columns = like.encoder, like.lessons.inputs
     else:
-        try:
-            encoder.fit(X if taught.size == table.n_items else given.take(X, taught))
-        except DataError:
-            new_part(model.encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
-            raise
+        encoder = fitted_encoder(encoder, X, taught, table.n_items)
         columns = encoder.prepare(X)
     evaluate, key, at_once = None, "", BATCHES_AT_ONCE * model.batch_size
     if inside:
@@ -130,6 +126,15 @@ def ready(
         table=table, encoder=encoder, objective=network.objective, network=network, lessons=lessons, taught=taught,
         groups=groups, trainer=model.trainer(), **more,
     )  # fmt: skip
+
+
+def fitted_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:
+    """Fit an encoder to the items that teach."""
+    try:
+        return encoder.fit(X if taught.size == n_items else given.take(X, taught))
+    except DataError:
+        new_part(encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
+        raise
 
 
 def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
@@ -169,7 +174,7 @@ def tie_seed(seed: int | None) -> int:
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
-def _describe(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
+def describe(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
     """Tell the objective what is known of the annotators."""
     if annotators is None:
         return None

@@ -280,7 +280,7 @@ class _Loop:
         how, trace = self.how, self.at.trace
         sign = -1 if how.monitor == "cross-entropy" else 1
         before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
-        if sign * entry[how.monitor] > before:
+        if sign * entry[how.monitor] >= before:  # of equally good epochs the later one has learnt more
             trace.best = int(entry["epoch"])
             self.at.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         elif how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:

@@ -54,6 +54,17 @@ def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) ->
     return held
 
 
+def stratified_folds(table: Annotations, truth: FloatArray, teaches: BoolArray, folds: int, seed: int) -> IntArray:
+    """(I,) the fold of each item that teaches, −1 of others; each has its share of the items of every class.
+
+    Seed and names decide, not the order. The class is the most frequent label, the first of tied ones.
+    """
+    among, fold = np.flatnonzero(teaches), np.full(table.n_items, -1)
+    drawn = among[shuffled(table.items[among], seed)]
+    fold[drawn[np.argsort(truth[drawn].argmax(axis=1), kind="stable")]] = np.arange(among.size) % folds
+    return fold
+
+
 def shuffled(names: Names, seed: int) -> IntArray:
     """(n,) the places of names in a random order, which depends on seed and names alone."""
     return np.argsort(naming.mix(naming.hashes(names) ^ np.uint64(seed)), kind="stable")
@@ -74,7 +85,7 @@ def validation_items(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     except (TypeError, ValueError):
         raise BadParameter(f"validation {MUST}.") from None
     if isinstance(labels, Annotations):
-        labels = labels.to_classes(classes)
+        X, labels = given.aligned(X, labels), labels.to_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
     else:
         truth = one_hot(labels, classes)

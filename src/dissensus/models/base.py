@@ -161,12 +161,16 @@ class Aggregator(Parameters, ABC):
             given = float(wanted or 0)
             return Calibration(given, (given, given))
         if gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
-            return Calibration(DEFAULT, RANGE)
+            return self._assumed(data)
         known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
         posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))
         return from_gold(posterior, total, gold[known])
+
+    def _assumed(self, data: Any) -> Calibration:
+        """ρ without known classes."""
+        return Calibration(DEFAULT, RANGE)
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
         """The table and its gold with items that stand for what is known of annotators from before."""

@@ -11,10 +11,10 @@ It is applied to the posterior that EM ends with, not inside EM: on nine sets wi
 same ρ inside EM cost Dawid-Skene 2 to 3 points of accuracy, because annotators learnt from soft posteriors look alike.
 
 Without gold ρ is one number, DEFAULT, with the least log loss over 12 sets (`python -m benchmarks.trust.posterior` also
-leaves each set out: it is as good there). Rules that know the table, from the agreement of its labels, with and
-without chance, or from the spread of its errors, were worse on sets that they were not made for: what a crowd gets
-wrong together its own table does not show. Gold does: with `MIN_GOLD` known items or more, ρ is that with the least log
-loss on them, drawn to DEFAULT by a prior on log ρ.
+leaves each set out: it is as good there); `consensus` moves it where an item has many labels. Other rules that know the
+table, from the agreement of its labels, with and without chance, or from the spread of its errors, were worse on sets
+that they were not made for: what a crowd gets wrong together its own table hardly shows. Gold does: with `MIN_GOLD`
+known items or more, ρ is that with the least log loss on them, drawn to DEFAULT by a prior on log ρ.
 
 Gold also says which classes the crowd names too often: s_c, a shift of every class, 0 without gold. It is a ridge
 estimate, s_c ~ N(0, σ²), by a fit that has not seen the gold; σ is that of `SHIFT_SDS`, or none, under which the

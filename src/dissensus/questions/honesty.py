@@ -3,7 +3,7 @@
 What the others say of item i, without annotator j and those it copies with (who share one vote), is softened because
 labels of one item are not independent: Θ and π are Dawid-Skene's, n the number of other votes,
 
-    q_−j,i(c) ∝ π_c Π_{k ≠ j} Θ_k[c, y_ik]^(1 / (1 + (n − 1)·0.5))
+    q_−j,i(c) ∝ π_c Π_{k ≠ j} Θ_k[c, y_ik]^(1 / (1 + (n − 1) ρ))
 
 Three hypotheses explain j's labels y_1, y_2, …; each is a proper distribution over all labels j could have given.
 
@@ -30,11 +30,11 @@ from scipy.special import gammaln, logsumexp, softmax
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
 from dissensus.models.confusion import MIN_PSEUDO
+from dissensus.models.dependence import DEFAULT, design_effect
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-DEPENDENCE = 0.5  # correlation of an item's labels given its class
 LEVELS = (-0.4, -0.2, 0.0, 0.4, 0.8)  # of skill: −1 labels at random, 0 like the crowd, 1 without mistakes
 SPREADS = (3.0, 12.0, 60.0)  # s: the fewer, the less alike are members
 CONTRARY_SPREADS = (1.5, 6.0)
@@ -77,7 +77,7 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
     log = np.log(confusion[annotator, :, label]) * share[:, None]
     total, own = _sums(log, item, table.n_items), _sums(log, slot, of_slot.size)
     others = np.bincount(of_slot, minlength=table.n_items)[item] - 1
-    worth = 1 / (1 + np.maximum(others - 1, 0) * DEPENDENCE)
+    worth = 1 / design_effect(others, DEFAULT)
     q = softmax(np.log(prior) + worth[:, None] * (total[item] - own[slot]), axis=1)
     return Others(annotator, item, label, weight, q, others == 0, A)
 

@@ -29,12 +29,13 @@ class Scaled(Encoder):
     takes = "features, items × columns"
     mixes = True
 
-    scale: bool | Literal["max"] = param(
+    scale: bool | Literal["all", "max"] = param(
         True,
-        "centre features and divide them by their standard deviation over the training items; 'max': divide each by "
-        "its largest absolute value there, as the program of Platanios et al. (2020) does",
-        check=lambda value: value in (True, False, "max"),
-        must="must be True, False or 'max'",
+        "centre features and divide them by their standard deviation over the training items; 'all': divide all by one "
+        "number, so that some stay larger than others; 'max': divide each by its largest absolute value there, as the "
+        "program of Platanios et al. (2020) does",
+        check=lambda value: value in (True, False, "all", "max"),
+        must="must be True, False, 'all' or 'max'",
     )
     center_: FloatArray
     spread_: FloatArray
@@ -50,7 +51,10 @@ class Scaled(Encoder):
         elif self.scale:
             self.center_ = sum(block.sum(axis=0, dtype=np.float64) for block in blocks(x)) / len(x)
             spread = np.sqrt(sum(np.square(block - self.center_).sum(axis=0) for block in blocks(x)) / len(x))
-            self.spread_ = np.where(spread > MIN_RELATIVE_SPREAD * np.maximum(np.abs(self.center_), 1), spread, 1.0)
+            varies = spread > MIN_RELATIVE_SPREAD * np.maximum(np.abs(self.center_), 1)
+            self.spread_ = np.where(varies, spread, 1.0)
+            if self.scale == "all" and varies.any():
+                self.spread_ = np.full(spread.size, np.sqrt(np.square(spread).mean()))
         return self
 
     def prepare(self, X: Any) -> Columns:

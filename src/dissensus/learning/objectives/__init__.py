@@ -1,5 +1,6 @@
 """Objectives: one file each, entered in the registry by importing it."""
 
+from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import Objective, objectives
 from dissensus.learning.objectives.crowd_layer import CrowdLayer, CrowdLayerObjective
 from dissensus.learning.objectives.hard import Hard
@@ -10,6 +11,6 @@ from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.objectives.soft_task import SoftTask
 
 __all__ = [
-    "CrowdLayer", "CrowdLayerObjective", "Hard", "LDLNMObjective", "LIAMLObjective", "LIAObjective", "Objective",
-    "Soft", "SoftTask", "objectives",
+    "Auto", "CrowdLayer", "CrowdLayerObjective", "Hard", "LDLNMObjective", "LIAMLObjective", "LIAObjective",
+    "Objective", "Soft", "SoftTask", "objectives",
 ]  # fmt: skip

@@ -37,7 +37,7 @@ def claims(record: Record) -> bool:
 def answers(path: Path, columns: Columns) -> Rows:
     """Yield the text of every example, and one answer per annotator of it."""
     found = unnamed = 0
-    for number, (source, record) in enumerate(_sources(path), start=1):
+    for number, (source, record) in enumerate(sources(path), start=1):
         where = f"{path}: record {number:,} of {source}"
         item = field(record, columns.item, ("id", "doc_id", "item"), "item", where)
         yield Item(item, {key: record[key] for key in ("text", "data") if isinstance(record.get(key), str)})
@@ -54,7 +54,7 @@ def answers(path: Path, columns: Columns) -> Rows:
         warnings.warn(f"{path}: {unnamed:,} of {found:,} {said}.", DataWarning, stacklevel=2)
 
 
-def _sources(path: Path) -> Iterator[tuple[str, Record]]:
+def sources(path: Path) -> Iterator[tuple[str, Record]]:
     """Yield each record with the name of its file, which is the annotator's."""
     with reading(path):
         packed = is_zip(path)

@@ -1,0 +1,347 @@
+"""Train as `objective="auto"` does: held-out items choose model, penalty, epochs, weights and temperature.
+
+Vectors in memory get a pool (`objectives.auto`), because their models cost seconds. Each fold of the items is held out
+once. The linear model is then solved again with all items; a network stays the one that its fold stopped, so that the
+pool has one of each kind for every fold, whose mean is better than any of them. Any other encoder is trained once: a
+tenth of the items says when to stop and at which temperature. All is chosen by cross entropy to the votes (or gold) of
+held-out items, and `note_` says in a sentence what was.
+
+The candidates are what helped on eight sets (`python -m benchmarks.learning.defaults`). Of soft labels the shares of
+the votes taught best on all of them. A softened posterior alone predicts votes worse, but a network taught by it adds
+something of its own; an unsoftened one and a crowd layer (which predicts classes, not votes) had weights near zero.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from torch import nn
+
+from dissensus.common.parameters import is_number
+from dissensus.common.progress import waiting
+from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.evaluation import cross_entropy
+from dissensus.exceptions import ConvergenceWarning
+from dissensus.learning import inputs as given
+from dissensus.learning import logistic
+from dissensus.learning.batches import Columns
+from dissensus.learning.checkpoint import Trace
+from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
+from dissensus.learning.network import Lessons, Network
+from dissensus.learning.objectives import Objective, Soft, objectives
+from dissensus.learning.objectives.auto import Auto, Pool
+from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, parameter_groups, torch_seed
+from dissensus.learning.saving import run_key, with_learnt
+from dissensus.learning.trainer import BATCHES_AT_ONCE
+from dissensus.learning.validation import Validation, hold_out, known_truth, stratified_folds, validation_items
+from dissensus.models.base import check_gold
+from dissensus.table.annotations import Annotations
+
+if TYPE_CHECKING:
+    from dissensus.learning.classifier import CrowdClassifier
+
+PATIENCE = 8  # epochs without a better score, where nobody says otherwise
+DROPOUT = 0.5  # of the pool's networks
+HELD_OUT = 0.1  # share of the items that is held out where training is dear
+MANY_ITEMS = 20_000  # that teach; from here on training is dear
+MIN_ITEMS = 10  # that teach; with fewer there is nothing to choose by
+PENALTY_WITHOUT_CHOICE = 1.0  # λ of a linear model of fewer items
+WORSE_BEFORE_END = 2  # points of the path without a better score, and it ends
+PRIOR_ITEMS = 10.0  # that speak for equal weights and temperature 1
+MIN_LABELS = 3.0  # of an annotator, on average, for what learns who gave a label
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kind of network that may have a part in the pool."""
+
+    name: str
+    objective: Objective
+    hidden: tuple[int, ...]
+    by_annotator: bool = False  # needs to know who gave a label
+
+
+CANDIDATES = (
+    Candidate("networks of two layers", Soft(), (128, 128)),
+    Candidate("networks of one layer", Soft(), (128,)),
+    Candidate("networks on Dawid-Skene's posteriors", Soft(labels="dawid-skene"), (128, 128), by_annotator=True),
+)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Items that teach, and items that judge: rows of the table, or of inputs beside it."""
+
+    taught: IntArray
+    held: BoolArray  # (I,) whose labels do not teach
+    rows: IntArray  # (V,)
+    truth: FloatArray  # (V, K)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model as the splits know it."""
+
+    name: str
+    logits: FloatArray  # (V of all splits, K) of the items that judge
+    score: float  # cross entropy to them
+    networks: tuple[nn.Module, ...] = ()  # one per split
+    hidden: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What `CrowdClassifier` takes over."""
+
+    run: Run
+    trace: Trace
+    note: str
+    candidates: list[dict[str, Any]]
+    judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: what it says of held-out items, and their truth
+
+
+def train_auto(
+    model: CrowdClassifier,
+    table: Annotations,
+    X: Any,
+    gold: Any,
+    validation: Any,
+    annotators: Any,
+    on_step: OnStep | None,
+) -> Trained:
+    """Train; arguments are those of `CrowdClassifier.fit`, X aligned to the table."""
+    encoder = new_part(model.encoder, encoders, Encoder)
+    frozen = isinstance(encoder, Transformer) and not encoder.tune
+    features = isinstance(encoder, MLP | Identity) and not given.in_file(X)
+    if model.processes > 1 or not (frozen or features):
+        return _train_once(model, table, X, gold, validation, annotators, on_step)
+    with waiting("training") if on_step is None else nullcontext(on_step) as after_epoch:
+        return _Choice(model, encoder, table, X, gold, validation, annotators, after_epoch).train()
+
+
+def _train_once(
+    model: CrowdClassifier,
+    table: Annotations,
+    X: Any,
+    gold: Any,
+    validation: Any,
+    annotators: Any,
+    on_step: OnStep | None,
+) -> Trained:
+    """Train one network; items that are held out say when to stop, and how sure it may be."""
+    if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS:
+        validation = HELD_OUT
+    run = begin(model, table, X, gold, validation, annotators)
+    judge = run.evaluate
+    if judge is None:
+        return Trained(run, run.train(on_step), "auto chose soft labels; there are too few items to hold any out.", [])
+    run.trainer.set_params(patience=model.patience or PATIENCE)
+    trace = run.train(on_step)
+    logits = run.network.ask(run.network.logits, judge.columns, rows=judge.rows, at_once=judge.at_once)
+    (scale,) = logistic.pool(logits[None], judge.truth, PRIOR_ITEMS).tolist()
+    with torch.no_grad():
+        for parameter in run.network.head[-1].parameters():
+            parameter.mul_(scale)
+    score = _score(judge.truth, scale * logits)
+    note = (
+        f"auto chose soft labels and epoch {trace.best} of {len(trace.epochs)}, at temperature {1 / scale:.2f}, by "
+        f"{len(judge.rows):,} held-out items: cross entropy {score:.4f}, where the mean of the votes has "
+        f"{_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth):.4f}."
+    )
+    rows = [{"name": "network", "cross_entropy": score, "weight": scale}]
+    return Trained(run, trace, note, rows, (softmax(scale * logits, axis=1), judge.truth))
+
+
+class _Choice:
+    """A choice among models of vectors: what is known before it, and the steps."""
+
+    def __init__(
+        self,
+        model: CrowdClassifier,
+        encoder: Encoder,
+        table: Annotations,
+        X: Any,
+        gold: Any,
+        validation: Any,
+        annotators: Any,
+        on_step: OnStep,
+    ):
+        self.model, self.encoder, self.table, self.X, self.on_step = model, encoder, table, X, on_step
+        self.gold, self.seed = check_gold(gold, table), torch_seed(model.seed)
+        self.objective: Auto = new_part(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
+        describe(self.objective, annotators, table)
+        self.truth = known_truth(table, self.gold)
+        self.beside: Any = None  # inputs of items that judge, where these are not the table's
+        self.held_out = np.zeros(table.n_items, np.bool_)
+        self.splits = list(self._splits(validation))
+        self.taught = np.flatnonzero(self.objective.teaches_ & ~self.held_out)
+        self.judged = np.concatenate([split.truth for split in self.splits]) if self.splits else self.truth[:0]
+        self.trace = Trace()
+
+    def _splits(self, validation: Any) -> Iterator[Split]:
+        """Folds; or one split, where the caller says by what to judge or items are many."""
+        teaches = self.objective.teaches_
+        if validation is not None and not is_number(validation):
+            self.beside, truth = validation_items(validation, self.table.classes)
+            yield Split(np.flatnonzero(teaches), self.held_out, np.arange(len(truth)), truth)
+            return
+        held = []
+        if validation is not None or teaches.sum() >= MANY_ITEMS:
+            self.held_out = hold_out(HELD_OUT if validation is None else validation, self.table, teaches, self.seed)
+            held = [self.held_out]
+        elif teaches.sum() >= MIN_ITEMS:
+            fold = stratified_folds(self.table, self.truth, teaches, self.objective.folds, self.seed)
+            held = [fold == number for number in range(self.objective.folds)]
+        for one in held:
+            yield Split(np.flatnonzero(teaches & ~one), one, np.flatnonzero(one), self.truth[one])
+
+    def train(self) -> Trained:
+        """Train all candidates, and pool them."""
+        found = [(*self._linear(*columns), *columns) for columns in self._inputs()]
+        linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
+        trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
+        members = [linear, *trained]
+        weights: FloatArray = np.ones(1)
+        score, judged = linear.score, None
+        if self.splits:
+            logits = np.stack([member.logits for member in members])
+            weights = logistic.pool(logits, self.judged, PRIOR_ITEMS)
+            pooled = np.tensordot(weights, logits, 1)
+            score, judged = _score(self.judged, pooled), (softmax(pooled, axis=1), self.judged)
+        kept = [(member, weight) for member, weight in zip(members, weights.tolist(), strict=True)]
+        run = self._run(kept, penalty, encoder, columns)
+        rows = [{"name": one.name, "cross_entropy": one.score, "weight": weight} for one, weight in kept]
+        return Trained(run, self.trace, self._note(kept, penalty, score), rows, judged)
+
+    def _inputs(self) -> Iterator[tuple[Encoder, Columns, Columns]]:
+        """Encoders that may be the right ones, with the inputs of the table and of items that judge."""
+        some: list[Encoder] = [self.encoder]
+        if isinstance(self.encoder, MLP | Identity):  # scaled one by one, or as they are to each other
+            scales = (True, "all") if self.encoder.scale is True and self.splits else (self.encoder.scale,)
+            some = [Identity(scale=scale) for scale in scales]
+        for one in some:
+            encoder = fitted_encoder(one, self.X, self.taught, self.table.n_items)
+            columns = encoder.prepare(self.X)
+            yield encoder, columns, columns if self.beside is None else encoder.prepare(self.beside)
+
+    def _linear(self, encoder: Encoder, columns: Columns, judging: Columns) -> tuple[Member, float]:
+        """Follow the path of penalties until it is clear that the best is behind."""
+        x, other = _vectors(columns), _vectors(judging)
+        penalty, best, behind = PENALTY_WITHOUT_CHOICE, Member("linear model", self.judged, np.inf), 0
+        solutions: list[FloatArray | None] = [None] * len(self.splits)
+        for point in logistic.PENALTIES if self.splits else ():
+            parts = []
+            for number, split in enumerate(self.splits):
+                at = split.taught
+                solutions[number] = found = logistic.solve(x[at], self.truth[at], point, solutions[number])
+                parts.append(logistic.logits(other[split.rows], found))
+            logits = np.concatenate(parts)
+            score = _score(self.judged, logits)
+            self.on_step(len(self.trace.epochs), score)
+            behind = behind + 1
+            if score < best.score:
+                penalty, best, behind = point, Member("linear model", logits, score), 0
+            if behind == WORSE_BEFORE_END:
+                break
+        return best, penalty
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """The kinds of networks that this table and encoder allow."""
+        table, encoder = self.table, self.encoder
+        if not self.splits or isinstance(encoder, Identity):
+            return
+        own = tuple(encoder.hidden) if isinstance(encoder, MLP) and tuple(encoder.hidden) != MLP.hidden else None
+        named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS * table.n_annotators
+        for one in CANDIDATES:
+            if not one.by_annotator or named:
+                yield one if own is None else Candidate(one.name, one.objective, own, one.by_annotator)
+
+    def _networks(self, kind: int, candidate: Candidate, columns: Columns, judging: Columns) -> Member:
+        """Train one network for every split, until the items that judge find it no better."""
+        model, table = self.model, self.table
+        size = _vectors(columns).shape[1]
+        learnt = {"center_": np.zeros(size), "spread_": np.ones(size)}
+        layers = with_learnt(MLP(hidden=candidate.hidden, dropout=DROPOUT), learnt)
+        parts, networks = [], []
+        for number, split in enumerate(self.splits):
+            objective = new_part(candidate.objective, objectives, Objective)
+            known = None if self.gold is None else np.where(split.held, np.int32(-1), self.gold)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate need not be perfect
+                objective.fit(table.select(rows=~split.held[table.item]), known, self.seed)
+            network = Network.fresh(layers, objective, (self.seed + number) % 2**32)
+            judge = Validation(judging, split.rows, split.truth, BATCHES_AT_ONCE * model.batch_size)
+            trainer, key = model.trainer(), ""
+            trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
+            if model.checkpoint is not None:
+                trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
+                key = run_key(model, table, columns, self.gold, judge, objective)
+            before = len(self.trace.epochs)
+            trace = trainer.fit(
+                network, Lessons(columns, objective.targets(), model.mixup), split.taught,
+                parameter_groups(model, network, layers), evaluate=judge, key=key,
+                on_step=lambda epoch, loss, before=before: self.on_step(before + epoch, loss),  # type: ignore[misc]
+            )  # fmt: skip
+            self.trace.epochs += [{**entry, "epoch": before + entry["epoch"]} for entry in trace.epochs]
+            parts.append(network.ask(network.logits, judging, rows=split.rows))
+            main = getattr(network.head, "main", network.head)
+            networks.append(nn.Sequential(network.encoder, main[-1]))
+        logits = np.concatenate(parts)
+        return Member(candidate.name, logits, _score(self.judged, logits), tuple(networks), candidate.hidden)
+
+    def _run(self, kept: list[tuple[Member, float]], penalty: float, encoder: Encoder, columns: Columns) -> Run:
+        """The pool as one network: the linear model of all items that teach, and the networks of all splits."""
+        used = [(member, weight) for member, weight in kept[1:] if weight > 0]
+        self.objective.layers_ = [list(member.hidden) for member, _ in used for _ in member.networks]
+        network = Network.fresh(encoder, self.objective, self.seed)
+        pool: Pool = network.head
+        solution = logistic.solve(_vectors(columns)[self.taught], self.truth[self.taught], penalty)
+        with torch.no_grad():
+            pool.linear.weight.copy_(torch.as_tensor(solution[:-1].T))
+            pool.linear.bias.copy_(torch.as_tensor(solution[-1]))
+            each = [weight / len(member.networks) for member, weight in used for _ in member.networks]
+            pool.weights.copy_(torch.tensor([kept[0][1], *each]))
+        for place, trained in zip(pool.networks, (one for member, _ in used for one in member.networks), strict=True):
+            place.load_state_dict(trained.state_dict())
+        network.eval()
+        self.trace.stopped = True
+        return Run(
+            table=self.table, encoder=encoder, objective=self.objective, network=network,
+            lessons=Lessons(columns, self.objective.targets()), taught=self.taught, groups=[],
+            trainer=self.model.trainer(), gold=self.gold, held_out=self.held_out,
+        )  # fmt: skip
+
+    def _note(self, kept: list[tuple[Member, float]], penalty: float, score: float) -> str:
+        if not self.splits:
+            return f"auto chose a linear model with penalty {penalty:g}; there are too few items to choose by."
+        parts = [f"{member.name} {weight:.2f}" for member, weight in kept if weight >= 0.005]
+        how = f"{len(self.splits)} folds of" if len(self.splits) > 1 else "held-out"
+        return (
+            f"auto chose soft labels and the weights {', '.join(parts)} (penalty {penalty:g}) by {how} "
+            f"{len(self.judged):,} items: cross entropy {score:.4f}, where the linear model alone has "
+            f"{kept[0][0].score:.4f} and the mean of the votes "
+            f"{_score_of_mean(self.truth[self.taught], self.judged):.4f}."
+        )
+
+
+def _vectors(columns: Columns) -> FloatArray:
+    """(I, D) float32, the only column."""
+    column = columns.columns["x"]
+    assert isinstance(column, torch.Tensor)
+    return np.asarray(column.numpy())
+
+
+def _score(truth: FloatArray, logits: FloatArray) -> float:
+    return float(cross_entropy(truth, softmax(logits, axis=1)).mean())
+
+
+def _score_of_mean(taught: FloatArray, truth: FloatArray) -> float:
+    return float(cross_entropy(truth, np.tile(taught.mean(axis=0), (len(truth), 1))).mean())

@@ -1,0 +1,62 @@
+"""Logistic regression on soft labels: a convex problem, solved along a path of penalties.
+
+    minimise over W (D, K), b (K,)   Σ_i −Σ_k P_ik log softmax(x_i W + b)_k / n  +  λ/2 ‖W‖²
+
+λ is halved from the largest on, each solution being the start of the next, so that the whole path costs little more
+than its last point. With features of size one, λ does not depend on how many items or features there are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from dissensus.common.types import FloatArray
+
+PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from nearly the mean of the labels to nearly none
+MAX_ITERATIONS = 200  # of L-BFGS, for one λ
+
+
+def solve(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray | None = None) -> FloatArray:
+    """(D + 1, K) W, and b in the last row, for features x (n, D) and distributions (n, K)."""
+    (n, D), K = x.shape, target.shape[1]
+
+    def value(flat: FloatArray) -> tuple[float, FloatArray]:
+        solution = flat.reshape(D + 1, K)
+        log_p = log_softmax(logits(x, solution), axis=1)
+        error = ((np.exp(log_p) - target) / n).astype(x.dtype)
+        slope = np.vstack([x.T @ error + penalty * solution[:D], error.sum(axis=0)])
+        loss = -(target * log_p).sum() / n + penalty / 2 * np.square(solution[:D]).sum()
+        return float(loss), slope.astype(np.float64).ravel()
+
+    first = np.zeros((D + 1, K)) if start is None else start
+    found = minimize(value, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATIONS})
+    return np.asarray(found.x.reshape(D + 1, K))
+
+
+def logits(x: FloatArray, solution: FloatArray) -> FloatArray:
+    """(n, K) x W + b, in float64."""
+    return np.asarray((x @ solution[:-1].astype(x.dtype)).astype(np.float64) + solution[-1])
+
+
+def pool(members: FloatArray, target: FloatArray, prior: float) -> FloatArray:
+    """(M,) weights w ≥ 0 of models with logits (M, n, K): the least cross entropy of softmax(Σ_m w_m z_m) to `target`.
+
+    Their sum is the inverse of a temperature: one model alone is scaled, several are averaged and scaled. A convex
+    problem. `prior` items speak for equal weights that sum to one, so that few items move them little.
+    """
+    members = members - members.mean(axis=2, keepdims=True)
+    equal = np.full(len(members), 1 / len(members))
+
+    def value(weights: FloatArray) -> tuple[float, FloatArray]:
+        log_p = log_softmax(np.tensordot(weights, members, 1), axis=1)
+        slope = np.tensordot(members, np.exp(log_p) - target, axes=([1, 2], [0, 1]))
+        away = weights - equal
+        return (
+            float((prior / 2 * away @ away - (target * log_p).sum()) / len(target)),
+            (slope + prior * away) / len(target),
+        )
+
+    bounds = [(0, None)] * len(members)
+    return np.asarray(minimize(value, equal, jac=True, method="L-BFGS-B", bounds=bounds).x)
