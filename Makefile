@@ -13,7 +13,7 @@ export DISSENSUS_DATA ?= $(abspath ../shared/data)
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
 	@echo "make test            all tests"
-	@echo "make fuzz            200,000 damaged files, of which make test reads 1,000"
+	@echo "make fuzz            200,000 damaged files, arrays and models (a quarter of an hour; FUZZ_SEED=n for others)"
 	@echo "make lint            ruff and mypy --strict"
 	@echo "make format          rewrite the sources as ruff likes them"
 	@echo "make docs            rewrite the generated tables in README.md and docs/"
@@ -60,7 +60,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)
 
 fuzz: $(VENV)/.dev
-	DISSENSUS_FUZZ=200000 $(BIN)/python -m pytest -q tests/table/io/test_fuzz.py
+	FUZZ_INPUTS=200000 DISSENSUS_FUZZ=200000 $(BIN)/python -m pytest -q -n 2 tests/test_fuzz.py tests/table/io/test_fuzz.py $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

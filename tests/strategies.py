@@ -80,7 +80,7 @@ def columns(
         "annotators": annotators,
     }
     if draw(st.booleans()) if weighted is None else weighted:
-        result["weight"] = draw(st.lists(st.floats(0, 9), min_size=N, max_size=N))
+        result["weight"] = draw(st.lists(st.just(0.0) | st.floats(1e-9, 9), min_size=N, max_size=N))
     if draw(st.booleans()) if probabilistic is None else probabilistic:
         raw = draw(st.lists(st.lists(st.floats(0.01, 1), min_size=K, max_size=K), min_size=N, max_size=N))
         result["proba"] = (np.array(raw) / np.sum(raw, axis=1, keepdims=True)).tolist()

@@ -126,6 +126,59 @@ def test_signal_in_a_long_fit_leaves_nothing_and_the_bar_has_shown_the_objective
         assert "dissensus: interrupted." in plain
 
 
+DROPPED = """
+import os, signal, sys, time
+from dissensus.cli import main
+from dissensus.table import io
+
+class Callback:
+    def __del__(self):  # Python drops what is raised here, as in callbacks of the compiler
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+def read(*_, **__):
+    Callback()
+    time.sleep(20)
+
+io.read = read
+sys.argv = ["dissensus", "describe", "labels.csv"]
+main()
+"""
+
+
+def test_an_interruption_that_python_drops_is_said_in_one_line(labels):
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, cwd=labels.parent)
+    assert (done.returncode, done.stderr) == (130, "dissensus: interrupted.\n")
+    assert time.monotonic() - began < 15
+
+
+UNWRITABLE = """
+import warnings, numba
+import numpy as np
+from dissensus.common.jit import compiled
+njit = numba.njit
+
+def nowhere(**keywords):  # as on a read-only disk
+    if keywords.get("cache"):
+        raise RuntimeError("cannot cache function: no locator available")
+    return lambda function: function
+
+numba.njit = nowhere
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    one, other = compiled(lambda x: x), compiled(lambda x: -x)
+    assert (one(1), other(1)) == (1, -1)
+print([str(one.message) for one in caught])
+"""
+
+
+def test_code_that_can_be_kept_nowhere_is_said_once():
+    done = subprocess.run([sys.executable, "-c", UNWRITABLE], capture_output=True, text=True, check=True)
+    assert done.stdout.count("compiled code can be kept nowhere") == 1
+    assert "NUMBA_CACHE_DIR" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("shell", "typed", "offered"),
     [

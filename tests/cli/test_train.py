@@ -422,7 +422,7 @@ def test_what_no_earlier_run_wrote_is_not_overwritten(cli, labels, features):
         (["model", "missing.npz"], 1, "missing.npz"),
         (["model", "gold.csv", "-o", "out.pdf"], 2, "predictions are written as"),
         (["model", "features.npz", "-o", "no/out.csv"], 2, "there is no folder no; make it first"),
-        (["model", "gold.csv", "-o", "gold.csv"], 2, "would overwrite what is being read"),
+        (["model", "gold.csv", "-o", "gold.csv"], 2, "which is being read"),
         (["model", "narrow.npz"], 1, "X has 2 features, the model was fitted to 3"),
     ],
 )

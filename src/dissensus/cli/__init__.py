@@ -54,6 +54,7 @@ GUIDES = {
     "tools": "aggregate",
 }
 """Guide whose name is no command → the command that it is about."""
+RETRY_SECONDS = 0.05  # after which an interruption that was dropped is raised again
 
 
 class LazyGroup(TyperGroup):
@@ -128,6 +129,15 @@ def main() -> NoReturn:
             raise KeyboardInterrupt
         sys.exit(143)  # an exception, so that nothing is left half-written
 
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """Stop a moment later where Python had to drop the interruption, as in a callback of the compiler."""
+        if not stopped:
+            sys.__unraisablehook__(lost)
+        elif hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, lambda *_: stop(stopped[0], None))
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+
+    sys.unraisablehook = again
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     for stream in (sys.stdout, sys.stderr):

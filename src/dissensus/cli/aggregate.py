@@ -79,7 +79,7 @@ def aggregate(
             raise BadParameter(f"--to {to}: questions that --ticks made are none of the tool's; leave --ticks out.")
         if output is None:
             raise BadParameter(f"--to {to} writes a file; say where with -o FOLDER.")
-    folder.check(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
+    folder.check(output, (*results.FILES, Path(results.MODEL)))
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if update and model is None:
@@ -94,8 +94,6 @@ def aggregate(
         for name, given in (*fitting, ("--known", known), ("--flags", flags)):
             if given:
                 raise BadParameter(f"--model scores with what was learnt before; leave out {name}.")
-        if output is not None and output.resolve() == model.resolve():
-            raise BadParameter(f"-o {output} is the model's own folder, whose results would be lost; name another.")
         make = partial(results.load_model, model)
 
     def model_for(question: str | None = None) -> Aggregator:

@@ -83,7 +83,7 @@ def cluster(
         _numbers(text, name, search)
         for text, name in ((item_clusters, "--item-clusters"), (annotator_clusters, "--annotator-clusters"))
     )
-    folder.check(output, FILES, [source.file])
+    folder.check(output, FILES)
     from dissensus.models.base import clusterings
 
     settings = {"seed": seed or 0} | keywords.parse(setting or [], clusterings[method], method, taken=OPTIONS)

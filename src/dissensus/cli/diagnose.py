@@ -22,7 +22,7 @@ def diagnose(*, output: Path | None = options.OUTPUT_FILE, source: Source) -> No
 
     Example: dissensus diagnose labels.csv -o annotators.csv
     """
-    folder.check_file(output, "annotators", [source.file])
+    folder.check_file(output, "annotators")
     tables = source.read(output=output)
 
     def answer(table: Annotations, question: str | None) -> Diagnosis:

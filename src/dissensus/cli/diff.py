@@ -48,7 +48,7 @@ def diff(
 
     Example: dissensus diff last-week.csv this-week.csv -o changes
     """
-    folder.check(output, FILES, [Path(old), source.file])
+    folder.check(output, FILES)
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
     before = dataclasses.replace(source, named=old).read()
     after = source.read(output=output)

@@ -13,9 +13,10 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -23,6 +24,7 @@ import typer
 
 from dissensus.cli import show
 from dissensus.cli.errors import for_command_line, prefix_errors
+from dissensus.common.atomic import reading_only
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
 
@@ -347,6 +349,34 @@ def new_model(method: str | None, settings: list[str] | None, question: str | No
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
 
 
+def named_files(given: Mapping[str, Any]) -> Iterator[Path]:
+    """Every file that options but --output name: by itself, by a pattern, or by its folder."""
+    for name, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            if name == "output" or not isinstance(one, str | Path):
+                continue
+            found = [Path(one)]
+            if set("*?[") & set(str(one)):
+                found += map(Path, glob(str(one), recursive=True))  # noqa: PTH207 - absolute patterns too
+            for path in found:
+                with suppress(OSError, ValueError):  # a text may be no path
+                    if path.is_file():
+                        yield path
+                    elif path.is_dir() and (isinstance(one, Path) or name == "named"):
+                        yield from _files_of_run(path)
+
+
+def _files_of_run(folder: Path) -> Iterator[Path]:
+    """The files of a folder and, where a run of ours wrote it, of its sub-folders; no page, nor what goes with one."""
+    from dissensus.cli.folder import SUMMARY
+
+    inside = [*folder.glob("*"), *(folder.glob("*/*") if (folder / SUMMARY).is_file() else ())]
+    for path in inside:
+        pages = (path.with_name(path.stem.removesuffix("-key") + suffix) for suffix in (".html", ".htm"))
+        if path.is_file() and not any(page.exists() for page in pages):
+            yield path
+
+
 def with_common(command: Callable[..., None], name: str) -> Callable[..., None]:
     """Add what every command has: --quiet, lines of progress where stderr is a pipe, its name in the JSON."""
     from dissensus.common import progress
@@ -382,9 +412,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
+        inputs = list(named_files(given))
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
-        command(**given)
+        with reading_only(inputs):
+            command(**given)
 
     # typer reads one of these two, by its version
     run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ def predict(
 
     Example: dissensus predict model items.csv --annotators ann,bob
     """
-    folder.check_file(output, "predictions", [items])
+    folder.check_file(output, "predictions")
     from dissensus.cli.inputs import Inputs
 
     inputs = Inputs.of_model(model)

@@ -78,7 +78,7 @@ def recommend(
         "per_item": _read_limit("--per-item", per_item, 1),
         "settled": _read_share("--settled", settled),
     }
-    folder.check_file(output, "recommendations", [source.file, price_file])
+    folder.check_file(output, "recommendations")
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
     fitted: Any = options.new_model(method, setting) if model is None else None

@@ -35,7 +35,7 @@ def redundancy(
 
     Example: dissensus redundancy labels.csv --gold gold.csv -o levels.csv
     """
-    folder.check_file(output, "levels", [source.file, gold.gold])
+    folder.check_file(output, "levels")
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     tables = source.read(output=output, gold=gold.gold)
 

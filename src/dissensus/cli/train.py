@@ -117,8 +117,7 @@ def train(
     """
     from dissensus.cli.inputs import Inputs, align_inputs
 
-    read = [source.file, files.items, files.features, files.images, gold.gold, known]
-    folder.check(output, (*FILES, Path(MODEL)), read)
+    folder.check(output, (*FILES, Path(MODEL)))
     file, inputs = Inputs.choose(files)
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.exceptions import DataError
 
 TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
 
@@ -63,6 +64,26 @@ def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
     rank = np.empty(groups.size, np.int64)
     rank[order] = np.arange(groups.size) - np.searchsorted(groups, groups)  # order keeps groups together
     return rank
+
+
+def unmasked(values: Any, fill: Any) -> NDArray[Any]:
+    """Return an array; a masked one has `fill`, its word for "no answer", where the mask hides a value.
+
+    >>> unmasked(np.ma.masked_equal([0, 7, 1], 7), -1)
+    array([ 0, -1,  1])
+    """
+    if not np.ma.isMaskedArray(values):
+        if isinstance(values, list):
+            values = [fill if value is np.ma.masked else value for value in values]
+        try:
+            return np.asarray(values)
+        except ValueError as error:
+            raise DataError(f"expected an array, got rows of different lengths ({error}).") from None
+    hidden = np.ma.getmaskarray(values)
+    if fill is False and values.dtype.kind != "b":
+        return np.asarray(values.compressed())  # row numbers: one less
+    kind = np.result_type(values.dtype, np.min_scalar_type(fill)) if values.dtype.kind in "iuf" else values.dtype
+    return np.where(hidden, np.asarray(fill, kind), values.data) if hidden.any() else values.data
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from dissensus.common.arrays import TIE
+from dissensus.common.arrays import TIE, unmasked
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import Registry
@@ -499,7 +499,7 @@ def check_gold(gold: IntArray | None, table: Annotations | TableElsewhere) -> In
     """`gold` as int32 (I,), checked; None where nothing is known."""
     if gold is None:
         return None
-    gold = np.asarray(gold)
+    gold = unmasked(gold, -1)
     if gold.shape != (table.n_items,) or gold.dtype.kind not in "iu":
         raise DataError(
             f"gold must hold one integer code per item, {table.n_items} in all, −1 where unknown; got {gold.dtype} of "

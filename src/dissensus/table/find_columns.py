@@ -223,4 +223,4 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
 
 def listed(names: Sequence[str]) -> str:
     """List the first dozen names, quoted."""
-    return ", ".join(map(repr, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
+    return ", ".join(map(naming.shown, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")

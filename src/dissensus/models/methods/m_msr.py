@@ -48,7 +48,7 @@ from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.compute.readable import LIKELIHOOD
-from dissensus.exceptions import ConvergenceWarning
+from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
 from dissensus.models.confusion import (
@@ -68,6 +68,7 @@ from dissensus.models.methods.wawa import judged_labels
 from dissensus.table.annotations import Annotations
 
 MAX_TRIM = 0.49  # share; at a half nothing is left
+MAX_PAIRS = 100_000_000  # pairs of annotators, of about 60 bytes each
 BLOCK_PAIRS = 2**22  # pairs of rows that are in memory at a time
 
 
@@ -210,6 +211,12 @@ class Pairs:
             right = np.bincount(rows.annotator, weight * (rows.label == truth), A)
             known_skill = (K * right / np.where(known_labels > 0, known_labels, 1) - 1) / (K - 1)
             rows = rest_of(rows, ~known)
+        at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
+        if at_most > MAX_PAIRS:
+            raise DataError(
+                f"m-msr compares annotators who share an item, up to {at_most:,} pairs here, and takes {MAX_PAIRS:,} "
+                "at most; choose another method."
+            )
         met = meetings(rows, A)
         first, second, count = np.repeat(np.arange(A), np.diff(met.indptr)), met.indices, met.data.real
         keep = (first != second) & (count >= least) & (count > kernels.TINY)

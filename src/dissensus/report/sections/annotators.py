@@ -16,7 +16,7 @@ from dissensus.questions.diagnose import FLAG_WORDS
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, entries, first_within, plain, shown, some_of
+from dissensus.report.study import Study, entries, first_within, plain, some_of
 from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # in the table and the chart
@@ -80,7 +80,7 @@ class Annotators(Section):
             for one, below in zip(found.flags, weak.tolist(), strict=True)
         ]
         serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
-        order = np.lexsort((interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
+        order = np.lexsort((study.annotator_place, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
         confusions = _confusions(study, order)
         people = []
         about_all: Facts = {
@@ -93,8 +93,7 @@ class Annotators(Section):
         }
         for number, code in enumerate(order.tolist()):
             person = {"annotator": study.annotator_names[code]} | entries(code, **about_all)
-            about = {name: shown(values[code], 80) for name, values in study.annotators.items() if values[code]}
-            if about:
+            if about := study.about_annotator(code):
                 person["about"] = about
             if number < len(confusions):
                 person["confusion"] = confusions[number]
@@ -239,7 +238,7 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
 
     table = study.table
     labels = np.diff(table.annotator_ptr)
-    order = np.lexsort((-labels, ~(serious & (labels >= MIN_SHARED_ITEMS))))[:MAX_MATRIX_SIZE]
+    order = np.lexsort((study.annotator_place, -labels, ~(serious & (labels >= MIN_SHARED_ITEMS))))[:MAX_MATRIX_SIZE]
     chosen = np.zeros(table.n_annotators, np.bool_)
     chosen[order[labels[order] > 0]] = True
     if chosen.sum() < 2:
@@ -257,6 +256,8 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
     if met.sum() < 3 or (count > 0).sum() < MIN_FILLED * count.size:
         return None
     codes = np.flatnonzero(chosen)[met]
+    by_name = np.argsort(study.annotator_place[codes])
+    codes, share, count = codes[by_name], share[by_name][:, by_name], count[by_name][:, by_name]
     distance = 1 - np.where(np.isnan(share), np.nanmean(share), share)
     np.fill_diagonal(distance, 0)
     leaves = leaves_list(linkage(squareform(distance, checks=False), "average", optimal_ordering=True))

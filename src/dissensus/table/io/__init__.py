@@ -219,11 +219,17 @@ def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
     return table.gold_codes(_in_kind_of(item, table.items), _in_kind_of(label, table.classes))
 
 
-def write_frame(columns: Any, path: str | Path, *, format: str | None = None) -> None:  # noqa: A002
+def write_frame(
+    columns: Any,
+    path: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    mode: int | None = None,
+) -> None:
     """Write columns (name → array), an Arrow table or a frame as CSV, Parquet or JSON lines.
 
     The format is taken from the suffix (.csv, .parquet, .jsonl; text also with .gz) where left out. The file appears
-    whole or not at all, and floats read back as the same bits.
+    whole or not at all, and floats read back as the same bits. `mode`: the permissions of the file.
     """
     path = Path(path)
     suffix = suffix_of(path)
@@ -235,7 +241,10 @@ def write_frame(columns: Any, path: str | Path, *, format: str | None = None) ->
     packed = path.suffix.lower() == ".gz"
     try:
         table = _to_table(columns)
-        with atomic(path) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target:
+        with (
+            atomic(path, mode) as file,
+            gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target,
+        ):
             writer.write(table, target)
     except pa.ArrowException as error:
         raise BadParameter(f"cannot write {path} as {writer.name}: {error}.") from error
