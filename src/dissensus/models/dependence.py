@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from dissensus.common.arrays import row_max
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import Block, Pass, Size, Sums
@@ -61,12 +62,12 @@ def sharpen(posterior: FloatArray, n_labels: FloatArray, dependence: float) -> F
 
 def _powered(posterior: FloatArray, power: FloatArray) -> FloatArray:
     """(I, K) ∝ q^power; the largest is divided out first, so that some number is left of every row."""
-    raised = posterior / posterior.max(axis=1, keepdims=True, initial=0)
+    raised = posterior / row_max(posterior)[:, None]
     with np.errstate(divide="ignore"):
         np.log(raised, out=raised)  # four times as fast as a power
     raised *= power[:, None]
     np.exp(raised, out=raised)
-    raised /= raised.sum(axis=1, keepdims=True)
+    raised /= np.einsum("ik->i", raised)[:, None]  # four times as fast as a sum over a short axis
     return np.asarray(raised)
 
 
