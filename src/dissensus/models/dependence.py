@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from dissensus.common.arrays import row_max
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import Block, Pass, Size, Sums
@@ -81,7 +82,7 @@ def sharpen(
 
 def _powered(posterior: FloatArray, power: FloatArray, shift: FloatArray | None) -> FloatArray:
     """(I, K) ∝ q^power exp(shift); the largest is divided out first, so that some number is left of every row."""
-    raised = posterior / posterior.max(axis=1, keepdims=True, initial=0)
+    raised = posterior / row_max(posterior)[:, None]
     with np.errstate(divide="ignore"):
         np.log(raised, out=raised)  # four times as fast as a power
     raised *= power[:, None]
@@ -89,7 +90,7 @@ def _powered(posterior: FloatArray, power: FloatArray, shift: FloatArray | None)
         raised += shift
         raised -= raised.max(axis=1, keepdims=True, initial=-np.inf)
     np.exp(raised, out=raised)
-    raised /= raised.sum(axis=1, keepdims=True)
+    raised /= np.einsum("ik->i", raised)[:, None]  # four times as fast as a sum over a short axis
     return np.asarray(raised)
 
 

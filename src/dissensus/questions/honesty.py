@@ -117,8 +117,11 @@ class Honesty:
         kind = rng.choice(self.shares.size, DRAWS // 20, p=self.shares)
         drawn = rng.standard_gamma(self.kinds[kind])  # (D, K, K)
         drawn /= np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
-        expected = np.cumsum(np.einsum("nc,dcl->dnl", q, drawn), axis=2)
-        given = (rng.random((20, *expected.shape[:2], 1)) > expected[..., :-1]).sum(axis=-1)  # (20, D, n)
+        expected = np.cumsum(np.einsum("nc,dcl->ldn", q, drawn, order="C"), axis=0)
+        chance = rng.random((20, *expected.shape[1:]))
+        given = np.zeros(chance.shape, naming.smallest_int(len(expected)))  # (20, D, n)
+        for bound in expected[:-1]:
+            given += chance > bound
         if label is not None:
             seen, drawn_seen = float((o.label[rows] == label).sum()), (given == label).sum(axis=-1)
             return seen, float((1 + (drawn_seen >= seen).sum()) / (1 + drawn_seen.size))
