@@ -1,6 +1,10 @@
 """Objectives: one file each, entered in the registry by importing it."""
 
+from dissensus.learning.objectives.annot_mix import AnnotMix
+from dissensus.learning.objectives.annotator_embeddings import AnnotatorEmbeddings
+from dissensus.learning.objectives.annotator_heads import AnnotatorHeads
 from dissensus.learning.objectives.base import Objective, objectives
+from dissensus.learning.objectives.conal import CoNAL
 from dissensus.learning.objectives.crowd_layer import CrowdLayer, CrowdLayerObjective
 from dissensus.learning.objectives.hard import Hard
 from dissensus.learning.objectives.ldl_nm import LDLNMObjective
@@ -10,6 +14,6 @@ from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.objectives.soft_task import SoftTask
 
 __all__ = [
-    "CrowdLayer", "CrowdLayerObjective", "Hard", "LDLNMObjective", "LIAMLObjective", "LIAObjective", "Objective",
-    "Soft", "SoftTask", "objectives",
+    "AnnotMix", "AnnotatorEmbeddings", "AnnotatorHeads", "CoNAL", "CrowdLayer", "CrowdLayerObjective", "Hard",
+    "LDLNMObjective", "LIAMLObjective", "LIAObjective", "Objective", "Soft", "SoftTask", "objectives",
 ]  # fmt: skip
