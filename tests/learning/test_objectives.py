@@ -44,33 +44,29 @@ def shake(head: nn.Module) -> nn.Module:
     return head.eval()  # no dropout
 
 
-def heads(objective, head, v, j, given=None):
+def heads(objective, head, v, j):
     """(K,) P of annotator j by the equations of annotator-heads."""
     own = array(head.table.weight[j]).reshape(K, -1)
     logits = own[:, :-1] @ v + own[:, -1]
     return softmax(logits + linear(head.common, v) if objective.shared else logits)
 
 
-def embeddings(objective, head, v, j, given=None):
-    """(K,) P of annotator j; `given` (K,) is what is left out of their labels."""
-    counts = objective.given_[j] - (0 if given is None else given)
-    e, n = array(head.table.weight[j]), np.zeros(v.size)
-    for k in range(K):
-        if counts.sum() > 1e-6:
-            n += counts[k] / counts.sum() * array(head.label[k])
+def embeddings(objective, head, v, j):
+    counts = objective.given_[j]
+    e, n = array(head.table.weight[j]), sum(counts[k] / counts.sum() * array(head.label[k]) for k in range(K))
     if objective.weighted:
         e, n = linear(head.sees, v) @ linear(head.minds, e) * e, linear(head.sees, v) @ linear(head.says, n) * n
     return softmax(linear(head.out, v + e + n))
 
 
-def conal(objective, head, v, j, given=None):
+def conal(objective, head, v, j):
     p, own, common = softmax(linear(head.main[1], v)), array(head.crowd.weight[j]), array(head.common[0])
     u, mine = array(head.u.weight[j]), linear(head.v, v)
     omega = 1 / (1 + np.exp(-u @ mine / np.linalg.norm(u) / np.linalg.norm(mine)))
     return softmax(omega * common.reshape(K, K) @ p + (1 - omega) * own.reshape(K, K) @ p)
 
 
-def annot_mix(objective, head, v, j, given=None, e=None):
+def annot_mix(objective, head, v, j, e=None):
     p = softmax(linear(head.main[1], v))
     e = array(head.table.weight[j]) if e is None else e
     hidden = linear(head.mixed[1], np.concatenate([linear(head.item, v), e]))
@@ -81,8 +77,8 @@ def annot_mix(objective, head, v, j, given=None, e=None):
 CASES = {
     "heads": (AnnotatorHeads(penalty=0.7), heads),
     "heads of their own": (AnnotatorHeads(shared=False, penalty=0.0), heads),
-    "embeddings": (AnnotatorEmbeddings(penalty=0.7, size=3), embeddings),
-    "embeddings, not weighted": (AnnotatorEmbeddings(weighted=False, penalty=0.0), embeddings),
+    "embeddings": (AnnotatorEmbeddings(weighted=True, penalty=0.7, size=3), embeddings),
+    "embeddings, not weighted": (AnnotatorEmbeddings(penalty=0.0), embeddings),
     "conal": (CoNAL(apart=0.2, size=5), conal),
     "annot-mix": (AnnotMix(size=3), annot_mix),
 }
@@ -108,10 +104,13 @@ def test_loss_is_the_literal_sum_over_the_annotations(rows, case):
     total = np.bincount(table.annotator, weight, A)
     for n in range(len(table)):
         j, shares = table.annotator[n], said(table, n)
-        p = says(objective, head, v[table.item[n]], j, weight[n] * shares)
+        p = says(objective, head, v[table.item[n]], j)
         expected -= weight[n] * (shares @ np.log(p))
         if getattr(objective, "penalty", 0):
-            expected += weight[n] / total[j] * objective.penalty / 2 * (array(head.table.weight[j]) ** 2).sum()
+            common = (head.common.weight,) if "heads" in case else (head.out.weight, head.label)
+            squares = (array(head.table.weight[j]) ** 2).sum() / total[j]
+            squares += sum((array(value) ** 2).sum() for value in common) / total.sum()
+            expected += weight[n] * objective.penalty / 2 * squares
     if case in ("conal", "annot-mix"):
         q = log_q(objective, head, z)
         expected -= sum(q[i, gold[i]] for i in range(table.n_items) if gold[i] >= 0)

@@ -3,12 +3,13 @@
     e_j: a vector per annotator     n_j = Σ_k s_jk N_k: the mean of label vectors N over the labels that j gave
     α_a = (W_s v)ᵀ (W_a e_j)        α_n = (W_s v)ᵀ (W_n n_j)
     P_j(· | x) = softmax(W (v + α_a e_j + α_n n_j) + b)
-    loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + penalty/2 · w/n_j · |e_j|² ]
+    loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + the penalty of `annotator_heads`, of e, N and W ]
 
 (Deng et al. 2023, section 3: annotator embedding, annotation embedding, and their weights.) v is the encoder's output
 after a branch. The paper adds the two to the first token of a text, before the transformer; here they are added after
-the encoder, whatever it is. s_jk are shares of j's *other* labels: the label that is to be learnt is left out, as in
-the paper. `weighted=False` has α_a = α_n = 1.
+the encoder, whatever it is. s_jk are shares of all labels that j gave. (Without the label that is to be learnt they
+would tell it: e_j knows who it is, and what is missing from their usual shares is the answer.) Unless `weighted`,
+α_a = α_n = 1: on vectors of a frozen encoder α learns the training labels by heart (`benchmarks.learning.whose_label`).
 
 Items and annotators who were not there as in `annotator_heads`. Where features r_j of annotators are given,
 e_j = u_j + W_r r_j.
@@ -29,7 +30,6 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.learning.batches import Batch
 from dissensus.learning.objectives.annotator_heads import PerspectiveHead, Perspectives
 from dissensus.learning.objectives.base import Branch, as_tensor, objectives
 from dissensus.learning.objectives.ldl_nm import label_counts
@@ -57,14 +57,15 @@ class EmbeddingHead(PerspectiveHead):
         self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
         self.register_buffer("given", as_tensor(objective.given_, torch.float32), persistent=False)
 
-    def of_annotation(self, targets: Batch) -> Tensor:
-        """(n, 2 D) rows; n_j is of the annotator's other labels."""
-        codes = targets["annotator"]
-        said = targets["proba"] if "proba" in targets else nn.functional.one_hot(targets["label"], len(self.label))
-        weight = targets["weight"][:, None] if "weight" in targets else 1.0
+    def of_annotation(self, codes: Tensor) -> Tensor:
+        """(n, 2 D) rows of annotators who were there."""
         own, explained = self.table(codes), self.explained(codes)
-        others = self.given.index_select(0, codes) - weight * said
-        return torch.cat([own if explained is None else own + explained, self._usual(others)], dim=1)
+        usual = self._usual(self.given.index_select(0, codes))
+        return torch.cat([own if explained is None else own + explained, usual], dim=1)
+
+    def in_common(self) -> Tensor:
+        """|N|² + |W|²."""
+        return self.label.square().sum() + self.out.weight.square().sum()
 
     def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, 2 D) rows of annotators who are asked; who has no labels has everybody's shares."""
@@ -73,10 +74,8 @@ class EmbeddingHead(PerspectiveHead):
         return torch.cat([super().asked(codes, features), self._usual(counts)], dim=1)
 
     def _usual(self, counts: Tensor) -> Tensor:
-        """(n, D) Σ_k s_k N_k by counts (n, K); 0 where there are none."""
-        total = counts.sum(dim=1, keepdim=True)
-        shares = torch.where(total > 1e-6, counts / total.clamp(min=1e-6), 0.0)
-        return shares @ self.label
+        """(n, D) Σ_k s_k N_k by counts (n, K)."""
+        return counts / counts.sum(dim=1, keepdim=True) @ self.label
 
     def pair(self, v: Tensor, rows: Tensor) -> Tensor:
         """(n, K) logits of n pairs."""
@@ -108,7 +107,7 @@ class AnnotatorEmbeddings(Perspectives):
 
     describes_annotators = True
 
-    weighted: bool = param(True, "weigh both vectors by the item (α), as Deng et al.; False: α = 1")
+    weighted: bool = param(False, "weigh both vectors by the item (α), as Deng et al.; False: α = 1")
     size: int = param(16, "numbers that α is an inner product of", low=1)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:

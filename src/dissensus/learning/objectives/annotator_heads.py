@@ -1,12 +1,13 @@
 """Heads per annotator: what each annotator would say, by a last layer of their own (Davani et al. 2022).
 
     P_j(· | x) = softmax((W_0 + W_j) v + b_0 + b_j)        v: the encoder's output after a branch, shared by all
-    loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + penalty/2 · w/n_j · (|W_j|² + |b_j|²) ]
+    loss_i = Σ_{annotations (j, y, w) of i} w · [ −log P_j(y | x_i) + penalty/2 · ((|W_j|² + |b_j|²)/n_j + |W_0|²/n) ]
 
 (Davani et al. 2022, their multi-task model: one head per annotator, the loss over the labels that were given.) W_0, b_0
 are a head that all have in common; `shared=False` leaves it out, as in the paper, and who gave few labels then has
-little to learn a head from. n_j is the weight of j's labels, so that a pass over the table adds penalty/2 |W_j|² once:
-an annotator is as near to the common head as their labels do not say otherwise.
+little to learn a head from. n_j is the weight of j's labels and n that of all, so that a pass over the table adds
+penalty/2 times each square once, whatever the batches: an annotator is near to the common head where their labels do
+not say otherwise. With all W_j = 0 and vectors that do not learn this is logistic regression on [x, one-hot annotator].
 
 What an item would be labelled is the mean of P_j over all who gave labels, or the share of them whose most probable
 class it is (`average="mode"`: its largest is the majority vote of heads, the paper's). Who was not there is like
@@ -49,10 +50,14 @@ class PerspectiveHead(AnnotatorRows):
         """(B, J, K) logits of all pairs of v (B, D) and rows (J, E)."""
         raise NotImplementedError
 
-    def of_annotation(self, targets: Batch) -> Tensor:
-        """(n, E) rows for annotations that teach."""
-        out: Tensor = self.table(targets["annotator"])
+    def of_annotation(self, codes: Tensor) -> Tensor:
+        """(n, E) rows of annotators who were there."""
+        out: Tensor = self.table(codes)
         return out
+
+    def in_common(self) -> Tensor | float:
+        """The sum of squares of what all annotators share."""
+        return 0.0
 
     def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, E) rows of annotators who are asked."""
@@ -83,6 +88,10 @@ class LinearHeads(PerspectiveHead):
         self.describe(None, size[1])
         self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
 
+    def in_common(self) -> Tensor | float:
+        """|W_0|²."""
+        return 0.0 if self.common is None else self.common.weight.square().sum()
+
     def _layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(n, K, D) and (n, K), the common layer included."""
         both = rows.reshape(len(rows), self.n_classes, -1)
@@ -105,7 +114,7 @@ class Perspectives(AnnotatorObjective):
     """An objective whose head is a `PerspectiveHead`."""
 
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
-    penalty: float = param(1.0, "pull of an annotator's own numbers to nothing, per pass over the table", low=0)
+    penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator."""
@@ -118,13 +127,11 @@ class Perspectives(AnnotatorObjective):
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """−Σ w log P_j(y), and the penalty of each annotation's annotator."""
-        v = head.branch(z).index_select(0, targets["row"])
-        rows = head.of_annotation(targets)
-        loss = -label_log_likelihood(log_softmax(head.pair(v, rows)), targets)
+        v, who = head.branch(z).index_select(0, targets["row"]), targets["annotator"]
+        loss = -label_log_likelihood(log_softmax(head.pair(v, head.of_annotation(who))), targets)
         if self.penalty > 0:
-            own = head.table(targets["annotator"])
-            given = head.labels.index_select(0, targets["annotator"])
-            loss = loss + self.penalty / 2 * own.square().sum(dim=1) / given
+            own = head.table(who).square().sum(dim=1) / head.labels.index_select(0, who)
+            loss = loss + self.penalty / 2 * (own + head.in_common() / head.labels.sum())
         return weighted_sum(loss, targets)
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
