@@ -24,7 +24,7 @@ from reproductions import record
 HERE = Path(__file__).parent
 MIXUP = 0.4  # as in reproductions/uor2021.toml
 VOLUME = {"volume": "classes", "volume_weight": 0.3}
-W = 0.01  # weight of the annotators' volume
+OF_ANNOTATORS = {"volume": "annotators", "volume_weight": 0.01}
 ARMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "majority": ("hard", {}, {}),
     "majority + mixup": ("hard", {}, {"mixup": MIXUP}),
@@ -39,11 +39,7 @@ ARMS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "crowd layer, softmax": ("crowd-layer", {"link": "softmax"}, {}),
     "crowd layer": ("crowd-layer", {}, {}),
     "crowd layer + mixup": ("crowd-layer", {}, {"mixup": MIXUP}),
-    "crowd layer, volume of annotators (GeoCrowdNet W)": (
-        "crowd-layer",
-        {"volume": "annotators", "volume_weight": W},
-        {},
-    ),
+    "crowd layer, volume of annotators (GeoCrowdNet W)": ("crowd-layer", OF_ANNOTATORS, {}),
     "crowd layer, volume of classes (GeoCrowdNet F)": ("crowd-layer", VOLUME, {}),
     "crowd layer, volume of classes + mixup": ("crowd-layer", VOLUME, {"mixup": MIXUP}),
     "CoNAL": ("conal", {}, {}),

@@ -229,6 +229,13 @@ def test_a_classifier_learns_saves_and_answers(name, tmp_path):
     assert np.log(right).sum() > np.log(same_for_all[np.arange(len(table)), table.label]).sum()
 
 
+def test_rows_alone_are_trained_too():
+    table, X, truth = blobs(60, redundancy=5)
+    objective = AnnotatorHeads(shared=False, penalty=0.1)
+    model = CrowdClassifier(encoder=Identity(), objective=objective, epochs=30, head_learning_rate=0.05, device="cpu")
+    assert (model.fit(table, X).predict_proba(X).argmax(axis=1) == truth).mean() > 0.9
+
+
 @pytest.mark.parametrize("name", ["annotator-embeddings", "annot-mix"])
 def test_features_of_annotators_describe_those_who_were_not_there(name):
     table, X, _ = blobs(60, redundancy=5)
