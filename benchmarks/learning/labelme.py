@@ -66,8 +66,7 @@ def network(objective: Any, seed: int, device: str, **keywords: Any) -> Any:
 
 def fit(name: str, own: dict[str, Any], keywords: dict[str, Any], seed: int, device: str) -> Any:
     """Train one arm."""
-    from dissensus.learning import out_of_fold
-    from dissensus.learning.crowdlab import crowdlab
+    from dissensus.learning import crowdlab, out_of_fold
     from dissensus.learning.objectives import objectives
 
     train = sets()["train"]
