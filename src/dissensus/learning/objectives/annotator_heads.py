@@ -11,7 +11,8 @@ not say otherwise. With all W_j = 0 and vectors that do not learn this is logist
 
 What an item would be labelled is the mean of P_j over all who gave labels, or the share of them whose most probable
 class it is (`average="mode"`: its largest is the majority vote of heads, the paper's). Who was not there is like
-everybody, each with the same chance: that mean. Known gold is nobody's label, and teaches nothing here.
+everybody, each with the same chance: that mean. Known gold is the label of an annotator with the mean numbers of all,
+weighted by labels; it teaches what is shared, not these.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.nn import functional
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
+from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
 from dissensus.learning.objectives.labels import annotation_rows
 from dissensus.learning.rows import RowEmbedding
@@ -118,21 +119,26 @@ class Perspectives(AnnotatorObjective):
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator."""
-        self.count_labels(table, None, objectives.name_of(type(self)))
+        self.count_labels(table, gold, objectives.name_of(type(self)))
         return self
 
     def targets(self) -> Columns:
-        """The rows of the table."""
-        return Columns(annotations=annotation_rows(self._table))
+        """The rows of the table, and `gold` (I,) where any is known."""
+        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """−Σ w log P_j(y), and the penalty of each annotation's annotator."""
-        v, who = head.branch(z).index_select(0, targets["row"]), targets["annotator"]
+        """−Σ w log P_j(y), the penalty of each annotation's annotator, −Σ log P(gold) of the average annotator."""
+        items, who = head.branch(z), targets["annotator"]
+        v = items.index_select(0, targets["row"])
         loss = -label_log_likelihood(log_softmax(head.pair(v, head.of_annotation(who))), targets)
         if self.penalty > 0:
             own = head.table(who).square().sum(dim=1) / head.labels.index_select(0, who)
             loss = loss + self.penalty / 2 * (own + head.in_common() / head.labels.sum())
-        return weighted_sum(loss, targets)
+        total = weighted_sum(loss, targets)
+        if "gold" in targets:
+            average = head.asked(torch.full((1,), -1, device=z.device)).detach()  # else all rows have a gradient
+            total = total + hard_loss(head.pairs(items, average)[:, 0], targets["gold"])
+        return total
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
         """(B, D) what all heads read of an item."""
