@@ -112,4 +112,4 @@ def _quality(
 
     share = model / (model + weight.sum() * n[n > 0].mean() / A)
     confidence = mean(posterior[table.item, table.label])
-    return share * confidence + (1 - share) * mean((table.label == label[table.item]).astype(float), shared)
+    return np.asarray(share * confidence + (1 - share) * mean((table.label == label[table.item]).astype(float), shared))

@@ -73,7 +73,8 @@ class CoNAL(AnnotationsThroughP):
         if self.apart == 0:
             return None
         own: Tensor = head.crowd.tables["weight"](torch.unique(targets["annotator"]))
-        return -self.apart * torch.linalg.vector_norm(head.common - own, dim=1).sum()
+        apart: Tensor = torch.linalg.vector_norm(head.common - own, dim=1).sum()
+        return -self.apart * apart
 
     def row_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
