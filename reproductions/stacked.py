@@ -39,7 +39,7 @@ from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.devices import gpus
 from dissensus.learning.objectives import LDLNMObjective, Objective
 from dissensus.learning.optimizers import make_optimizer, split
-from dissensus.learning.rows import RowAdam, RowEmbedding, one_minus_power
+from dissensus.learning.rows import RowAdam, one_minus_power
 from dissensus.learning.run import Run, begin
 from dissensus.learning.trainer import mixed
 from dissensus.table.annotations import Annotations
@@ -156,13 +156,6 @@ class Stack:
             self.parameters[name] = value.detach().to(device).requires_grad_(value.requires_grad)
         self.buffers = {name: value.to(device) for name, value in self.buffers.items()}
         self.template = _Asked(runs[0].network).to(device)
-        for part in self.template.modules():
-            if hasattr(part, "after_step"):
-                raise BadParameter(
-                    f"fit_together: {type(runs[0].objective).__name__} has rows of its own; fit such models one by one."
-                )
-            if isinstance(part, RowEmbedding):
-                part.sparse = False  # gradients of a stack are dense
         self.inputs = runs[0].lessons.inputs.to(device)
         if not all(isinstance(column, Tensor) for column in self.inputs.columns.values()):
             raise BadParameter(
@@ -242,8 +235,6 @@ class Stack:
             for mine, shared in zip(network.modules(), self.template.modules(), strict=True):
                 if hasattr(shared, "set_extra_state") and type(shared).get_extra_state is not nn.Module.get_extra_state:
                     mine.set_extra_state(shared.get_extra_state())
-                if isinstance(mine, RowEmbedding):
-                    mine.sparse = True
             network.eval()
 
     # One step ---------------------------------------------------------------------------------------------------------

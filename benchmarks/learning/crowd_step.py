@@ -3,7 +3,7 @@
     python -m benchmarks.learning.crowd_step [--steps 400] [--device cpu]
 
 from the repository's root. An MLP (4 × 128, dropout 0.2) on 512 features, 8 classes, batches of 256 items with 5 labels
-each by annotators drawn at random; forward, backward, Adam (row by row for the annotators) and `after_step`. Steps of
+each by annotators drawn at random; forward, backward, Adam (row by row for the annotators). Steps of
 all sizes take turns in one run, so that what the machine does otherwise hits all alike; figures are medians, on a CPU
 of the processor time of one thread, which others on the machine change least. *Dense* is the layer as Rodrigues &
 Pereira made it: every annotator for every item, and a mask. Writes `results/` and a table of README.md.
@@ -25,7 +25,7 @@ from torch.nn import functional
 import dissensus as dz
 from dissensus.learning.encoders.mlp import MLPModule
 from dissensus.learning.objectives import CrowdLayerObjective
-from dissensus.learning.rows import Joint, RowAdam
+from dissensus.learning.rows import Joint, RowAdam, use_row_sparse
 from reproductions import record
 
 HERE = Path(__file__).parent
@@ -63,6 +63,7 @@ def sparse_step(n_annotators: int, link: str, device: torch.device) -> Callable[
     torch.manual_seed(0)
     encoder = MLPModule(FEATURES, (128,) * 4, 0.2).to(device)
     head = objective.head(nn.Identity, 128).to(device)
+    use_row_sparse(head)
     targets = objective.targets().to(device)
     optimizer = Joint(
         torch.optim.Adam([*encoder.parameters(), *head.main.parameters()]), RowAdam(head.crowd.parameters())
@@ -72,7 +73,6 @@ def sparse_step(n_annotators: int, link: str, device: torch.device) -> Callable[
         optimizer.zero_grad()
         (objective.loss(head, encoder(X[rows]), targets.take(rows)) / BATCH).backward()
         optimizer.step()
-        head.crowd.after_step()
 
     return step
 

@@ -16,6 +16,7 @@ from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import LIAObjective
+from dissensus.learning.rows import use_row_sparse
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.mmce import MMCE
 from learning.tables import fitted, sparse_table
@@ -380,6 +381,7 @@ def test_gradients_hold_only_the_annotators_of_the_batch():
     objective, head, z, _ = fitted(LIAObjective())
     targets = objective.targets().take(torch.tensor([3, 5]))
     head.q.fill_(0.25)
+    use_row_sparse(head)
     objective.loss(head, z[[3, 5]], targets).backward()
     table = head.competence.table.weight
     assert table.row_sparse

@@ -14,6 +14,7 @@ except ImportError as error:
 from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.conformal import LabelSets
+from dissensus.learning.crowdlab import Crowdlab, crowdlab
 from dissensus.learning.decision import DecisionFunction
 from dissensus.learning.distribution_scores import DistributionScores, distribution_scores
 from dissensus.learning.folds import OutOfFold, out_of_fold
@@ -25,11 +26,13 @@ __all__ = [
     "LIA",
     "LIAML",
     "CrowdClassifier",
+    "Crowdlab",
     "DecisionFunction",
     "DistributionScores",
     "Inferred",
     "LabelSets",
     "OutOfFold",
+    "crowdlab",
     "distribution_scores",
     "encoders",
     "infer_annotators",

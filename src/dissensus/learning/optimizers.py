@@ -42,6 +42,8 @@ def stored_optimizer(wanted: Wanted) -> Any:
 def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     """Make the optimiser of these groups; row-sparse parameters go to `RowAdam`."""
     dense, sparse = split(groups)
+    if not dense:  # an encoder that learns nothing, and rows alone after it
+        return RowAdam(sparse)
     made: torch.optim.Optimizer
     if callable(wanted):
         made = wanted(dense)

@@ -26,10 +26,14 @@ from torch.optim.optimizer import ParamsT
 
 
 class RowEmbedding(nn.Embedding):
-    """An embedding that starts at these rows (A, D); its gradients hold only the rows asked for."""
+    """An embedding that starts at these rows (A, D).
+
+    Gradients are dense, as every optimiser takes them; with `sparse`, which our trainer sets, they hold only the rows
+    asked for.
+    """
 
     def __init__(self, rows: Tensor):
-        super().__init__(rows.shape[0], rows.shape[1], sparse=True, _weight=rows)
+        super().__init__(rows.shape[0], rows.shape[1], _weight=rows)
         self._mark()
 
     def forward(self, codes: Tensor) -> Tensor:
@@ -44,6 +48,13 @@ class RowEmbedding(nn.Embedding):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
         self._mark()  # a copy of a parameter has lost it
+
+
+def use_row_sparse(module: nn.Module, sparse: bool = True) -> None:
+    """Make the gradients of all `RowEmbedding`s in a module row-sparse, for `RowAdam`, or dense again."""
+    for part in module.modules():
+        if isinstance(part, RowEmbedding):
+            part.sparse = sparse
 
 
 class RowAdam(Optimizer):

@@ -34,7 +34,7 @@ from dissensus.table.annotations import Annotations
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-MIN_HEAD_RATE = 1e-3  # learning rate of the last layers and the annotators, which start from nothing
+MIN_HEAD_RATE = 1e-3  # learning rate of the last layers, which start from nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,13 @@ def ready(
     **more: Any,
 ) -> Run:
     """Make the run that trains a network on prepared inputs, with the keywords of a classifier."""
-    lessons = Lessons(columns, network.objective.targets(), model.mixup)
+    alpha = network.objective.annotation_mixup
+    if alpha is not None and model.mixup is not None:
+        raise BadParameter(
+            f"mixup must be None with objective '{objectives.name_of(type(network.objective))}', which mixes "
+            f"annotations (annotation_mixup={alpha}), got {model.mixup}."
+        )
+    lessons = Lessons(columns, network.objective.targets(), model.mixup, alpha)
     groups = parameter_groups(model, network, encoder)
     return Run(
         table=table, encoder=encoder, objective=network.objective, network=network, lessons=lessons, taught=taught,
@@ -141,7 +147,7 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
     """The parameters that learn, with their learning rates: the encoder's, the head's, then the rows of both."""
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
     head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
-    rows = MIN_HEAD_RATE if model.head_learning_rate is None else model.head_learning_rate
+    rows = network.objective.rows_rate if model.head_learning_rate is None else model.head_learning_rate
 
     def group(module: nn.Module, sparse: bool, lr: float) -> list[dict[str, Any]]:
         found = [p for p in module.parameters() if p.requires_grad and getattr(p, "row_sparse", False) is sparse]

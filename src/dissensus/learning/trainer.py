@@ -2,8 +2,8 @@
 
     trace = Trainer(epochs=50, batch_size=64).fit(model, data, rows, groups)
 
-- `model(*data.take(rows))` returns the sum of the losses of these rows. Optional methods of the model or its layers:
-  `begin_epoch(epoch, epochs, walk)` before every epoch, `after_step()` after every step.
+- `model(*data.take(rows))` returns the sum of the losses of these rows. A model may have `begin_epoch(epoch, epochs,
+  walk)`, which is called before every epoch.
 - `data` is a `shards.Data`; `rows` are the places of the items that teach.
 - `groups` are torch's parameter groups; parameters marked `row_sparse` go to `rows.RowAdam`.
 
@@ -38,7 +38,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
 from dissensus.learning.devices import DEVICE, gpus, make_fabric, own_draws, place
-from dissensus.learning.rows import clip_gradients, drop_zero_rows
+from dissensus.learning.rows import clip_gradients, drop_zero_rows, use_row_sparse
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
 from dissensus.learning.shards import Data, Shard
 
@@ -176,13 +176,13 @@ class _Loop:
         self.parameters = list(model.parameters())
         if how.compile:
             model.compile()
+        use_row_sparse(model)  # before DDP looks at the module
         self.wrapped = fabric.setup_module(model)
         groups = [{**group, "params": [self.parameters[i] for i in group["params"]]} for group in job.groups]
         self.base = optimizers.make_optimizer(how.optimizer, groups, how.weight_decay)
         self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
         self.optimizer = fabric.setup_optimizers(self.base)
         self.rates = [group["lr"] for group in self.base.param_groups]
-        self.constrained: list[Any] = [part for part in model.modules() if hasattr(part, "after_step")]
         self.shard = Shard(fabric, job.data, job.rows)
         self.steps_in_all = how.epochs * len(how.batches(job.rows, 0))
         self.checkpoint = Checkpoint(how.checkpoint, how.checkpoint_every, job.key, fabric, model, self.base)
@@ -196,6 +196,7 @@ class _Loop:
                 self.epoch()
         if self.at.best is not None:
             self.model.load_state_dict(self.at.best)
+        use_row_sparse(self.model, False)
         self.model.eval()
         return self.at.trace
 
@@ -250,8 +251,6 @@ class _Loop:
             self.fabric.strategy.precision.unscale_gradients(self.base)
             clip_gradients(self.parameters, how.clip)  # not fabric's, which knows nothing of row-sparse gradients
         self.optimizer.step()
-        for part in self.constrained:
-            part.after_step()
         return summed
 
     def gradients(self, rows: Tensor) -> Tensor:

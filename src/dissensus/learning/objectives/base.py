@@ -41,6 +41,8 @@ class Objective(Parameters, ABC):
     describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
 
+    annotation_mixup: float | None = None  # α: train on mixtures of two annotations, with their items (`Network`)
+
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
     annotator_features_: FloatArray | None = None  # (A, F) set before `head`, where it `describes_annotators`
@@ -56,6 +58,11 @@ class Objective(Parameters, ABC):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    @property
+    def rows_rate(self) -> float:
+        """Learning rate of annotators' rows, where the user names none."""
+        return 1e-3
 
     @abstractmethod
     def targets(self) -> Columns:
@@ -78,6 +85,13 @@ class Objective(Parameters, ABC):
     @abstractmethod
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
+
+    def mixed_loss(self, head: Any, z: Tensor, targets: Batch, weight: Tensor, partner: Tensor) -> Tensor:
+        """The sum of the losses of mixed annotations, by an objective with `annotation_mixup`.
+
+        z (n, …) is of the mixed items of n annotations, each mixed with that at `partner` (n,) by λ, `weight` (n,).
+        """
+        raise NotImplementedError
 
     def begins(self, epoch: int, epochs: int) -> bool:
         """True if `begin_epoch` has something to do before that epoch."""
@@ -150,6 +164,12 @@ class AnnotatorRows(nn.Module):
     def explained(self, codes: Tensor) -> Tensor | None:
         """(n, E) W r of annotators who were there; None without features."""
         return None if self.described is None else self.described(self.features.index_select(0, codes))
+
+    def strangers(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
+        """(n,) True for annotators without labels, by `totals` (A,), and features: they are taken for anybody."""
+        if self.described is None:
+            return (codes < 0) | (totals[codes] == 0)
+        return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
     def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, E) vectors; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels.

@@ -3,19 +3,27 @@
     scores of annotator j:   matrix W_j p      vector w_j ∘ p      bias p + b_j      …-bias W_j p + b_j, w_j ∘ p + b_j
     loss_i = −Σ_{annotations (j, y, v) of i} v · log P_j(y | x_i)  [ − log p(gold_i | x_i) where it is known ]
 
-(Rodrigues & Pereira 2018, section 4; the loss runs over the labels that were given, and over nothing else.) W_j [given,
-true] starts at the identity, w_j at one, b_j at zero. Afterwards the layer is left aside and p(x) predicts.
+(Rodrigues & Pereira 2018, section 4; the loss runs over the labels that were given, and over nothing else.) Afterwards
+the layer is left aside and p(x) predicts.
 
 How scores s become P_j, `link`:
-- `softmax`: softmax(s). The paper's: no softmax in the layer, one in the loss. As p ≤ 1, P_j starts far from sharp: at
-  the identity, certainty about the class is e/(e + K − 1) about the label, 0.28 with 8 classes. W_j has to grow first.
-- `normalize`: s / Σ s, with W_j and b_j not negative; the columns of W_j are then confusions up to scale, and the
-  identity says that the annotator is always right. The default: p(x) is a probability to work with (log loss against
-  gold of new items on digits-crowd, labelme and sentiment_polarity: 0.16, 0.71, 0.73; of `softmax` 0.26, 2.21, 1.33).
+- `normalize`: s / Σ s. All entries are positive by construction: the columns of W_j [given, true] are softmaxes of the
+  parameters θ_j, so that W_j is a confusion matrix and P_j = W_j p; w_j = exp θ_j, b_j = exp β_j. θ_j starts at `start`
+  times the identity, where an annotator is right with probability η = e^start / (e^start + K − 1).
+- `softmax`: softmax(s), the paper's: no softmax in the layer, one in the loss. W_j starts at `start` times the
+  identity, w_j at `start`, b_j at 0. As p ≤ 1, P_j starts far from sharp: at the identity, certainty about the class is
+  e/(e + K − 1) about the label, 0.28 with 8 classes. W_j has to grow first.
 - `softmax-twice`: softmax(softmax(s)): a softmax in the layer and another in the loss. Even flatter.
 
-Only the annotations of a batch are computed, and the gradients of W, w, b hold only the rows of their annotators, which
-are marked `row_sparse` for `rows.RowAdam`: a step costs the same for sixty annotators as for a hundred thousand.
+`volume` (GeoCrowdNet, Ibrahim et al. 2023) keeps classes, or annotators, from becoming alike; per batch of B items
+
+    − B · volume_weight · log det(Σ_i p_i p_iᵀ)  "classes" (F)        … log det(Σ_j W_jᵀ W_j)  "annotators" (W)
+
+where j are the annotators of the batch (the paper sums over all of them; a batch that has all of them is the paper's).
+
+The layer is a plain module with dense gradients. Only the annotations of a batch are computed; our trainer asks for
+gradients with only the rows of their annotators (`rows.use_row_sparse`): a step then costs the same for sixty
+annotators as for a hundred thousand.
 
 An annotator who was not there, or had no labels, has the mean parameters of all, weighted by their labels.
 """
@@ -23,6 +31,7 @@ An annotator who was not there, or had no labels, has the mean parameters of all
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -32,18 +41,26 @@ from torch.nn import functional
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
+from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
 from dissensus.learning.objectives.labels import annotation_rows
-from dissensus.learning.rows import RowEmbedding, rows_or_mean, touched_rows
+from dissensus.learning.rows import RowEmbedding, rows_or_mean
 from dissensus.table.annotations import Annotations
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
-Link = Literal["softmax", "normalize", "softmax-twice"]
+Link = Literal["normalize", "softmax", "softmax-twice"]
+Volume = Literal["classes", "annotators"]
 
-MIN_ENTRY = 1e-6  # of W_j and b_j under `normalize`: a label thought impossible costs 14 nats, not infinity
-TINY = 1e-30  # stands for 0 in logarithms, 69 nats; processors are slow with numbers that float32 hardly holds
+FIRST_ACCURACY = 0.8  # η of every annotator at the start, where `start` is not given
+ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 costs two points on LabelMe
+MIN_VOLUME = 1e-6  # added to the diagonal: fewer items or annotators than classes have a volume too
+
+
+def usual_start(n_classes: int) -> float:
+    """Multiple of the identity at which a softmax is right with probability `FIRST_ACCURACY`."""
+    return math.log(FIRST_ACCURACY / (1 - FIRST_ACCURACY) * max(n_classes - 1, 1))
 
 
 class CrowdLayer(nn.Module):
@@ -56,25 +73,29 @@ class CrowdLayer(nn.Module):
         kind: Kind = "matrix",
         link: Link = "normalize",
         trainable: bool = True,
-        start: float = 1.0,
+        start: float | None = None,
     ):
         super().__init__()
         CrowdLayerObjective(kind=kind, link=link, trainable=trainable, start=start).check_parameters()
         self.n_classes, self.matrix, self.link = n_classes, kind.startswith("matrix"), link
         first = torch.eye(n_classes).reshape(1, -1) if self.matrix else torch.ones(1, n_classes)
-        tables = {"weight": start * first, "bias": torch.zeros(1, n_classes)}
+        bias = torch.zeros(1, n_classes)
+        if link == "normalize":
+            start = usual_start(n_classes) if start is None else start
+            bias += math.log(max(n_classes - 1, 1) / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
+        tables = {"weight": (1.0 if start is None else start) * first, "bias": bias}
         self.tables = nn.ModuleDict()  # embeddings, because DDP takes no other layer's gradients to be of few rows
         for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
             self.tables[name] = RowEmbedding(tables[name].repeat(n_annotators, 1)).requires_grad_(trainable)
 
     @property
     def weight(self) -> nn.Parameter | None:
-        """(A, K·K) [given, true], or (A, K); None where there is only a bias."""
+        """(A, K·K) [given, true], or (A, K): W or, under `normalize`, θ; None where there is only a bias."""
         return self._table("weight")
 
     @property
     def bias(self) -> nn.Parameter | None:
-        """(A, K), or None."""
+        """(A, K) b or, under `normalize`, β; or None."""
         return self._table("bias")
 
     def _table(self, name: str) -> nn.Parameter | None:
@@ -87,30 +108,25 @@ class CrowdLayer(nn.Module):
 
     def given(self, log_p: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """(n, K) log P(label) by log_p (n, K) and rows of the two tables, (n, …) each; 1 in place of n is spread."""
-        if weight is None:
-            assert bias is not None
-            weight = torch.ones_like(bias)
-        if self.matrix:
-            w, log_p = weight.reshape(-1, self.n_classes, self.n_classes), log_p.unsqueeze(1)  # (n, K, K), (n, 1, K)
-        else:
-            w, log_p = weight.unsqueeze(2), log_p.unsqueeze(2)  # (n, K, 1) both
         if self.link == "normalize":
-            if bias is not None:  # one more column, of something that is always there
-                w = torch.cat([w, bias.unsqueeze(2)], dim=2)
-                log_p = functional.pad(log_p, (0, 1))
-            return functional.log_softmax(log_mix(w, log_p), dim=1)
-        scores = (w * log_p.exp()).sum(dim=2)  # (n, K); no matmul, which autocast would do in half precision
+            log_scores = log_p
+            if weight is not None and self.matrix:
+                log_scores = torch.logsumexp(self.log_confusion(weight) + log_p.unsqueeze(1), dim=2)
+            elif weight is not None:
+                log_scores = weight + log_p
+            return functional.log_softmax(log_scores if bias is None else torch.logaddexp(log_scores, bias), dim=1)
+        scores = log_p.exp()
+        if weight is not None and self.matrix:  # no matmul, which autocast would do in half precision
+            scores = (weight.reshape(-1, self.n_classes, self.n_classes) * scores.unsqueeze(1)).sum(dim=2)
+        elif weight is not None:
+            scores = weight * scores
         if bias is not None:
             scores = scores + bias
         return functional.log_softmax(scores.softmax(dim=1) if self.link == "softmax-twice" else scores, dim=1)
 
-    @torch.no_grad()
-    def after_step(self) -> None:
-        """Clip the rows that the last step moved to what `link` allows; called before gradients are cleared."""
-        for weights in self.parameters():
-            if self.link == "normalize" and weights.grad is not None:
-                rows, _ = touched_rows(weights)
-                weights.index_copy_(0, rows, weights.index_select(0, rows).clamp_(min=MIN_ENTRY))
+    def log_confusion(self, weight: Tensor) -> Tensor:
+        """(n, K, K) [given, true] log W by rows of θ (n, K·K), under `normalize`."""
+        return functional.log_softmax(weight.reshape(-1, self.n_classes, self.n_classes), dim=1)
 
     def rows_of(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Rows of the two tables for these codes (J,); −1, and who has no labels by `totals` (A,), gets the mean."""
@@ -120,61 +136,112 @@ class CrowdLayer(nn.Module):
         return weight, bias
 
 
-def log_mix(w: Tensor, log_p: Tensor) -> Tensor:
-    """Log Σ_k w_k p_k over the last axis, w ≥ 0.
-
-    Value and gradients are those of the formula also where p is below what a float holds and where w is 0: an item that
-    the network is sure about in the wrong way still teaches it, and the zeros of the identity can grow. ∂/∂w = p/Σ is
-    kept at 1/MIN_ENTRY at most.
-    """
-    mix = torch.logsumexp(log_p + w.detach().clamp(min=TINY).log(), dim=-1)  # ∂/∂log p = w p/Σ
-    slope = (log_p - mix.unsqueeze(-1).clamp(min=math.log(MIN_ENTRY))).exp().detach()
-    through = (w * slope).sum(dim=-1)
-    return mix + (through - through.detach())  # adds zero, and the gradient for w
+def log_volume(parts: Tensor) -> Tensor:
+    """Log det(Σ_n M_nᵀ M_n) of matrices M (n, …, K)."""
+    flat = parts.reshape(-1, parts.shape[-1])
+    gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # no matmul, which autocast would do in half precision
+    return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device))
 
 
-@objectives.register(
-    "crowd-layer", summary="the labels of every annotator, by a layer of its own", cite="Rodrigues & Pereira 2018"
-)
-class CrowdLayerObjective(AnnotatorObjective):
-    """Learning from the labels as they were given."""
+class AnnotationsThroughP(AnnotatorObjective):
+    """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
 
-    kind: Kind = param("matrix", "what an annotator has")
-    link: Link = param("normalize", "how scores become probabilities of labels")
-    trainable: bool = param(True, "False: annotators stay as they start, all alike")
-    start: float = param(1.0, "W_j starts at so many times the identity, w_j at so many times one", above=0)
-
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Count the labels of every annotator; the labels themselves are the targets."""
-        self.count_labels(table, gold, "crowd-layer")
+        self.count_labels(table, gold, objectives.name_of(type(self)))
         return self
 
     def targets(self) -> Columns:
         """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
         return Columns(annotations=annotation_rows(self._table), **self.known_classes())
 
+    @property
+    def rows_rate(self) -> float:
+        """Learning rate of annotators' rows: they are to be ahead of a network that learns their labels by heart."""
+        return ROWS_RATE
+
+    @abstractmethod
+    def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
+        """(n, K) log P_j of annotations, by what the last layer reads of items, v (B, D), and log_p (B, K)."""
+
+    def regulariser(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
+        """What is added to the mean loss per item."""
+        return None
+
+    def read(self, head: Any, z: Tensor) -> tuple[Tensor, Tensor]:
+        """What the last layer reads of items, v (B, D), and log p (B, K)."""
+        v = self.item_vectors(head, z)
+        return v, log_softmax(head.main[-1](v))
+
+    def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
+        """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold); the regulariser for every item."""
+        v, log_p = self.read(head, z)
+        loss = -weighted_sum(label_log_likelihood(self.log_labels(head, v, log_p, targets), targets), targets)
+        if "gold" in targets:
+            loss = loss + hard_loss(log_p, targets["gold"])
+        more = self.regulariser(head, log_p, targets)
+        return loss if more is None else loss + len(z) * more
+
+
+@objectives.register(
+    "crowd-layer", summary="the labels of every annotator, by a layer of its own", cite="Rodrigues & Pereira 2018"
+)
+class CrowdLayerObjective(AnnotationsThroughP):
+    """Learning from the labels as they were given."""
+
+    kind: Kind = param("matrix", "what an annotator has")
+    link: Link = param("normalize", 'how scores become probabilities of labels; the paper\'s is "softmax"')
+    trainable: bool = param(True, "False: annotators stay as they start, all alike")
+    start: float | None = param(
+        None, "multiple of the identity that matrices start at; None: 1, under `normalize` 80 % right", above=0
+    )
+    volume: Volume | None = param(
+        None, "keep classes or annotators from becoming alike (Ibrahim et al. 2023); annotators have matrices"
+    )
+    volume_weight: float = param(
+        0.1, "weight of the volume in the mean loss per item; too much and p(x) collapses", low=0
+    )
+
+    def check_parameters(self) -> None:
+        """Also check that annotators have a volume."""
+        super().check_parameters()
+        if self.volume == "annotators" and (self.link != "normalize" or not self.kind.startswith("matrix")):
+            raise BadParameter(
+                f"volume='annotators' needs kind='matrix' and link='normalize', got {self.kind!r} and {self.link!r}."
+            )
+
     def head(self, branch: Branch, width: int) -> HeadWithMain:
         """The classes first, so that they start as they would alone; then `crowd`, which explains labels by them."""
         main = super().head(branch, width)
-        layer = CrowdLayer(len(self.labels_given_), self.n_classes_, **self.get_params(deep=False))
-        return HeadWithMain(main, crowd=layer)
+        A, K = len(self.labels_given_), self.n_classes_
+        return HeadWithMain(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
 
-    def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold)."""
-        log_p = log_softmax(self.logits(head, z))
-        log_label = head.crowd(log_p, targets["row"], targets["annotator"])  # (n, K)
-        loss = -weighted_sum(label_log_likelihood(log_label, targets), targets)
-        if "gold" in targets:
-            loss = loss + functional.nll_loss(log_p, targets["gold"], ignore_index=-1, reduction="sum")
-        return loss
+    @property
+    def rows_rate(self) -> float:
+        """Learning rate of annotators' rows; under a softmax that of the paper's other layers."""
+        return super().rows_rate if self.link == "normalize" else 1e-3
+
+    def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
+        """(n, K) log P_j of annotations."""
+        out: Tensor = head.crowd(log_p, targets["row"], targets["annotator"])
+        return out
+
+    def regulariser(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
+        """Less the volume."""
+        if self.volume is None:
+            return None
+        parts = log_p
+        if self.volume == "annotators":
+            parts = head.crowd.log_confusion(head.crowd.tables["weight"](torch.unique(targets["annotator"])))
+        return -self.volume_weight * log_volume(parts.exp())
 
     def row_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
-        log_p, layer = log_softmax(self.logits(head, z)), head.crowd
+        (_, log_p), layer = self.read(head, z), head.crowd
         found: Tensor = layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device)))
         return found.exp()
 

@@ -94,12 +94,6 @@ class LDLNMHead(AnnotatorRows):
         explained = self.explained(codes)
         return own if explained is None else own + explained
 
-    def strangers(self, codes: Tensor, features: Tensor | None) -> Tensor:
-        """(n,) True for annotators without labels and features, who are taken for anybody."""
-        if self.described is None:
-            return (codes < 0) | (self.labels[codes] == 0)
-        return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
-
     def mean_of_everybody(self, z_item: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
         """(B, …) the mean over all who gave labels of `ask`, which maps z_E of some (B, some, J_P) to (B, some, …)."""
         at_once = max(NUMBERS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
@@ -221,20 +215,25 @@ class LDLNMObjective(AnnotatorObjective):
         """(n, K) ŷ of pairs; of −1, where nothing is known of them, the mean of everybody's."""
         z_item, z_annotator = head.z_item(z), head.rows_of(annotators, head.labels, features)
         found = log_softmax(head.to_label(head.z_pair(z_item, z_annotator, row))).exp()
-        stranger = head.strangers(annotators, features)
+        stranger = head.strangers(annotators, head.labels, features)
         if not stranger.any():
             return found
         anybody = head.mean_of_everybody(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
         return torch.where(stranger[:, None], anybody[row], found)
 
 
-def _shares(table: Annotations) -> FloatArray:
-    """(A, K) shares of the labels that each annotator gave; uniform where there are none."""
+def label_counts(table: Annotations) -> FloatArray:
+    """(A, K) weight of each label that each annotator gave."""
     A, K = table.n_annotators, table.n_classes
     if table.proba is None:
-        count = np.bincount(table.annotator * np.int64(K) + table.label, table.weight, A * K).reshape(A, K)
-    else:
-        weight = np.ones(len(table)) if table.weight is None else table.weight
-        count = np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
+        cell = table.annotator * np.int64(K) + table.label
+        return np.bincount(cell, table.weight, A * K).reshape(A, K).astype(np.float64)
+    weight = np.ones(len(table)) if table.weight is None else table.weight
+    return np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
+
+
+def _shares(table: Annotations) -> FloatArray:
+    """(A, K) shares of the labels that each annotator gave; uniform where there are none."""
+    count = label_counts(table)
     total = count.sum(axis=1, keepdims=True)
-    return np.where(total > 0, count / np.where(total > 0, total, 1), 1 / K)
+    return np.where(total > 0, count / np.where(total > 0, total, 1), 1 / table.n_classes)

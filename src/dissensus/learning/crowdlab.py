@@ -1,0 +1,115 @@
+"""CROWDLAB: labels and a classifier's predictions, weighted by how far each is to be trusted (Goh et al. 2022).
+
+    q_i ∝ w_M p(x_i) + Σ_{annotations (j, y) of i} w_j P(· | y)        P(k | y) = P where k = y, else (1 − P) / (K − 1)
+    w_j = 1 − (1 − A_j) / (1 − A_0)        w_M = (1 − (1 − A_M) / (1 − A_0)) · √(mean number of labels of an item)
+
+A_j: how often the other annotators of an item say what j says, over pairs of labels; A_M: how often the classifier's
+class is the consensus, A_0: how often the most frequent class is, and P: the mean share of an item's labels that are
+the consensus, the three over items with two labels or more. Weights are at least `MIN_WEIGHT`. Whoever shares no item
+has the mean A of the others. The consensus is the majority, ties broken by p, then, with the weights that this gives,
+the largest q; the final weights and q are by that (as the authors' package cleanlab has it, `consensus_method=
+"best_quality"`).
+
+p must be of a classifier that did not see the item's labels: `out_of_fold(model, table, X).proba`. This trains nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.exceptions import DataError
+from dissensus.table.annotations import Annotations
+
+MIN_WEIGHT = 1e-6  # of an annotator, of the classifier, and of the error rate of the most frequent class
+
+
+@dataclass(frozen=True, eq=False)
+class Crowdlab:
+    """Consensus of every item, and what annotators and the classifier weigh in it."""
+
+    items: Names
+    annotators: Names
+    classes: Names
+    posterior: FloatArray  # (I, K) q; an item without labels has the classifier's p
+    label: IntArray  # (I,) the consensus, a code into `classes`
+    annotator_weight: FloatArray  # (A,)
+    model_weight: float
+    quality: FloatArray  # (A,) of an annotator's labels, from 0 to 1; NaN without labels on shared items
+
+    def to_frame(self, kind: str = "items") -> Any:
+        """One row per item, or per annotator ("annotators"), as an Arrow table."""
+        import pyarrow as pa
+
+        if kind == "annotators":
+            return pa.table({"annotator": self.annotators, "weight": self.annotator_weight, "quality": self.quality})
+        rows = np.arange(len(self.label))
+        columns = {
+            "item": self.items, "label": self.classes[self.label], "confidence": self.posterior[rows, self.label],
+        }  # fmt: skip
+        return pa.table(columns | {f"p_{name}": self.posterior[:, k] for k, name in enumerate(self.classes)})
+
+
+def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
+    """Combine labels with `proba` (I, K), out-of-fold predictions of a classifier."""
+    proba = np.asarray(proba, np.float64)
+    if proba.shape != (table.n_items, table.n_classes):
+        raise DataError(f"proba must be ({table.n_items}, {table.n_classes}), items × classes, got {proba.shape}.")
+    if table.proba is not None or table.weight is not None:
+        raise DataError("CROWDLAB counts labels; give a table without weights and probabilistic labels.")
+    votes = np.asarray(table.votes(), np.float64)
+    if not (votes.sum(axis=1) > 1).any():
+        raise DataError("CROWDLAB compares annotators, and no item has two labels; take the classifier alone.")
+    consensus = np.where(votes == votes.max(axis=1, keepdims=True), proba, -1.0).argmax(axis=1)
+    for _ in range(2):
+        posterior, annotator_weight, model_weight = _weigh(table, votes, proba, consensus)
+        label, consensus = consensus, posterior.argmax(axis=1)
+    return Crowdlab(
+        table.items, table.annotators, table.classes, posterior, label, annotator_weight, model_weight,
+        _quality(table, votes, posterior, label, annotator_weight, model_weight),
+    )  # fmt: skip
+
+
+def _weigh(
+    table: Annotations, votes: FloatArray, proba: FloatArray, consensus: IntArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Posterior (I, K), weights of annotators (A,) and of the classifier, by a consensus (I,)."""
+    A, K = table.n_annotators, table.n_classes
+    n = votes.sum(axis=1)
+    several, rows = n > 1, np.arange(len(n))
+    agreed = (votes[rows, consensus] / np.maximum(n, 1))[several].mean()  # P
+    chosen = consensus[several]
+    base = max((chosen != np.bincount(chosen, minlength=K).argmax()).mean(), MIN_WEIGHT)  # 1 − A_0
+    others = np.bincount(table.annotator, n[table.item] - 1, A)
+    alike = np.bincount(table.annotator, votes[table.item, table.label] - 1, A)
+    accuracy = np.where(others > 0, alike / np.where(others > 0, others, 1), np.nan)
+    accuracy = np.where(np.isnan(accuracy), np.nanmean(accuracy), accuracy)  # A_j
+    weight = np.maximum(1 - (1 - accuracy) / base, MIN_WEIGHT)
+    wrong = (proba.argmax(axis=1) != consensus)[several].mean()  # 1 − A_M
+    model_weight = float(max(1 - wrong / base, MIN_WEIGHT) * np.sqrt(n[n > 0].mean()))
+    code = table.item * np.int64(K) + table.label
+    own = np.bincount(code, weight[table.annotator], votes.size).reshape(votes.shape)  # (I, K) Σ w_j of those labels
+    total = own.sum(axis=1, keepdims=True)
+    rest = (1 - agreed) / max(K - 1, 1)
+    mixed = model_weight * proba + agreed * own + rest * (total - own)
+    return mixed / (model_weight + total), weight, model_weight
+
+
+def _quality(
+    table: Annotations, votes: FloatArray, posterior: FloatArray, label: IntArray, weight: FloatArray, model: float
+) -> FloatArray:
+    """(A,) the mean q of an annotator's labels and their agreement with the consensus, as the classifier weighs."""
+    A, n = table.n_annotators, votes.sum(axis=1)
+    shared = n[table.item] > 1
+
+    def mean(values: Any, rows: Any = slice(None)) -> FloatArray:
+        count = np.bincount(table.annotator[rows], minlength=A)
+        sums = np.bincount(table.annotator[rows], values[rows], A)
+        return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
+
+    share = model / (model + weight.sum() * n[n > 0].mean() / A)
+    confidence = mean(posterior[table.item, table.label])
+    return np.asarray(share * confidence + (1 - share) * mean((table.label == label[table.item]).astype(float), shared))

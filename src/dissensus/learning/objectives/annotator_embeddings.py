@@ -1,0 +1,120 @@
+"""Annotator embeddings: vectors of the annotator and of what they usually say, added to the item's (Deng et al. 2023).
+
+    e_j: a vector per annotator     n_j = Σ_k s_jk N_k: the mean of label vectors N over the labels that j gave
+    α_a = (W_s v)ᵀ (W_a e_j)        α_n = (W_s v)ᵀ (W_n n_j)
+    P_j(· | x) = softmax(W (v + α_a e_j + α_n n_j) + b)
+    loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + the penalty of `annotator_heads`, of e, N and W ]
+
+(Deng et al. 2023, section 3: annotator embedding, annotation embedding, and their weights.) v is the encoder's output
+after a branch. The paper adds the two to the first token of a text, before the transformer; here they are added after
+the encoder, whatever it is. s_jk are shares of all labels that j gave. (Without the label that is to be learnt they
+would tell it: e_j knows who it is, and what is missing from their usual shares is the answer.) Unless `weighted`,
+α_a = α_n = 1: on vectors of a frozen encoder α learns the training labels by heart (`benchmarks.learning.whose_label`).
+
+Items and annotators who were not there as in `annotator_heads`. Where features r_j of annotators are given,
+e_j = u_j + W_r r_j.
+
+| symbol | name | shape |
+|---|---|---|
+| e | `EmbeddingHead.table` | (A, D) |
+| N | `EmbeddingHead.label` | (K, D) |
+| W_s, W_a, W_n | `sees`, `minds`, `says` | (size, D) |
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from dissensus.common.parameters import param
+from dissensus.common.types import IntArray
+from dissensus.learning.objectives.annotator_heads import PerspectiveHead, Perspectives
+from dissensus.learning.objectives.base import Branch, as_tensor, objectives
+from dissensus.learning.objectives.ldl_nm import label_counts
+from dissensus.learning.rows import RowEmbedding
+from dissensus.table.annotations import Annotations
+
+FIRST_SPREAD = 0.1  # standard deviation of the vectors of annotators and labels at the start
+
+
+class EmbeddingHead(PerspectiveHead):
+    """A row (n, 2 D) is an annotator's e_j and n_j."""
+
+    given: Tensor  # (A, K) weight of each label that an annotator gave
+
+    def __init__(self, branch: nn.Module, width: int, objective: AnnotatorEmbeddings):
+        super().__init__()
+        A, K = len(objective.labels_given_), objective.n_classes_
+        self.branch, self.out = branch, nn.Linear(width, K)
+        self.table = RowEmbedding(torch.randn(A, width) * FIRST_SPREAD)
+        self.label = nn.Parameter(torch.randn(K, width) * FIRST_SPREAD)
+        self.weighted = objective.weighted
+        if self.weighted:
+            self.sees, self.minds, self.says = (nn.Linear(width, objective.size, bias=False) for _ in range(3))
+        self.describe(objective.annotator_features_, width)
+        self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
+        self.register_buffer("given", as_tensor(objective.given_, torch.float32), persistent=False)
+
+    def of_annotation(self, codes: Tensor) -> Tensor:
+        """(n, 2 D) rows of annotators who were there."""
+        own, explained = self.table(codes), self.explained(codes)
+        usual = self._usual(self.given.index_select(0, codes))
+        return torch.cat([own if explained is None else own + explained, usual], dim=1)
+
+    def in_common(self) -> Tensor:
+        """|N|² + |W|²."""
+        return self.label.square().sum() + self.out.weight.square().sum()
+
+    def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
+        """(n, 2 D) rows of annotators who are asked; who has no labels has everybody's shares."""
+        known = (codes >= 0) & (self.labels[codes] > 0)
+        counts = torch.where(known[:, None], self.given[codes], self.given.sum(dim=0))
+        return torch.cat([super().asked(codes, features), self._usual(counts)], dim=1)
+
+    def _usual(self, counts: Tensor) -> Tensor:
+        """(n, D) Σ_k s_k N_k by counts (n, K)."""
+        return counts / counts.sum(dim=1, keepdim=True) @ self.label
+
+    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(n, K) logits of n pairs."""
+        e, n = rows.chunk(2, dim=-1)
+        if not self.weighted:
+            return torch.as_tensor(self.out(v + e + n))
+        seen = self.sees(v)
+        alpha_a, alpha_n = ((seen * by(one)).sum(dim=-1, keepdim=True) for by, one in ((self.minds, e), (self.says, n)))
+        return torch.as_tensor(self.out(v + alpha_a * e + alpha_n * n))
+
+    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(B, J, K) logits of all pairs: W is linear, so that it reads items and annotators apart."""
+        e, n = rows.chunk(2, dim=-1)
+        of_e, of_n = (one @ self.out.weight.T for one in (e, n))  # (J, K)
+        own = self.out(v).unsqueeze(1)  # (B, 1, K)
+        if not self.weighted:
+            return torch.as_tensor(own + of_e + of_n)
+        seen = self.sees(v)
+        alpha_a, alpha_n = ((seen @ by(one).T).unsqueeze(2) for by, one in ((self.minds, e), (self.says, n)))
+        return torch.as_tensor(own + alpha_a * of_e + alpha_n * of_n)
+
+
+@objectives.register(
+    "annotator-embeddings", summary="what each annotator would say, by a vector added to the item's",
+    cite="Deng et al. 2023",
+)  # fmt: skip
+class AnnotatorEmbeddings(Perspectives):
+    """Vectors of annotators and of their labels beside the item's."""
+
+    describes_annotators = True
+
+    weighted: bool = param(False, "weigh both vectors by the item (α), as Deng et al.; False: α = 1")
+    size: int = param(16, "numbers that α is an inner product of", low=1)
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Count which labels every annotator gave."""
+        self.given_ = label_counts(table)
+        return super().fit(table, gold, seed)
+
+    def head(self, branch: Branch, width: int) -> EmbeddingHead:
+        """Make all vectors and layers."""
+        return EmbeddingHead(branch(), width, self)

@@ -1,0 +1,175 @@
+"""Heads per annotator: what each annotator would say, by a last layer of their own (Davani et al. 2022).
+
+    P_j(· | x) = softmax((W_0 + W_j) v + b_0 + b_j)        v: the encoder's output after a branch, shared by all
+    loss_i = Σ_{annotations (j, y, w) of i} w · [ −log P_j(y | x_i) + penalty/2 · ((|W_j|² + |b_j|²)/n_j + |W_0|²/n) ]
+
+(Davani et al. 2022, their multi-task model: one head per annotator, the loss over the labels that were given.) W_0, b_0
+are a head that all have in common; `shared=False` leaves it out, as in the paper, and who gave few labels then has
+little to learn a head from. n_j is the weight of j's labels and n that of all, so that a pass over the table adds
+penalty/2 times each square once, whatever the batches: an annotator is near to the common head where their labels do
+not say otherwise. With all W_j = 0 and vectors that do not learn this is logistic regression on [x, one-hot annotator].
+
+What an item would be labelled is the mean of P_j over all who gave labels, or the share of them whose most probable
+class it is (`average="mode"`: its largest is the majority vote of heads, the paper's). Who was not there is like
+everybody, each with the same chance: that mean. Known gold is the label of an annotator with the mean numbers of all,
+weighted by labels; it teaches what is shared, not these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dissensus.common.parameters import param
+from dissensus.common.types import IntArray
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
+from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
+from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.rows import RowEmbedding
+from dissensus.table.annotations import Annotations
+
+Average = Literal["mean", "mode"]
+NUMBERS_AT_ONCE = 2**22  # items × annotators × K of answers that are computed together
+MIN_SHARE = 1e-30  # stands for a share of 0 in logarithms
+
+
+class PerspectiveHead(AnnotatorRows):
+    """Layers after the encoder that answer for each annotator: `pair` and `pairs` by vectors of items and rows."""
+
+    labels: Tensor  # (A,) weight of the labels that each annotator gave
+    branch: nn.Module
+
+    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(n, K) logits of n pairs, v (n, D) and rows (n, E)."""
+        raise NotImplementedError
+
+    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(B, J, K) logits of all pairs of v (B, D) and rows (J, E)."""
+        raise NotImplementedError
+
+    def of_annotation(self, codes: Tensor) -> Tensor:
+        """(n, E) rows of annotators who were there."""
+        out: Tensor = self.table(codes)
+        return out
+
+    def in_common(self) -> Tensor | float:
+        """The sum of squares of what all annotators share."""
+        return 0.0
+
+    def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
+        """(n, E) rows of annotators who are asked."""
+        return self.rows_of(codes, self.labels, features)
+
+    def everybody(self, v: Tensor, average: Average) -> Tensor:
+        """(B, K) the mean over all who gave labels of what they would say, or the shares of their classes."""
+        who = torch.nonzero(self.labels)[:, 0]
+        total = torch.zeros((), device=v.device)
+        for some in torch.split(who, max(NUMBERS_AT_ONCE // max(v.numel(), 1), 1)):
+            said = log_softmax(self.pairs(v, self.asked(some))).exp()  # (B, some, K)
+            if average == "mode":
+                said = functional.one_hot(said.argmax(dim=2), said.shape[2]).to(said.dtype)
+            total = total + said.sum(dim=1)
+        return total / len(who)
+
+
+class LinearHeads(PerspectiveHead):
+    """A linear layer per annotator: rows (A, K · (D + 1)) hold W_j and b_j."""
+
+    def __init__(self, branch: nn.Module, width: int, objective: AnnotatorHeads):
+        super().__init__()
+        self.branch, self.n_classes = branch, objective.n_classes_
+        self.common = nn.Linear(width, self.n_classes) if objective.shared else None
+        size = (len(objective.labels_given_), self.n_classes * (width + 1))
+        bound = 0.0 if objective.shared else width**-0.5  # as nn.Linear starts
+        self.table = RowEmbedding(torch.empty(size).uniform_(-bound, bound))
+        self.describe(None, size[1])
+        self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
+
+    def in_common(self) -> Tensor | float:
+        """|W_0|²."""
+        return 0.0 if self.common is None else self.common.weight.square().sum()
+
+    def _layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, K, D) and (n, K), the common layer included."""
+        both = rows.reshape(len(rows), self.n_classes, -1)
+        weight, bias = both[..., :-1], both[..., -1]
+        return (weight, bias) if self.common is None else (weight + self.common.weight, bias + self.common.bias)
+
+    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(n, K) logits of n pairs."""
+        weight, bias = self._layers(rows)
+        out: Tensor = (weight * v.unsqueeze(1)).sum(dim=2) + bias
+        return out
+
+    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(B, J, K) logits of all pairs."""
+        weight, bias = self._layers(rows)
+        return torch.einsum("bd,jkd->bjk", v, weight) + bias
+
+
+class Perspectives(AnnotatorObjective):
+    """An objective whose head is a `PerspectiveHead`."""
+
+    average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
+    penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Count the labels of every annotator."""
+        self.count_labels(table, gold, objectives.name_of(type(self)))
+        return self
+
+    def targets(self) -> Columns:
+        """The rows of the table, and `gold` (I,) where any is known."""
+        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
+
+    def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
+        """−Σ w log P_j(y), the penalty of each annotation's annotator, −Σ log P(gold) of the average annotator."""
+        items, who = head.branch(z), targets["annotator"]
+        v = items.index_select(0, targets["row"])
+        loss = -label_log_likelihood(log_softmax(head.pair(v, head.of_annotation(who))), targets)
+        if self.penalty > 0:
+            own = head.table(who).square().sum(dim=1) / head.labels.index_select(0, who)
+            loss = loss + self.penalty / 2 * (own + head.in_common() / head.labels.sum())
+        total = weighted_sum(loss, targets)
+        if "gold" in targets:
+            average = head.asked(torch.full((1,), -1, device=z.device)).detach()  # else all rows have a gradient
+            total = total + hard_loss(head.pairs(items, average)[:, 0], targets["gold"])
+        return total
+
+    def item_vectors(self, head: Any, z: Tensor) -> Tensor:
+        """(B, D) what all heads read of an item."""
+        out: Tensor = head.branch(z)
+        return out
+
+    def logits(self, head: Any, z: Tensor) -> Tensor:
+        """(B, K) log of the mean over all annotators who gave labels."""
+        out: Tensor = head.everybody(head.branch(z), self.average)
+        return out.clamp(min=MIN_SHARE).log()
+
+    def row_proba(
+        self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) P_j(label | x) of pairs; of −1, where nothing is known of them, the mean of everybody's."""
+        v = head.branch(z)
+        found = log_softmax(head.pair(v.index_select(0, row), head.asked(annotators, features))).exp()
+        stranger = head.strangers(annotators, head.labels, features)
+        if not stranger.any():
+            return found
+        return torch.where(stranger[:, None], head.everybody(v, "mean")[row], found)
+
+
+@objectives.register(
+    "annotator-heads", summary="what each annotator would say, by a last layer of their own", cite="Davani et al. 2022"
+)
+class AnnotatorHeads(Perspectives):
+    """A head per annotator."""
+
+    shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
+
+    def head(self, branch: Branch, width: int) -> LinearHeads:
+        """Make the common layer first, then the annotators'."""
+        return LinearHeads(branch(), width, self)
