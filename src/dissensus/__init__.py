@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dissensus.questions.classifier_accuracy import classifier_accuracy as classifier_accuracy
     from dissensus.questions.compare import compare as compare
     from dissensus.questions.diagnose import diagnose as diagnose
+    from dissensus.questions.evaluate import evaluate as evaluate
     from dissensus.questions.explain import explain as explain
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
@@ -40,6 +41,7 @@ _HOME = {
     "clusterings": "dissensus.models.base",
     "compare": "dissensus.questions.compare",
     "diagnose": "dissensus.questions.diagnose",
+    "evaluate": "dissensus.questions.evaluate",
     "evaluation": "dissensus.evaluation",
     "explain": "dissensus.questions.explain",
     "features": "dissensus.features",
