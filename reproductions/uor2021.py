@@ -59,8 +59,9 @@ def table3(cell: Cell, device: str) -> Values:
         how = dict(cell.keywords)
         task = TASKS[how["set"]](seed, how)
         kind: Any = objectives[how["objective"]]
+        told = {"link": "softmax"} if how["objective"] == "crowd-layer" else {}  # the paper's; not our default
         model = CrowdClassifier(
-            encoder=task.encoder, objective=kind(**{name: how[name] for name in KEYWORDS if name in how}),
+            encoder=task.encoder, objective=kind(**told | {name: how[name] for name in KEYWORDS if name in how}),
             sam=how.get("sam"), mixup=how.get("mixup"), epochs=how["epochs"], device=device, seed=seed, **training(how),
         )  # fmt: skip
         gold = task.gold if how.get("labels") == "gold" else None

@@ -195,7 +195,9 @@ def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
         "MiniLM, confusions": (mean_of_all(model, X_test), model.predict_annotations(test, X_test)),
         "MiniLM × own shares": (all_pairs.mean(axis=1), all_pairs[test.item, test.annotator]),
     }
-    layer = minilm(seed, objective="crowd-layer", epochs=50).fit(train, X)
+    from dissensus.learning.objectives import CrowdLayerObjective
+
+    layer = minilm(seed, objective=CrowdLayerObjective(link="softmax"), epochs=50).fit(train, X)
     found["crowd-layer"] = (mean_of_all(layer, X_test), layer.predict_annotations(test, X_test))
     best = chosen_epochs(split, seed)
     for name, frame in (("", None), (" + metadata", split.frame)):

@@ -15,7 +15,8 @@ from dissensus.table.io import read_frame
 
 torch = pytest.importorskip("torch", reason="needs the `learning` extra")
 
-SMALL = ("--set", "encoder.hidden=8", "--epochs", "4", "--device", "cpu", "--set", "checkpoint_every=0")
+QUICK = ("--set", "encoder.hidden=8", "--epochs", "4", "--device", "cpu", "--set", "checkpoint_every=0")
+SMALL = (*QUICK, "--objective", "crowd-layer")
 
 
 def frame(path):
@@ -82,6 +83,20 @@ def test_everything_is_written_and_is_what_the_library_says(cli, labels, feature
     )
     assert "mlp taught by 280 annotations of 40 items" in result.stdout
     assert "model, trained on" in result.stdout
+
+
+def test_as_it_comes_held_out_items_choose_and_a_sentence_says_what(cli, labels, features, monkeypatch):
+    monkeypatch.setattr("dissensus.cli.train.SECONDS_BETWEEN_LINES", 0.0)
+    result = cli("train", labels, "--features", features, *QUICK, "-o", "model")
+    assert result.exit_code == 0
+    assert f"training on {labels}: pass 3, loss " in result.stderr  # nobody looks at a bar
+    about = summary(labels.parent / "model")
+    assert about["objective"] == "auto"
+    assert about["note"].startswith("auto chose soft labels and the weights linear model")
+    assert [row["name"] for row in about["candidates"]][:2] == ["linear model", "networks of two layers"]
+    assert "Auto chose soft labels and the weights linear model" in result.stdout
+    assert len(frame(labels.parent / "model" / "history.csv")) == about["epochs"] > 0
+    assert not (labels.parent / "model" / "checkpoint").exists()
 
 
 def test_predict_needs_no_options_and_says_what_the_model_says(cli, labels, features):
@@ -365,7 +380,7 @@ def test_help_lists_every_encoder_and_objective(cli):
         (["--features", "features.npz", "--set", "encoder.hidden=a,b"], 2, "values with commas between them"),
         (["--features", "features.npz", "--set", "checkpoint=x"], 2, "there is an option for it"),
         (["--features", "features.npz", "--epochs", "-1"], 2, "epochs must be a whole number, at least 0"),
-        (["--features", "features.npz", "--patience", "3"], 2, "patience needs validation"),
+        (["--features", "features.npz", "--objective", "soft", "--patience", "3"], 2, "patience needs validation"),
         (["--features", "features.npz", "--validation", "2"], 2, "validation must be a share between 0 and 1"),
         (["--features", "features.npz", "--folds", "41"], 2, "folds must be from 2 to 40"),
         (

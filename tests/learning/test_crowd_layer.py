@@ -117,7 +117,7 @@ def test_gradients_equal_those_of_the_dense_masked_layer():
     label = np.where(rng.random((9, A)) < 0.4, rng.integers(0, K, (9, A)), -1)
     label[:, 5] = -1  # one annotator without labels
     table = Annotations.from_matrix(label, classes=K)
-    objective, head, z, targets = fitted(CrowdLayerObjective(), table)
+    objective, head, z, targets = fitted(CrowdLayerObjective(link="softmax"), table)
     dense = Dense(scramble(head.crowd))
     z.requires_grad_()
     ours = objective.loss(head, z, targets)
@@ -161,7 +161,7 @@ def test_a_frozen_layer_has_no_gradient_and_is_not_moved():
 
 
 def test_certainty_about_the_class_is_far_from_it_about_the_label_under_softmax():
-    layer = CrowdLayer(1, 8)
+    layer = CrowdLayer(1, 8, link="softmax")
     log_p = torch.where(torch.arange(8) == 3, 0.0, -torch.inf)[None]
     out = layer(log_p, torch.tensor([0]), torch.tensor([0])).exp()[0, 3].item()
     assert out == pytest.approx(np.e / (np.e + 7))
@@ -186,7 +186,7 @@ def test_zeros_of_the_identity_grow_and_entries_stay_positive():
 
 
 def test_under_softmax_entries_may_be_negative():
-    layer = CrowdLayer(1, K)
+    layer = CrowdLayer(1, K, link="softmax")
     layer(torch.zeros(1, K), torch.tensor([0]), torch.tensor([0])).sum().backward()
     layer.weight.data.fill_(-0.5)
     layer.after_step()

@@ -205,7 +205,8 @@ class _Choice:
         """Train all candidates, and pool them."""
         found = [(*self._linear(*columns), *columns) for columns in self._inputs()]
         linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
-        members = [linear, *(self._networks(one, columns, judging) for one in self._candidates())]
+        trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
+        members = [linear, *trained]
         weights, score = np.ones(1), linear.score
         if self.splits:
             logits = np.stack([member.logits for member in members])
@@ -259,7 +260,7 @@ class _Choice:
             if not one.by_annotator or named:
                 yield one if own is None else Candidate(one.name, one.objective, own, one.by_annotator)
 
-    def _networks(self, candidate: Candidate, columns: Columns, judging: Columns) -> Member:
+    def _networks(self, kind: int, candidate: Candidate, columns: Columns, judging: Columns) -> Member:
         """Train one network for every split, until the items that judge find it no better."""
         model, table = self.model, self.table
         size = _vectors(columns).shape[1]
@@ -277,7 +278,7 @@ class _Choice:
             trainer, key = model.trainer(), ""
             trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
             if model.checkpoint is not None:
-                trainer.set_params(checkpoint=Path(model.checkpoint) / f"{CANDIDATES.index(candidate)}-{number}")
+                trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
                 key = run_key(model, table, columns, self.gold, judge, objective)
             before = len(self.trace.epochs)
             trace = trainer.fit(

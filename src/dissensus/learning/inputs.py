@@ -179,6 +179,8 @@ def vectors(X: Any) -> Any:
     """(I, D) float32 features; a file that is mapped into memory stays as it is (`blocks` reads it)."""
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
+    if isinstance(X, Mapping):
+        X = _unnamed(X)
     if not isinstance(X, np.ndarray | Picked) and isinstance(frame := _frame(X), nw.DataFrame | nw.Series):
         X = frame.to_numpy()
     try:
@@ -295,6 +297,8 @@ def _values(X: Any) -> list[Any]:
         raise DataError("X is one string; give one per item, in a list.")
     if isinstance(X, np.ndarray):
         return list(X.tolist())
+    if isinstance(X, Mapping):
+        return list(X.values())
     frame = _frame(X)
     if isinstance(frame, nw.DataFrame):
         columns = [column.to_list() for column in frame.iter_columns()]

@@ -10,7 +10,8 @@ How scores s become P_j, `link`:
 - `softmax`: softmax(s). The paper's: no softmax in the layer, one in the loss. As p ≤ 1, P_j starts far from sharp: at
   the identity, certainty about the class is e/(e + K − 1) about the label, 0.28 with 8 classes. W_j has to grow first.
 - `normalize`: s / Σ s, with W_j and b_j not negative; the columns of W_j are then confusions up to scale, and the
-  identity says that the annotator is always right.
+  identity says that the annotator is always right. The default: p(x) is a probability to work with (log loss against
+  gold of new items on digits-crowd, labelme and sentiment_polarity: 0.16, 0.71, 0.73; of `softmax` 0.26, 2.21, 1.33).
 - `softmax-twice`: softmax(softmax(s)): a softmax in the layer and another in the loss. Even flatter.
 
 Only the annotations of a batch are computed, and the gradients of W, w, b hold only the rows of their annotators, which
@@ -53,7 +54,7 @@ class CrowdLayer(nn.Module):
         n_annotators: int,
         n_classes: int,
         kind: Kind = "matrix",
-        link: Link = "softmax",
+        link: Link = "normalize",
         trainable: bool = True,
         start: float = 1.0,
     ):
@@ -141,7 +142,7 @@ class CrowdLayerObjective(AnnotatorObjective):
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
 
     kind: Kind = param("matrix", "what an annotator has")
-    link: Link = param("softmax", "how scores become probabilities of labels")
+    link: Link = param("normalize", "how scores become probabilities of labels")
     trainable: bool = param(True, "False: annotators stay as they start, all alike")
     start: float = param(1.0, "W_j starts at so many times the identity, w_j at so many times one", above=0)
 
