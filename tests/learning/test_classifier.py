@@ -124,7 +124,7 @@ def test_the_objective_says_what_the_best_epoch_is_chosen_by(objective, metric):
     table, X, _ = blobs(100)
     model = quick(objective=objective).fit(table, X, validation=0.3)
     values = [entry[metric] * (1 if metric == "accuracy" else -1) for entry in model.history_]
-    assert model.best_epoch_ == 1 + int(np.argmax(values))
+    assert model.best_epoch_ == len(values) - int(np.argmax(values[::-1]))  # of equal ones the last
     assert model.monitor_ == metric
 
 
@@ -600,5 +600,7 @@ def test_features_divided_by_their_largest_size():
     encoder = MLP(scale="max").fit(X)
     np.testing.assert_allclose(encoder.prepare(X).columns["x"].numpy(), [[0.5, -1, 0], [-1, 0.75, 0]])
     np.testing.assert_allclose(encoder.prepare(2 * X).columns["x"].numpy(), [[1, -2, 0], [-2, 1.5, 0]])
-    with pytest.raises(BadParameter, match="scale must be True, False or 'max'"):
+    whole = MLP(scale="all").fit(X).prepare(X).columns["x"].numpy()  # spreads 1.5, 3.5 and 0: one number for all
+    np.testing.assert_allclose(whole, np.array([[1.5, -3.5, 0], [-1.5, 3.5, 0]]) / np.sqrt((1.5**2 + 3.5**2) / 3))
+    with pytest.raises(BadParameter, match="scale must be True, False, 'all' or 'max'"):
         MLP(scale="min").fit(X)

@@ -13,6 +13,7 @@ except ImportError as error:
 
 from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.conformal import LabelSets
 from dissensus.learning.decision import DecisionFunction
 from dissensus.learning.distribution_scores import DistributionScores, distribution_scores
 from dissensus.learning.folds import OutOfFold, out_of_fold
@@ -29,6 +30,7 @@ __all__ = [
     "DecisionFunction",
     "DistributionScores",
     "Inferred",
+    "LabelSets",
     "OutOfFold",
     "annotation_likelihood",
     "distribution_scores",

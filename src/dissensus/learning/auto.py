@@ -105,6 +105,7 @@ class Trained:
     trace: Trace
     note: str
     candidates: list[dict[str, Any]]
+    judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: what it says of held-out items, and their truth
 
 
 def train_auto(
@@ -155,7 +156,8 @@ def _train_once(
         f"{len(judge.rows):,} held-out items: cross entropy {score:.4f}, where the mean of the votes has "
         f"{_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth):.4f}."
     )
-    return Trained(run, trace, note, [{"name": "network", "cross_entropy": score, "weight": scale}])
+    rows = [{"name": "network", "cross_entropy": score, "weight": scale}]
+    return Trained(run, trace, note, rows, (softmax(scale * logits, axis=1), judge.truth))
 
 
 class _Choice:
@@ -207,15 +209,16 @@ class _Choice:
         linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
         trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
         members = [linear, *trained]
-        weights, score = np.ones(1), linear.score
+        weights, score, judged = np.ones(1), linear.score, None
         if self.splits:
             logits = np.stack([member.logits for member in members])
             weights = logistic.pool(logits, self.judged, PRIOR_ITEMS)
-            score = _score(self.judged, np.tensordot(weights, logits, 1))
+            pooled = np.tensordot(weights, logits, 1)
+            score, judged = _score(self.judged, pooled), (softmax(pooled, axis=1), self.judged)
         kept = [(member, weight) for member, weight in zip(members, weights.tolist(), strict=True)]
         run = self._run(kept, penalty, encoder, columns)
         rows = [{"name": one.name, "cross_entropy": one.score, "weight": weight} for one, weight in kept]
-        return Trained(run, self.trace, self._note(kept, penalty, score), rows)
+        return Trained(run, self.trace, self._note(kept, penalty, score), rows, judged)
 
     def _inputs(self) -> Iterator[tuple[Encoder, Columns, Columns]]:
         """Encoders that may be the right ones, with the inputs of the table and of items that judge."""

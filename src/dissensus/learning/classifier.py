@@ -25,6 +25,7 @@ from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import predict_annotations, predict_annotators
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
+from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import Auto, Objective, objectives
@@ -82,6 +83,7 @@ class CrowdClassifier(Learner, Training):
     converged_: bool
     note_: str  # what objective "auto" chose, and why
     candidates_: list[dict[str, Any]]  # what it chose from: name, cross entropy on held-out items, weight
+    judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
 
     def check(self) -> None:
         """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
@@ -140,7 +142,7 @@ class CrowdClassifier(Learner, Training):
             self.check()
             found = train_auto(self, table, X, gold, validation, annotators, on_step)
             self._end(found.run, found.trace)
-            self.note_, self.candidates_ = found.note, found.candidates
+            self.note_, self.candidates_, self.judged_ = found.note, found.candidates, found.judged
             return self
         run = begin(self, table, X, gold, validation, annotators)
         return self._end(run, run.train(on_step))
@@ -183,7 +185,10 @@ class CrowdClassifier(Learner, Training):
         self.history_, self.n_iter_ = trace.epochs, len(trace.epochs)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.best_epoch_, self.monitor_ = trace.best, run.trainer.monitor
-        self.note_, self.candidates_ = "", []
+        self.note_, self.candidates_, self.judged_ = "", [], None
+        if (judge := run.evaluate) is not None:
+            logits = self._ask(self.network_.logits, judge.columns, rows=judge.rows)
+            self.judged_ = softmax(logits, axis=1), judge.truth
         self.converged_ = trace.stopped or self.patience is None
         self.proba_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1)
         if objective.has_posterior:
@@ -221,6 +226,17 @@ class CrowdClassifier(Learner, Training):
         """(rows,) the most probable class names."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
+
+    def predict_sets(self, X: Any, coverage: float = 0.9) -> LabelSets:
+        """Sets of classes that hold the right one with probability `coverage`; see `dissensus.learning.conformal`.
+
+        The right one is what held-out items were judged by: their class where gold was known, else the label of an
+        annotator drawn at random. Needs objective "auto", or `validation` at `fit`.
+        """
+        self._check_fitted()
+        if self.judged_ is None:
+            raise BadParameter("predict_sets needs items that were held out; give validation to fit, or take auto.")
+        return label_sets(self.predict_proba(X), self.classes_, *self.judged_, coverage)
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
         """(rows, annotators, K) P(label | x, annotator): what each of them would say.

@@ -1,0 +1,61 @@
+"""Sets of labels that hold the label with a probability that is asked for: split conformal prediction.
+
+    t = the largest t with  Σ_i Σ_k P_ik 1[p_k(x_i) ≥ t]  ≥  coverage · (n + 1)        over n held-out items
+    set of x = {k: p_k(x) ≥ t}
+
+P_i is what a held-out item is judged by: one-hot gold, or the shares of its votes. The set then holds the class of a
+new item, or what an annotator drawn at random says of it, with at least that probability, whatever the model, as long
+as new items are like those held out (Vovk et al. 2005; with votes an item is a group of labels). Of all sets with that
+coverage those of the most probable classes are the smallest (Sadinle et al. 2019). A set may be empty: of such an item
+no class is as probable as it mostly is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import BoolArray, FloatArray, Names
+from dissensus.evaluation import Estimate, paired_bootstrap
+
+FOLDS = 10  # of the held-out items, to say what the coverage is
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSets:
+    """Sets of labels for rows of X; K classes."""
+
+    members: BoolArray  # (rows, K)
+    classes: Names  # (K,)
+    threshold: float  # classes at least so probable are in the set
+    covered: Estimate  # share of held-out labels in their sets, each by a threshold of other items
+    n_held_out: int
+
+    def to_lists(self) -> list[list[object]]:
+        """The names in each set."""
+        return [self.classes[row].tolist() for row in self.members]
+
+
+def label_sets(
+    proba: FloatArray, classes: Names, held_out: FloatArray, truth: FloatArray, coverage: float
+) -> LabelSets:
+    """Sets of the classes in `proba` (rows, K), by the probabilities (n, K) and the truth (n, K) of held-out items."""
+    check_argument("coverage", coverage, float, above=0, below=1)
+    fold, inside = np.arange(len(truth)) % FOLDS, np.zeros(len(truth))
+    for number in range(FOLDS):
+        here = fold == number
+        limit = threshold(held_out[~here], truth[~here], coverage)
+        inside[here] = (truth[here] * (held_out[here] >= limit)).sum(axis=1)
+    limit = threshold(held_out, truth, coverage)
+    covered = paired_bootstrap(inside, np.zeros(len(inside)), seed=0).mean
+    return LabelSets(proba >= limit, classes, limit, covered, len(truth))
+
+
+def threshold(held_out: FloatArray, truth: FloatArray, coverage: float) -> float:
+    """T above; 0, at which all classes are in, where held-out items are too few for the coverage."""
+    order = np.argsort(-held_out, axis=None, kind="stable")
+    inside = np.cumsum(truth.ravel()[order])
+    at = np.searchsorted(inside, coverage * (len(truth) + 1) - 1e-9)
+    return float(held_out.ravel()[order[at]]) if at < order.size else 0.0

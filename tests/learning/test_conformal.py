@@ -1,0 +1,85 @@
+"""Sets of labels: what they hold, by votes and by gold, and how often."""
+
+import numpy as np
+import pytest
+
+from crowds import blobs
+from dissensus.exceptions import BadParameter
+from dissensus.learning import CrowdClassifier
+from dissensus.learning.conformal import label_sets, threshold
+from dissensus.learning.objectives import Auto
+
+
+def drawn(n, seed, K=4):
+    """Probabilities and the shares of five votes drawn from others: the model is wrong."""
+    rng = np.random.default_rng(seed)
+    right = rng.dirichlet(np.full(K, 0.5), n)
+    said = right**2 + 0.05
+    votes = np.array([rng.multinomial(5, row) for row in right]) / 5
+    return said / said.sum(axis=1, keepdims=True), votes
+
+
+def test_the_threshold_is_that_of_a_loop_over_all():
+    said, votes = drawn(40, 0)
+
+    def inside(t):
+        return sum(votes[i, k] for i in range(40) for k in range(4) if said[i, k] >= t)
+
+    expected = max(t for t in said.ravel() if inside(t) >= 0.8 * 41 - 1e-9)
+    assert threshold(said, votes, 0.8) == expected
+
+
+def test_with_gold_it_is_the_quantile_of_split_conformal_prediction():
+    rng = np.random.default_rng(0)
+    said, _ = drawn(99, 0)
+    gold = rng.integers(4, size=99)
+    scores = np.sort(1 - said[np.arange(99), gold])
+    assert threshold(said, np.eye(4)[gold], 0.9) == pytest.approx(1 - scores[89])  # the 90th of 99 of 100
+
+
+def test_too_few_items_give_all_classes():
+    said, votes = drawn(5, 0)
+    assert threshold(said, votes, 0.9) == 0
+
+
+def test_coverage_is_what_is_asked_for():
+    """A model that is wrong about everything; 200 draws of 100 items that calibrate and 100 that do not."""
+    found = []
+    for seed in range(200):
+        said, votes = drawn(200, seed)
+        sets = label_sets(said[100:], np.arange(4), said[:100], votes[:100], 0.9)
+        found.append((votes[100:] * sets.members).sum(axis=1).mean())
+    assert 0.895 < np.mean(found) < 0.915
+
+
+def test_coverage_is_reported_by_items_that_had_no_part():
+    said, votes = drawn(2000, 1)
+    sets = label_sets(said[:3], np.array(["a", "b", "c", "d"], object), said, votes, 0.9)
+    assert sets.covered.low < 0.9 < sets.covered.high
+    assert sets.n_held_out == 2000
+    assert sets.to_lists() == [
+        [name for name, p in zip("abcd", row, strict=True) if p >= sets.threshold] for row in said[:3]
+    ]
+
+
+@pytest.mark.parametrize("keywords", [{"objective": Auto(folds=2)}, {"objective": "soft"}])
+def test_a_classifier_says_sets_before_and_after_it_was_saved(keywords, tmp_path):
+    table, X, _ = blobs(120)
+    model = CrowdClassifier(epochs=3, device="cpu", **keywords)
+    model.fit(table, X, validation=0.3 if keywords["objective"] == "soft" else None)
+    sets = model.predict_sets(X, coverage=0.8)
+    n = 36 if keywords["objective"] == "soft" else 120
+    assert (sets.members.shape, sets.n_held_out) == ((120, 3), n)
+    np.testing.assert_array_equal(sets.members, model.predict_proba(X) >= sets.threshold)
+    model.save(tmp_path)
+    again = CrowdClassifier.load(tmp_path, device="cpu").predict_sets(X, coverage=0.8)
+    np.testing.assert_array_equal(again.members, sets.members)
+    with pytest.raises(BadParameter, match="coverage must be between 0 and 1"):
+        model.predict_sets(X, coverage=90)
+
+
+def test_held_out_items_are_needed():
+    table, X, _ = blobs(30)
+    model = CrowdClassifier(objective="soft", epochs=1, device="cpu").fit(table, X)
+    with pytest.raises(BadParameter, match="predict_sets needs items that were held out"):
+        model.predict_sets(X)
