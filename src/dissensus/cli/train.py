@@ -19,6 +19,7 @@ from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
+    from dissensus.common.progress import Bar
     from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
     from dissensus.learning import CrowdClassifier, OutOfFold
     from dissensus.table.annotations import Annotations
@@ -59,6 +60,9 @@ class Shortcuts:
     sam: float | None = option(None, "Sharpness-aware training, often 0.05.", metavar="RHO", panel=LEARNING)
     mixup: float | None = option(
         None, "Train on mixtures of two items, often 0.2 to 1.", metavar="ALPHA", panel=LEARNING
+    )
+    log: str | None = option(
+        None, "Write log.csv, and events for TensorBoard, while it trains.", metavar="FOLDER", panel=LEARNING
     )
     precision: str | None = option(None, "auto, 32-true, bf16-mixed, ….", panel=LEARNING)
     device: str | None = options.DEVICE
@@ -164,13 +168,13 @@ def train(
     show.written(output, "Results are", "FOLDER")
 
 
-def told_in_a_pipe(bar: OnStep, text: str) -> OnStep:
+def told_in_a_pipe(bar: Bar, text: str) -> OnStep:
     """What `bar` does; where nobody sees it, also a line on stderr every ten seconds."""
     last = time.monotonic()
 
-    def step(number: int, loss: float) -> None:
+    def step(number: int, loss: float, entry: dict[str, float] | None = None) -> None:
         nonlocal last
-        bar(number, loss)
+        bar(number, loss, entry)
         if time.monotonic() - last >= SECONDS_BETWEEN_LINES and not show.console(stderr=True).is_interactive:
             last = time.monotonic()
             say(f"{text}: pass {number:,}, loss {loss:.4f}")
@@ -236,7 +240,9 @@ def _summary(
         "inputs": asdict(inputs),
         "encoder": encoders.name_of(type(model.encoder_)),
         "objective": objectives.name_of(type(model.objective_)),
-        "parameters": {key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint")}
+        "parameters": {
+            key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint", "log")
+        }
         | {"encoder": model.encoder_.get_params(), "objective": model.objective_.get_params()},
         "annotations": table.n_annotations,
         "annotations_taught": int(taught[table.item].sum()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 100  # characters of a line that goes into a pipe or a file
 SECONDS_BEFORE_BAR = 1.0
+VALIDATION = ("cross-entropy", "accuracy")  # scores of an epoch that a bar shows
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -41,10 +42,11 @@ class Bar:
         self.total, self.progress = total, progress
         self.task = None if progress is None else progress.add_task(clean(text), total=total, state="")
 
-    def __call__(self, step: int, objective: float) -> None:
-        """Show that a pass is done."""
+    def __call__(self, step: int, objective: float, entry: Mapping[str, float] | None = None) -> None:
+        """Show that a pass is done; of an `entry` also the scores on validation items."""
         at_most = f" of at most {self.total:,}" if self.total else ""
         known = f", objective {objective:,.6g}" if objective == objective else ""
+        known += "".join(f", {name} {entry[name]:.4f}" for name in VALIDATION if entry and name in entry)
         self._update(completed=step, state=f"pass {step:,}{at_most}{known}")
 
     def tell(self, text: str, done: int | None = None, total: int | None = None) -> None:

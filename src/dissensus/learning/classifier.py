@@ -132,8 +132,9 @@ class CrowdClassifier(Learner, Training):
             their classes (names or, where classes are no integers, codes as in `gold`) or with an Annotations table of
             theirs.
         on_step : callable, optional
-            Called after every epoch with (epoch, mean loss). Left out, a bar shows the progress in a terminal or a
-            notebook, where training takes longer than a second.
+            Called after every epoch with (epoch, mean loss), and with all that a logger wants where it has a parameter
+            `entry` (`training_log`). Left out, a bar shows the progress in a terminal or a notebook, where training
+            takes longer than a second.
         """
         table, X, gold = table_first(table, X, gold)
         given.check_table(table)
@@ -312,7 +313,7 @@ class CrowdClassifier(Learner, Training):
         described = self.annotator_features_
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = stored_optimizer(parameters["optimizer"])
-        parameters["checkpoint"] = None  # a folder of the machine that trained
+        parameters["checkpoint"] = parameters["log"] = None  # folders of the machine that trained
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
             "encoder": stored_part(self.encoder_, encoders),
