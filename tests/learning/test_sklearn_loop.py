@@ -89,18 +89,31 @@ def test_items_in_any_order_are_the_same_items(crowd):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_rows_of_a_frame_are_numbers_of_rows(crowd):
+@pytest.mark.parametrize("kind", [int, str])
+def test_rows_of_a_frame_are_by_position_or_by_name_and_never_mixed_up(crowd, kind):
     pd = pytest.importorskip("pandas", reason="a frame with an index")
     table, X, _ = crowd
-    at = np.arange(0, 60, 2)
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    moved = table.items + 2  # names that are numbers of other rows
-    other = Annotations.from_arrays(moved[table.item], table.annotators[table.annotator], table.label, 3, items=moved)
-    expected = quick().fit(part_of(other, at), X[at]).predict_proba(X)
-    np.testing.assert_array_equal(quick().fit(frame.iloc[at], ByItem(other)[at]).predict_proba(frame), expected)
-    named = pd.DataFrame({"item": moved, "a": X[:, 0], "b": X[:, 1], "c": X[:, 2]}).iloc[::-1]
-    by_name = quick().fit(named.iloc[::-1].iloc[at], ByItem(other)[at])
-    np.testing.assert_array_equal(by_name.predict_proba(X), expected)
+    names = np.array([f"n{i:02}" for i in range(60)], object) if kind is str else np.arange(60) * 3
+    rows = names[table.item], table.annotators[table.annotator], table.label
+    table = Annotations.from_arrays(*rows, 3, items=names)
+    some = np.random.default_rng(1).permutation(60)[:40]
+    y, expected = ByItem(table)[some], quick().fit(part_of(table, some), X[np.sort(some)]).predict_proba(X)
+    plain = pd.DataFrame(X, columns=["a", "b", "c"])
+    named = plain.set_axis(names)
+    for frame in (
+        plain.iloc[some],
+        named.iloc[some],
+        plain.iloc[some].reset_index(drop=True),
+        named.iloc[np.sort(some)],
+    ):
+        np.testing.assert_array_equal(quick().fit(frame, y).predict_proba(X), expected)
+    with_column = plain.assign(item=names).iloc[np.sort(some)]
+    np.testing.assert_array_equal(quick().fit(with_column, y).predict_proba(X), expected)
+    model = quick().fit(X[some], y)
+    scores = [soft_cross_entropy(model, one, y) for one in (X[some], with_column, named.iloc[np.sort(some)])]
+    assert scores == pytest.approx([scores[0]] * 3)
+    with pytest.raises(DataError, match="the index of X names other items than y has entries"):
+        quick().fit(named.iloc[::-1].iloc[some], y)
 
 
 @pytest.mark.parametrize("score", [soft_cross_entropy, annotation_likelihood])
@@ -149,6 +162,7 @@ def test_folds_are_stratified_by_the_most_frequent_label(crowd):
     labels = np.asarray(y)
     clear = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) == 1
     np.testing.assert_array_equal(labels[clear], table.classes[votes.argmax(axis=1)][clear])
+    np.testing.assert_array_equal(np.asarray(y[::-1]), labels[::-1])
     assert is_classifier(quick())
     for by_hand, found in zip(StratifiedKFold(3).split(X, labels), StratifiedKFold(3).split(X, y), strict=True):
         np.testing.assert_array_equal(by_hand[1], found[1])
@@ -166,6 +180,9 @@ def test_other_learners_and_other_people_s(crowd):
     assert annotation_likelihood(model, X, table) == pytest.approx(log_likelihood(table, rows)[0].mean())
     theirs = LogisticRegression().fit(X, truth)
     same = theirs.predict_proba(X)[table.item]
+    voted = table.votes().any(axis=1)
+    expected = -cross_entropy(table.soft_labels()[voted], theirs.predict_proba(X)[voted]).mean()
+    assert soft_cross_entropy(theirs, X, ByItem(table)) == pytest.approx(expected)
     assert annotation_likelihood(theirs, X, table) == pytest.approx(log_likelihood(table, same)[0].mean())
 
 

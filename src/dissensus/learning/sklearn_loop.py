@@ -117,12 +117,32 @@ def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
     if (n := given.rows(X)) != len(y):
         raise DataError(f"X has {n:,} rows and y {len(y):,} entries; give one entry per row.")
     found, order = y.in_order()
+    X = _by_position(X, y)
+    if given._names(X, found) is not None:
+        X = given.aligned(X, found)
+    elif not np.array_equal(order, np.arange(order.size)):
+        X = given.take(X, order)
+    return found, X, None if gold is None else np.asarray(gold)[order]
+
+
+def _by_position(X: Any, y: ByItem) -> Any:
+    """X without an index that is no names of items; DataError where it names other items than the entries of y."""
     frame = nw.from_native(X, allow_series=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame | nw.Series) and getattr(nw.maybe_get_index(frame), "name", None) != given.ITEM:
-        X = nw.maybe_reset_index(frame).to_native()  # numbers of rows of the whole, not names
-    if not np.array_equal(order, np.arange(order.size)):
-        X, gold = given.take(X, order), None if gold is None else np.asarray(gold)[order]
-    return found, X, gold
+    index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
+    if index is None or getattr(index, "nlevels", 1) > 1 or index.name == given.ITEM:
+        return X  # `aligned` sees to it
+    text, items = index.dtype.kind not in "iu", y.table.items
+    at = y.at  # numbers of rows
+    if not np.array_equal(index, at) and text == (items.dtype.kind not in "iu"):
+        at = naming.match(np.asarray(index.astype(object) if text else index), items, "items")
+    if (at < 0).any() or np.array_equal(at, y.at):
+        return nw.maybe_reset_index(frame).to_native()
+    if set(at.tolist()) != set(y.at.tolist()):
+        raise DataError(
+            f"the index of X names other items than y has entries, such as {naming.shown(index[0])}; bring X into the "
+            "order of table.items before it is cut, or reset its index."
+        )
+    return X
 
 
 def _one_label_each(y: Any) -> ByItem:
