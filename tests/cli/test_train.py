@@ -92,9 +92,9 @@ def test_as_it_comes_held_out_items_choose_and_a_sentence_says_what(cli, labels,
     assert f"training on {labels}: pass 3, loss " in result.stderr  # nobody looks at a bar
     about = summary(labels.parent / "model")
     assert about["objective"] == "auto"
-    assert about["note"].startswith("auto chose soft labels and the weights linear model")
+    assert about["note"].startswith("auto chose soft labels and the weights")
     assert [row["name"] for row in about["candidates"]][:2] == ["linear model", "networks of two layers"]
-    assert "Auto chose soft labels and the weights linear model" in result.stdout
+    assert "Auto chose soft labels and the weights" in result.stdout
     assert len(frame(labels.parent / "model" / "history.csv")) == about["epochs"] > 0
     assert not (labels.parent / "model" / "checkpoint").exists()
 

@@ -210,7 +210,8 @@ class _Choice:
         linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
         trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
         members = [linear, *trained]
-        weights, score, judged = np.ones(1), linear.score, None
+        weights: FloatArray = np.ones(1)
+        score, judged = linear.score, None
         if self.splits:
             logits = np.stack([member.logits for member in members])
             weights = logistic.pool(logits, self.judged, PRIOR_ITEMS)

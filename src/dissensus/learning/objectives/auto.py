@@ -51,9 +51,9 @@ class Pool(nn.Module):
 class Auto(Soft):
     """Soft labels, with all else chosen by held-out items."""
 
-    labels: ClassVar[Any] = "normalized"
-    divergence: ClassVar[Divergence] = "kl"
-    weight: ClassVar[Any] = "items"
+    labels: ClassVar[Any] = "normalized"  # type: ignore[misc]  # no keyword here, as the two below
+    divergence: ClassVar[Divergence] = "kl"  # type: ignore[misc]
+    weight: ClassVar[Any] = "items"  # type: ignore[misc]
     folds: int = param(5, "parts of the items, each held out once, where a model of vectors takes seconds", low=2)
 
     layers_: list[list[int]] | None = None  # of the pool's networks; None: the one head of `soft`
