@@ -289,7 +289,7 @@ class _Choice:
             trace = trainer.fit(
                 network, Lessons(columns, objective.targets(), model.mixup), split.taught,
                 parameter_groups(model, network, layers), evaluate=judge, key=key,
-                on_step=lambda epoch, loss, entry, before=before: tell(self.on_step, before + epoch, loss, entry),  # type: ignore[misc]
+                on_step=lambda epoch, loss, entry, before=before: tell(self.on_step, before + epoch, loss, entry),
             )  # fmt: skip
             self.trace.epochs += [{**entry, "epoch": before + entry["epoch"]} for entry in trace.epochs]
             parts.append(network.ask(network.logits, judging, rows=split.rows))

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import Parameters, param
-from dissensus.common.types import IntArray, OnStep
+from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
@@ -106,7 +106,7 @@ class Trainer(Training):
         groups: list[dict[str, Any]],
         *,
         evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
-        on_step: OnStep | None = None,
+        on_step: Callable[..., None] | None = None,
         key: str = "",
     ) -> Trace:
         """Train `model` in place; see the module for model, data, rows and groups.

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.types import OnStep
 from dissensus.exceptions import DissensusWarning, UnwritableFile
 
 FILE = "log.csv"
@@ -21,7 +20,7 @@ HEAD = ("run", "epoch", "step", "loss", "learning_rate", "seconds", "cross-entro
 Entry = dict[str, float]
 
 
-def tell(on_step: OnStep | None, epoch: int, loss: float, entry: Entry) -> None:
+def tell(on_step: Callable[..., None] | None, epoch: int, loss: float, entry: Entry) -> None:
     """Call `on_step` with (epoch, loss), and with `entry` where it has such a parameter."""
     if on_step is not None:
         whole = "entry" in inspect.signature(on_step).parameters
@@ -54,7 +53,7 @@ class TrainingLog:
                     stacklevel=4,
                 )
             return
-        self.events = SummaryWriter(str(self.folder / f"run-{self.run}"))  # type: ignore[no-untyped-call]
+        self.events = SummaryWriter(str(self.folder / f"run-{self.run}"))
 
     def __call__(self, entry: Entry) -> None:
         """Write what an epoch has done; a reader at the same time sees whole lines."""
@@ -66,11 +65,11 @@ class TrainingLog:
         if self.events is not None:
             for key, value in entry.items():
                 if key not in ("epoch", "step"):
-                    self.events.add_scalar(key, value, int(entry["epoch"]))  # type: ignore[no-untyped-call]
-            self.events.flush()  # type: ignore[no-untyped-call]
+                    self.events.add_scalar(key, value, int(entry["epoch"]))
+            self.events.flush()
 
 
-def reporter(on_step: OnStep | None, folder: str | Path | None) -> Callable[[Entry], None]:
+def reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
     """One function that tells `on_step` and writes the log of a folder, where there are such."""
     log = TrainingLog(folder)
 

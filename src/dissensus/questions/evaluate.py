@@ -227,7 +227,11 @@ class _Judge:
         known, voted, h = self.gold >= 0, self.voted, one.proba
         gold, n = self.gold[known], int(known.sum())
         if n:
-            hard = {"accuracy": partial(_accuracy, n), "balanced_accuracy": mean_recall, "macro_f1": mean_f1}
+            hard: dict[str, Statistic] = {
+                "accuracy": partial(_accuracy, n),
+                "balanced_accuracy": mean_recall,
+                "macro_f1": mean_f1,
+            }
             yield _Part("hard", outcomes(gold, one.choice[known]), hard)
         if h is not None and voted.any():
             yield self._soft(self.y[voted], h[voted])
@@ -261,7 +265,7 @@ class _Judge:
         if proba is None:
             return _mean_part("perspectivist", values)
         logs, weight = log_likelihood(table, proba)
-        sums = np.stack([np.bincount(table.item, one, table.n_items) for one in (logs * weight, weight)], axis=1)
+        sums = np.stack([np.bincount(table.item, one, table.n_items) * 1.0 for one in (logs * weight, weight)], axis=1)
         return _mean_part("perspectivist", values, sums[sums[:, 1] > 0], {"log_likelihood": _ratio})
 
 

@@ -132,7 +132,7 @@ class Aligned:
             pairs, row = np.unique(_pair(table.item, table.annotator, table), return_inverse=True)
             found = np.where(here, naming.match(_pair(item, annotator, table), pairs, "pairs"), -1)
             rows = _place(found, pairs.size, given.item)[row]
-        there = best.any(axis=1)
+        there = np.asarray(best.any(axis=1))
         choice = tied(best) & there[:, None]
         choice = choice / np.maximum(choice.sum(axis=1, keepdims=True), 1)
         row_proba = None if proba is None else _taken(proba, rows)
