@@ -49,7 +49,7 @@ def evaluate(
     Example: dissensus evaluate labels.csv model.csv baseline.csv --gold gold.csv -o scores.csv
     """
     folder.check_file(output, "scores", [source.file, gold.gold, *predictions])
-    table, known = _read(source, gold)
+    table, known = read_labels(source, gold)
     from dissensus.questions.evaluate import evaluate
     from dissensus.questions.predictions import Predictions
 
@@ -78,7 +78,7 @@ def evaluate(
         show.line(f"Scores are in {show.clean(output)}")
 
 
-def _read(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:
+def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:
     """Annotations and gold; a FILE without annotators is gold, of a table without rows."""
     try:
         table = source.read_one()

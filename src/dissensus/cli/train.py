@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +19,6 @@ from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
-    from dissensus.common.progress import Bar
     from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
     from dissensus.learning import CrowdClassifier, OutOfFold
     from dissensus.table.annotations import Annotations
@@ -90,11 +89,15 @@ def train(
         metavar="KEY=VALUE",
     ),
     shortcuts: Shortcuts,
-    validation: float | None = option(
+    validation: str | None = option(
         None,
-        "Of the labelled items, to choose the epoch by; auto holds out what it needs.",
-        metavar="SHARE",
+        "A share of the labelled items, or a file of labels of others, to choose the epoch by; auto holds out what it "
+        "needs.",
+        metavar="SHARE|FILE",
         panel=LEARNING,
+    ),
+    split: str | None = option(
+        None, "ITEMS' column that says train, dev or test of each item.", metavar="COLUMN", panel=LEARNING
     ),
     folds: int | None = option(
         None, "Also predict each item by one of so many networks that did not see it.", min=2, panel=LEARNING
@@ -125,11 +128,24 @@ def train(
     read = [source.file, files.items, files.features, files.images, gold.gold, known]
     folder.check(output, (*FILES, Path(MODEL)), read)
     file, inputs = Inputs.choose(files)
+    inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != split))
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
     table = source.read_one()
     table, X = align_inputs(table, *inputs.read(file), source.file, file)
     sure, truth = gold.read_file(known, table), gold.read(table)
+    judges: Any = None
+    if validation is not None or split is not None:
+        from dissensus.cli import splits
+
+        if validation is not None and split is not None:
+            raise BadParameter("--validation and --split both say which items judge; give one.")
+        if split is not None:
+            aside, judges = splits.by_column(split, file, table, X)
+        else:
+            aside, judges = splits.by_share_or_file(str(validation), table, X, source)
+        table = table.select(rows=~aside[table.item])
+        sure = None if sure is None else (sure + 1) * ~aside - 1  # −1 where aside
 
     store = output / "checkpoint"
     if fresh and store.exists():
@@ -142,18 +158,20 @@ def train(
     passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
     with show.waiting(f"training on {source.file}", passes) as bar:
         on_step = told_in_a_pipe(bar, f"training on {source.file}")
-        model.fit(table, X, gold=sure, validation=validation, on_step=on_step)
+        model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
         if folds is not None:
             from dissensus.learning import out_of_fold
 
             apart = out_of_fold(
-                model, table, X, gold=sure, validation=validation, folds=folds, seed=model.seed or 0,
+                model, table, X, gold=sure, validation=judges, folds=folds, seed=model.seed or 0,
                 on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
             )  # fmt: skip
     summary: dict[str, Any] = {
         **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
         **_summary(model, inputs, table, apart, time.perf_counter() - began),
     }
+    if isinstance(judges, tuple):
+        summary["held_out"] = len(judges[1].items) if hasattr(judges[1], "items") else len(judges[1])
     if truth is not None:
         import numpy as np
 
@@ -168,13 +186,15 @@ def train(
     show.written(output, "Results are", "FOLDER")
 
 
-def told_in_a_pipe(bar: Bar, text: str) -> OnStep:
+def told_in_a_pipe(bar: OnStep, text: str) -> OnStep:
     """What `bar` does; where nobody sees it, also a line on stderr every ten seconds."""
+    from dissensus.learning.training_log import tell
+
     last = time.monotonic()
 
     def step(number: int, loss: float, entry: dict[str, float] | None = None) -> None:
         nonlocal last
-        bar(number, loss, entry)
+        tell(bar, number, loss, entry or {})
         if time.monotonic() - last >= SECONDS_BETWEEN_LINES and not show.console(stderr=True).is_interactive:
             last = time.monotonic()
             say(f"{text}: pass {number:,}, loss {loss:.4f}")
