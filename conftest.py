@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+# tests run side by side: threads of each would wait for each other; UMAP gives torch as many as numba may have
+os.environ |= {name: "1" for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS") if name not in os.environ}
+
 collect_ignore = [] if find_spec("triton") else ["src/dissensus/compute/kernels/on_triton.py"]
 
 

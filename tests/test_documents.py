@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dissensus import Report, methods, read
-from dissensus.cli import app, load_command
+from dissensus.cli import COMMANDS, GUIDES, app, load_command
+from dissensus.exceptions import DataError
 from dissensus.table.io import write_frame
 from dissensus.table.io.formats import FORMATS
 from dissensus.table.simulate import simulate
@@ -30,29 +31,86 @@ def test_generated_tables_are_up_to_date():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_python_in_the_readme_prints_what_it_says():
-    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False, encoding="utf-8")
-    assert tried >= 10
-    assert failed == 0
+PASTED = [ROOT / "README.md", ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+EXTRAS = {"features": "transformers", "learning": "torch", "quickstart": "torch", "scale": "duckdb", "report": "altair"}
+ITEMS_OF_FILES = 150  # of the bundled set, where a page has it written as files: commands should take no seconds
 
 
-@pytest.mark.parametrize(
-    ("guide", "module", "lines"),
-    [
-        ("confidence", "numpy", 5),
-        ("features", "transformers", 10),
-        ("learning", "torch", 10),
-        ("recommend", "numpy", 5),
-        ("scale", "duckdb", 5),
-    ],
-)
-def test_python_in_a_guide_prints_what_it_says(guide, module, lines):
-    pytest.importorskip(module, reason="needs the extra that the guide is about")
-    failed, tried = doctest.testfile(
-        str(ROOT / "docs" / "guides" / f"{guide}.md"), module_relative=False, encoding="utf-8"
-    )
-    assert tried >= lines
-    assert failed == 0
+def blocks(page):
+    """The code of a page in its order: kind, text, and what stands in a comment before it, such as what it needs."""
+    text = page.read_text(encoding="utf-8")
+    for found in re.finditer(r"(?:<!-- needs (.+?) -->\n)?^```(\w+)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        yield found[2], found[3], found[1]
+
+
+@pytest.fixture
+def small_files(tmp_path, monkeypatch):
+    """An empty folder. What costs seconds is cut: files of the bundled set have few items, no page is drawn, and no
+    report compares all methods; other tests do."""
+    from dissensus.table import datasets
+
+    load = datasets.load_dataset
+
+    def load_few(name):
+        data = load(name)
+        return data.only(np.arange(data.annotations.n_items) < ITEMS_OF_FILES)
+
+    def no_contest(*_, **__):
+        raise DataError("left out")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dissensus.report.contest", no_contest)
+    monkeypatch.setattr(Report, "save", lambda self, path: [Path(path), Path(path).with_suffix(".json")])
+    return load_few
+
+
+def run_python(code, names, where):
+    """Run a block in the namespace of its page; what it says it prints must be so."""
+    if ">>>" not in code:
+        exec(compile(code, where, "exec"), names)
+        return
+    test = doctest.DocTestParser().get_doctest(code, {}, where, where, 0)
+    test.globs = names
+    runner = doctest.DocTestRunner(verbose=False)
+    said = []
+    runner.run(test, out=said.append, clear_globs=False)
+    assert runner.failures == 0, "".join(said)
+
+
+def run_command(line):
+    """Run a line of a shell block that begins with dissensus, in this process."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "dissensus":
+        done = CliRunner().invoke(app, words[1:], prog_name="dissensus")
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+
+
+@pytest.mark.filterwarnings("ignore::dissensus.exceptions.DissensusWarning")
+@pytest.mark.parametrize("page", PASTED, ids=lambda page: page.stem)
+def test_a_page_runs_as_pasted(page, small_files, monkeypatch):
+    if page.stem in EXTRAS:
+        pytest.importorskip(EXTRAS[page.stem], reason="needs the extra that the page is about")
+    names = {"__name__": "pasted"}
+    for number, (kind, code, needs) in enumerate(blocks(page)):
+        if needs is not None:
+            continue
+        if kind == "python":
+            run_python(code, names, f"{page.name}, block {number}")
+        for line in re.findall(r"^\$ (.+)$", code, flags=re.MULTILINE) if kind == "console" else ():
+            with monkeypatch.context() as patched:
+                patched.setattr("dissensus.table.datasets.load_dataset", small_files)
+                run_command(line)
+
+
+def test_every_guide_has_a_command_that_it_shows_or_is_named_after_it():
+    for guide in (ROOT / "docs" / "guides").glob("*.md"):
+        command = guide.stem if guide.stem in COMMANDS else GUIDES[guide.stem]
+        assert f"dissensus {command}" in guide.read_text(encoding="utf-8")
+        if guide.stem not in COMMANDS:
+            done = CliRunner().invoke(app, [guide.stem, "labels.csv"], prog_name="dissensus")
+            assert (done.exit_code, done.stdout) == (2, "")
+            assert f"the guide of this name is about 'dissensus {command}'" in done.stderr
+    assert GUIDES.keys() | COMMANDS.keys() >= {page.stem for page in (ROOT / "docs" / "guides").glob("*.md")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -152,6 +210,16 @@ def test_the_added_method_keeps_the_contract_on_every_engine_here(tmp_path):
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 50
 
 
+def test_the_added_method_passes_ruff_as_it_stands():
+    ruff = Path(sys.executable).with_name("ruff")
+    if not ruff.exists():
+        pytest.skip("ruff is not installed here")
+    name, code = ["--stdin-filename", "src/dissensus/models/methods/class_accuracy.py", "-"], example("method")
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run([ruff, *command, *name], cwd=ROOT, input=code, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_path):
     module = added("method", methods, "class_accuracy")
     sim = simulate(200, 12, 3, redundancy=5, kinds={"expert": 1, "ordinary": 3, "uniform-spammer": 1}, seed=1)
@@ -165,6 +233,7 @@ def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_pat
     np.testing.assert_allclose(model.hit_[0, :, 0], right, atol=1e-4)  # the M step of the page, at the end of EM
     vote = methods["majority-vote"]().fit(sim.annotations)
     assert (model.posterior_.argmax(axis=1) == sim.truth).mean() > (vote.posterior_.argmax(axis=1) == sim.truth).mean()
+    assert module.ClassAccuracy.__doc__.startswith("An accuracy per annotator and class, learnt with the truth by EM.")
     page = generate().method_page("class-accuracy")
     assert "y_ij = c with probability h_j[c]" in page
     assert "| `smoothing` | `float` | `1.0` | above 0 | pseudo-count of right and of wrong labels |" in page

@@ -28,10 +28,10 @@ def test_wheel_installs_and_runs_from_an_empty_environment(tmp_path):
     with zipfile.ZipFile(wheel) as archive:  # neither the papers nor the benchmarks are installed
         folders = {name.split("/")[0] for name in archive.namelist()}
     assert folders == {"dissensus", f"dissensus-{dissensus.__version__}.dist-info"}
-    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
     binaries = tmp_path / "venv" / "bin"
-    pip = [binaries / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    run(*pip, "-c", ROOT / "constraints.txt", wheel, env=environment)
+    pip = [sys.executable, "-m", "pip", "--python", binaries / "python", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "install", "--no-compile", "-c", ROOT / "constraints.txt", wheel, env=environment)
     (tmp_path / "labels.csv").write_text("task,worker,label\na,1,yes\na,2,yes\nb,1,no\nb,3,no\n", encoding="utf-8")
     run(binaries / "dissensus", "aggregate", "labels.csv", "-o", "out", cwd=tmp_path, env=environment)
     items = (tmp_path / "out" / "items.csv").read_text(encoding="utf-8").splitlines()

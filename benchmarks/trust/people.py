@@ -89,7 +89,7 @@ def honest_crowd(
 
 
 def flagged(found: Diagnosis) -> Any:
-    return np.array([not {"spammer", "adversary"}.isdisjoint(flags) for flags in found.flags])
+    return np.array([not {"unrelated", "contrary"}.isdisjoint(flags) for flags in found.flags])
 
 
 def flags(seeds: int, sets: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dissensus.questions.classifier_accuracy import classifier_accuracy as classifier_accuracy
     from dissensus.questions.compare import compare as compare
     from dissensus.questions.diagnose import diagnose as diagnose
+    from dissensus.questions.diff import diff as diff
     from dissensus.questions.evaluate import evaluate as evaluate
     from dissensus.questions.explain import explain as explain
     from dissensus.questions.recommend import recommend as recommend
@@ -41,6 +42,7 @@ _HOME = {
     "clusterings": "dissensus.models.base",
     "compare": "dissensus.questions.compare",
     "diagnose": "dissensus.questions.diagnose",
+    "diff": "dissensus.questions.diff",
     "evaluate": "dissensus.questions.evaluate",
     "evaluation": "dissensus.evaluation",
     "explain": "dissensus.questions.explain",

@@ -11,16 +11,27 @@
     ├── NotFitted (ValueError, AttributeError)
     └── MissingExtra (ImportError)        an optional dependency is not installed
 
-Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data), `ConvergenceWarning`.
+Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data) ← `RowsLeftOut`, `ConvergenceWarning`.
 
 Each message is one sentence or two: what is wrong, where, the value, what to do.
 """
 
 from __future__ import annotations
 
+MAX_MESSAGE_LENGTH = 1000  # characters; a file may have names of any length
+
 
 class DissensusError(Exception):
     """Base of all errors raised on purpose."""
+
+    def __init__(self, *args: object):
+        super().__init__(*(_cut(one) if isinstance(one, str) else one for one in args))
+
+
+def _cut(message: str) -> str:
+    """The message without its middle, where it is long: its end says what to do."""
+    half = MAX_MESSAGE_LENGTH // 2
+    return message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:half]} … {message[-half:]}"
 
 
 class DataError(DissensusError, ValueError):
@@ -68,6 +79,10 @@ class DissensusWarning(UserWarning):
 
 class DataWarning(DissensusWarning):
     """The data can be used but look doubtful."""
+
+
+class RowsLeftOut(DataWarning):
+    """A file holds rows that are not used; `table.source` counts them."""
 
 
 class ConvergenceWarning(DissensusWarning):

@@ -95,10 +95,12 @@ def test_bad_option_is_one_sentence(cli, here, args, code, says):
 
 
 def test_names_that_are_no_utf8(cli, here):
-    """Arrow reads no such file, but a folder can be called so."""
+    """Arrow opens no such Parquet file, but others and folders can be called so."""
     odd = os.fsdecode(b"l\xff")
+    Path(f"{odd}.parquet").write_bytes(WHOLE)
+    check(cli("describe", f"{odd}.parquet"), 1, r"l\udcff.parquet: this name is not UTF-8; rename the file")
     Path(f"{odd}.csv").write_bytes(GOOD)
-    check(cli("describe", f"{odd}.csv"), 1, r"l\udcff.csv: this name is not UTF-8; rename the file")
+    assert cli("describe", f"{odd}.csv").exit_code == 0
     Path("a.csv").write_bytes(GOOD)
     assert json.loads(cli("aggregate", "a.csv", "-o", odd, "--json").stdout)["folder"] == "l\ufffd"
     assert cli("aggregate", "a.csv", "--model", odd, "-o", "out").exit_code == 0

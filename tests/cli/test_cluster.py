@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -116,3 +117,24 @@ def test_questions_are_taken_one_by_one(cli, questions):
     result = cli("cluster", questions, *SMALL)
     assert result.exit_code == 2
     assert "has 3 questions; take each by itself" in result.stderr
+
+
+def test_of_a_range_four_numbers_are_tried_unless_all_are_asked_for():
+    from dissensus.cli.cluster import Search, _numbers
+
+    assert _numbers("3:20", "-k", Search.coarse) == [3, 6, 11, 20]
+    assert _numbers("3:20", "-k", Search.full) == list(range(3, 21))
+    assert _numbers("2:5", "-k", Search.coarse) == [2, 3, 4, 5]
+    assert _numbers("3,5,8,9,11", "-k", Search.coarse) == [3, 5, 8, 9, 11]
+    assert _numbers("1:1000", "-k", Search.coarse) == [1, 10, 100, 1000]
+
+
+def test_a_search_says_how_long_it_will_take_and_fits_no_pair_twice(cli, drawn, monkeypatch):
+    from dissensus.cli import how_long
+
+    monkeypatch.setattr(how_long, "MIN_SECONDS_SAID", 0.0)
+    result = cli("cluster", drawn, "--item-clusters", "2:9", "--annotator-clusters", "1,2", "-o", "out")
+    assert re.search("searching 8 pairs of numbers will take about .*; smaller ranges take less.", result.stderr)
+    assert "8 pairs of numbers were tried; --search full tries all of a range." in result.stdout
+    lines = (drawn.parent / "out" / "search.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 8

@@ -19,7 +19,9 @@ def test_json_is_the_library_s_description_and_nothing_else(cli, labels):
     import dissensus as dz
 
     result = cli("describe", labels, "--json")
-    assert json.loads(result.stdout) == {"file": str(labels)} | dz.read(labels).describe()
+    table = dz.read(labels)
+    head = {"command": "describe", "version": dz.__version__, "file": str(labels), "reading": table.source.facts()}
+    assert json.loads(result.stdout) == head | table.describe()
 
 
 def test_doubtful_things_are_said_in_words(cli, here):
@@ -29,7 +31,7 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "2 of 3 annotators gave fewer than 5 labels" in text
     assert "1 of 3 annotators gave no label that counts" in text
     assert "1 of 2 items have no annotation" in text
-    assert "1 annotations repeat an item and annotator" in text
+    assert "Annotations that repeat an item and annotator: 1;" in text
     one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
     assert "one class only" in one
     assert "one annotator only" in one
@@ -95,7 +97,7 @@ def test_names_of_classes_are_doubted(cli, here):
     rows = [f"i{n // 6},a{n % 6},{labels[n % 6]}" for n in range(36)]
     (here / "names.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
     text = " ".join(cli("describe", "names.csv").stdout.split())
-    assert "by capitals or spaces only, and count as different: No way, no way; Yes, yes." in text
+    assert "by capitals or spaces only, and count as different: No way, no way; Yes, yes; --normalize merges" in text
     assert "Classes may be missing answers: n/a; --abstain leaves a label out." in text
     text = " ".join(cli("describe", "names.csv", "--abstain", "n/a").stdout.split())
     assert "missing answers" not in text

@@ -124,3 +124,92 @@ def test_signal_in_a_long_fit_leaves_nothing_and_the_bar_has_shown_the_objective
     assert bool(re.search(r"\x1b\[[0-9;]*m", process.seen)) is not bool(env)
     if number == signal.SIGINT:
         assert "dissensus: interrupted." in plain
+
+
+DROPPED = """
+import os, signal, sys, time
+from dissensus.cli import main
+from dissensus.table import io
+
+class Callback:
+    def __del__(self):  # Python drops what is raised here, as in callbacks of the compiler
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+def read(*_, **__):
+    Callback()
+    time.sleep(20)
+
+io.read = read
+sys.argv = ["dissensus", "describe", "labels.csv"]
+main()
+"""
+
+
+def test_an_interruption_that_python_drops_is_said_in_one_line(labels):
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, cwd=labels.parent)
+    assert (done.returncode, done.stderr) == (130, "dissensus: interrupted.\n")
+    assert time.monotonic() - began < 15
+
+
+UNWRITABLE = """
+import warnings, numba
+import numpy as np
+from dissensus.common.jit import compiled
+njit = numba.njit
+
+def nowhere(**keywords):  # as on a read-only disk
+    if keywords.get("cache"):
+        raise RuntimeError("cannot cache function: no locator available")
+    return lambda function: function
+
+numba.njit = nowhere
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    one, other = compiled(lambda x: x), compiled(lambda x: -x)
+    assert (one(1), other(1)) == (1, -1)
+print([str(one.message) for one in caught])
+"""
+
+
+def test_code_that_can_be_kept_nowhere_is_said_once():
+    done = subprocess.run([sys.executable, "-c", UNWRITABLE], capture_output=True, text=True, check=True)
+    assert done.stdout.count("compiled code can be kept nowhere") == 1
+    assert "NUMBA_CACHE_DIR" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "typed", "offered"),
+    [
+        ("bash", "dissensus aggr", "aggregate"),
+        ("bash", "dissensus aggregate --engi", "--engine"),
+        ("zsh", "dissensus aggregate --engine to", "torch"),
+        ("fish", "dissensus aggregate labels.csv --method dawid", "dawid-skene"),
+        ("bash", "dissensus aggregate labels.csv --to label", "label-studio"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(shell, typed, offered):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    words |= {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = run(env=os.environ | words | {"_DISSENSUS_COMPLETE": f"complete_{shell}"})
+    assert offered in done.stdout, done.stderr
+
+
+def test_progress_into_a_pipe_is_plain_lines_and_quiet_has_none(labels):
+    for more, there in (((), True), (("--quiet",), False)):
+        process = subprocess.Popen(
+            [*COMMAND, "aggregate", "labels.csv", *LONG, *more],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            seen = select.select([process.stderr], [], [], 20 if there else 4)[0]
+            assert bool(seen) is there
+            if there:
+                line = r"dissensus: (fitting|reading) labels.csv.* \(\d+ s\)\n"
+                assert re.fullmatch(line, process.stderr.readline())
+        finally:
+            process.kill()
+            process.communicate()

@@ -93,7 +93,7 @@ def test_prices_come_from_a_number_or_a_file(cli, some, here):
         (["--budget", "5", "--annotators", ", "], 2, "names nobody; leave it out to ask all"),
         (["--budget", "5", "--method", "dawid-skeen"], 2, "did you mean 'dawid-skene'?"),
         (["--budget", "5", "-o", "next.xls"], 2, "recommendations are written as"),
-        (["--budget", "5", "-o", "some.csv"], 2, "would overwrite what is being read"),
+        (["--budget", "5", "-o", "some.csv"], 2, "which is being read"),
         (["--budget", "5", "--cost", "nowhere.csv"], 1, "nowhere.csv"),
     ],
 )

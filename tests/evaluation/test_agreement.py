@@ -42,13 +42,14 @@ def literal(table: Annotations, scale: str, place: list[float], times: np.ndarra
     n = np.zeros(K)
     coincidences = np.zeros((K, K))
     agree = pairs = by_item = paired = rated = 0.0
-    shares = np.zeros(K)
+    shares, of_paired = np.zeros(K), np.zeros(K)
     for t, of_item in zip(times, items, strict=True):
         m = len(of_item)
         if m:
             rated += t
             shares += t * np.sum(of_item, axis=0) / m
         if m > 1:
+            of_paired += t * np.sum(of_item, axis=0) / m
             joint = sum(np.outer(p, q) for p, q in permutations(of_item, 2))
             coincidences += t * joint / (m - 1)
             n += t * np.sum(of_item, axis=0)
@@ -67,7 +68,7 @@ def literal(table: Annotations, scale: str, place: list[float], times: np.ndarra
     total = n.sum()
     apart, expected = (coincidences * delta).sum() / total, (np.outer(n, n) * delta).sum() / (total * (total - 1))
     p = shares / rated
-    P, two, gwet = by_item / paired, (p**2).sum(), (p * (1 - p)).sum() / (K - 1) if K > 1 else 1.0
+    P, two, gwet = by_item / paired, ((of_paired / paired) ** 2).sum(), (p * (1 - p)).sum() / (K - 1) if K > 1 else 1.0
     ratio = lambda a, b: a / b if abs(b) > 1e-9 else np.nan  # noqa: E731
     return {
         "percent": agree / pairs,
@@ -84,11 +85,18 @@ def values(found: dict[str, ev.Estimate]) -> dict[str, float]:
 def test_coefficients_of_the_published_example():
     table = Annotations.from_matrix(EXAMPLE)
     found = values(ev.agreement(table))
-    # Krippendorff 2011: 0.743, 0.815, 0.849; irrCAC 0.4.4 (Python): α 0.74342, κ 0.76117, AC1 0.77544, P 0.81818
+    # Krippendorff 2011: 0.743, 0.815, 0.849; irrCAC 0.4.4 (Python): α 0.74342, AC1 0.77544, P 0.81818, and κ 0.76248
+    # of the 11 units with two ratings or more (0.76117 of all 12, whose chance is of other units than its agreement)
     assert [round(ev.krippendorff_alpha(table, scale=s).value, 3) for s in SCALES] == [0.743, 0.815, 0.849]
-    assert [round(found[name], 5) for name in found][1:] == [0.74342, 0.76117, 0.77544]
+    assert [round(found[name], 5) for name in found][1:] == [0.74342, 0.76248, 0.77544]
     assert round(ev.percent_agreement(table, mean_over="items").value, 5) == 0.81818
     assert found["percent"] == pytest.approx(table.describe()["pairwise_agreement"])
+
+
+def test_kappa_is_never_below_minus_one():
+    """One item on which two disagree, and twenty with one label each: with their shares, κ was −20."""
+    table = Annotations.from_arrays([0, 0, *range(1, 21)], [0, 1, *[0] * 20], [0, 1, *[0] * 20])
+    assert ev.fleiss_kappa(table, resamples=0).value == pytest.approx(-1)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from dissensus.learning.objectives import Hard, LDLNMObjective, Soft, objectives
 from dissensus.learning.run import parameter_groups
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.validation import Validation
+from tables import random_table
 
 OBJECTIVES = sorted(set(objectives) - {"auto"})  # which chooses for itself: test_auto.py
 
@@ -604,3 +606,17 @@ def test_features_divided_by_their_largest_size():
     np.testing.assert_allclose(whole, np.array([[1.5, -3.5, 0], [-1.5, 3.5, 0]]) / np.sqrt((1.5**2 + 3.5**2) / 3))
     with pytest.raises(BadParameter, match="scale must be True, False, 'all' or 'max'"):
         MLP(scale="min").fit(X)
+
+
+def test_fits_at_once_in_threads_are_those_made_alone():
+    """torch has one generator for the whole process; dropout and shuffling draw from it."""
+    table = random_table(3, n=60)
+    x = np.random.default_rng(0).standard_normal((table.n_items, 5)).astype(np.float32)
+
+    def fit(_=None):
+        return quick(encoder=MLP(hidden=(16,), dropout=0.5), seed=0).fit(table, x)
+
+    alone = fit().predict_proba(x)
+    with ThreadPoolExecutor(4) as pool:
+        for model in pool.map(fit, range(8)):
+            np.testing.assert_array_equal(model.predict_proba(x), alone)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dissensus import Annotations
+from dissensus import Annotations, diagnose, methods
 from dissensus.models import copies
 from dissensus.models.copies import find_copies
 from dissensus.table.simulate import annotate, make_crowd
@@ -36,6 +36,20 @@ def test_copiers_of_a_poor_leader_are_found(share, leaders):
     member = np.flatnonzero(found.unit != np.arange(60)).size + leaders
     assert member >= 0.8 * (leader >= 0).sum()
     assert found.copied[found.copied > 0].mean() == pytest.approx(0.9, abs=0.1)
+
+
+def test_a_table_is_searched_once(monkeypatch):
+    table, searched = copying_crowd(0, 1, seed=0)[0], []
+    run = copies._Search.run
+    monkeypatch.setattr(copies._Search, "run", lambda self: searched.append(self) or run(self))
+    model = methods["consensus"]().fit(table)
+    assert diagnose(table).groups == ()
+    assert len(searched) == 1
+    assert find_copies(table) is not find_copies(dataclasses.replace(table))
+    assert len(searched) == 2
+    with pytest.raises(ValueError, match="read-only"):
+        find_copies(table).copied[0] = 1
+    assert (model.copy_group_ == -1).all()
 
 
 def test_people_who_work_by_themselves_are_no_group():

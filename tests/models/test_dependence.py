@@ -2,19 +2,23 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import dissensus as dz
-from dissensus.models.dependence import DEFAULT, MIN_GOLD, from_gold, sharpen, soften
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, RANGE, SHIFT_SDS, _shifts, from_gold, sharpen, soften
 from dissensus.table.simulate import simulate
 
 SOFT = [name for name, entry in dz.methods.entries() if "dependence" in entry.value.parameter_names()]
 
 
-def literal(posterior, n_labels, rho):
-    """The posterior to the power of 1/d, item by item."""
+SHIFT = np.array([0.4, -1.0, 0.1, 0.5])
+
+
+def literal(posterior, n_labels, rho, shift=0.0):
+    """The posterior to the power of 1/d times e to the shift, item by item."""
     found = np.empty_like(posterior)
     for i, q in enumerate(posterior):
-        found[i] = q ** (1 / (1 + max(n_labels[i] - 1, 0) * rho))
+        found[i] = q ** (1 / (1 + max(n_labels[i] - 1, 0) * rho)) * np.exp(shift)
         found[i] /= found[i].sum()
     return found
 
@@ -25,12 +29,13 @@ def some():
     return rng.dirichlet([0.3] * 4, 50), rng.integers(0, 12, 50).astype(float)
 
 
+@pytest.mark.parametrize("shift", [None, SHIFT])
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
-def test_soften_is_the_literal_loop_and_sharpen_undoes_it(some, rho):
+def test_soften_is_the_literal_loop_and_sharpen_undoes_it(some, rho, shift):
     posterior, n = some
-    soft = soften(posterior, n, rho)
-    np.testing.assert_allclose(soft, literal(posterior, n, rho), atol=1e-12)
-    np.testing.assert_allclose(sharpen(soft, n, rho), posterior, atol=1e-9)
+    soft = soften(posterior, n, rho, shift)
+    np.testing.assert_allclose(soft, literal(posterior, n, rho, 0.0 if shift is None else shift), atol=1e-12)
+    np.testing.assert_allclose(sharpen(soft, n, rho, shift), posterior, atol=1e-9)
     assert soften(posterior, n, 0.0) is posterior
 
 
@@ -45,13 +50,50 @@ def test_a_known_class_stays_known():
     np.testing.assert_array_equal(soft, [[1, 0, 0]])
 
 
-def test_gold_chooses_the_dependence_with_the_least_log_loss():
+def calibrated(shift, size=4000):
+    """A posterior of nine independent labels and gold; with ρ = 0.25 and this shift it is calibrated."""
     rng = np.random.default_rng(1)
-    n = np.full(4000, 9.0)
-    honest = rng.beta(3, 1, 4000)  # P(class 0), calibrated
-    gold = (rng.random(4000) > honest).astype(int)
-    sure = sharpen(np.stack([honest, 1 - honest], axis=1), n, 0.25)
-    assert from_gold(sure, n, gold) == pytest.approx(0.25, rel=0.25)
+    n, honest = np.full(size, 9.0), rng.dirichlet([0.9, 0.5, 0.3], size)
+    gold = (rng.random((size, 1)) > honest.cumsum(axis=1)[:, :2]).sum(axis=1)
+    return sharpen(honest, n, 0.25, shift), n, gold
+
+
+@pytest.mark.parametrize("shift", [None, np.array([0.7, -0.4, -0.3])])
+def test_gold_chooses_dependence_and_shifts_with_the_least_log_loss(shift):
+    found = from_gold(*calibrated(shift))
+    assert found.dependence == pytest.approx(0.25, rel=0.13)  # a step of the candidates
+    assert found.interval[0] < 0.25 < found.interval[1]
+    if shift is None:
+        assert found.shift is None
+    else:
+        np.testing.assert_allclose(found.shift - found.shift.mean(), shift, atol=0.1)
+
+
+def test_shifts_are_the_ridge_estimate_with_the_greatest_evidence():
+    posterior, n, gold = calibrated(np.array([0.7, -0.4, -0.3]), 60)
+    soft = soften(posterior, n, 0.25)
+
+    def log_joint(shift, sd):
+        q = literal(soft, np.ones(60), 0.0, shift)
+        return sum(np.log(q[i, c]) for i, c in enumerate(gold)) - shift @ shift / (2 * sd**2)
+
+    evidence = {}
+    for sd in SHIFT_SDS:
+        best = minimize(lambda shift, sd=sd: -log_joint(shift, sd), np.zeros(3), method="Nelder-Mead", tol=1e-9).x
+        step = 1e-3 * np.eye(3)
+        curved = [
+            [sum(s * r * log_joint(best + s * a + r * b, sd) for s in (1, -1) for r in (1, -1)) / 4e-6 for a in step]
+            for b in step
+        ]
+        evidence[sd] = log_joint(best, sd) - np.linalg.slogdet(-np.array(curved) * sd**2)[1] / 2, best
+    most, expected = max(evidence.values(), key=lambda one: one[0])
+    assert most > log_joint(np.zeros(3), 1.0)
+    np.testing.assert_allclose(_shifts(soft, gold), expected, atol=1e-4)
+
+
+def test_less_gold_says_less_of_the_dependence():
+    widths = [np.diff(np.log(from_gold(*calibrated(None, size)).interval))[0] for size in (40, 400, 4000)]
+    assert widths[0] > 1.5 * widths[1] > 2 * widths[2] > 0
 
 
 @pytest.mark.parametrize("name", SOFT)
@@ -78,6 +120,29 @@ def test_gold_of_few_items_leaves_the_default():
     assert model().fit(table, gold=many).dependence_ < DEFAULT / 2  # these labels are independent given the class
 
 
+@pytest.mark.parametrize("name", ["dawid-skene", "glad"])  # softened by the last pass, and after the fit
+def test_shifts_are_in_every_answer_about_classes_and_in_none_about_labels(name):
+    crowd = simulate(400, 15, 3, redundancy=5, seed=2)
+    table, gold = crowd.annotations, np.where(crowd.truth == 2, 1, crowd.truth)  # class 2 is never right
+    known = np.where(np.arange(400) < 200, gold, -1)
+    model = dz.methods[name]().fit(table, gold=known)
+    assert model.shift_.argmin() == 2
+    told = dz.methods[name](dependence=None).fit(table, gold=known)
+    n = np.diff(table.item_ptr)
+    expected = literal(np.maximum(told.posterior_, 1e-300), n, model.dependence_, model.shift_)
+    np.testing.assert_allclose(model.posterior_, expected, atol=1e-6)
+    for answer in ("_independent", "likelihoods"):
+        one, other = (getattr(each, answer)() for each in (model, told))
+        np.testing.assert_allclose(getattr(one, "belief", one), getattr(other, "belief", other), atol=1e-5)
+    np.testing.assert_allclose(model.predict_annotations(table), told.predict_annotations(table), atol=1e-5)
+    fresh = dz.Annotations.from_arrays([900] * 3 + [901], [0, 1, 2, 99], [1, 2, 2, 2], classes=table.classes)
+    scored = literal(told.predict_proba(fresh), [3, 1], model.dependence_, model.shift_)
+    np.testing.assert_allclose(model.predict_proba(fresh), scored, atol=1e-6)
+    if name == "dawid-skene":
+        before, after = (each.partial_fit(fresh).posterior_[-2:] for each in (told, model))
+        np.testing.assert_allclose(after, literal(before, [3, 1], model.dependence_, model.shift_), atol=1e-6)
+
+
 def test_update_softens_by_all_labels_of_an_item():
     table = simulate(200, 10, 3, redundancy=6, seed=4).annotations
     first, more = table.select(rows=table.annotator % 2 == 0), table.select(rows=table.annotator % 2 == 1)
@@ -98,3 +163,16 @@ def test_any_number_of_labels_is_worth_less_than_one_over_rho():
     n = np.diff(table.item_ptr)
     np.testing.assert_allclose(model.effective_labels_, [k / (1 + (k - 1) * 0.5) for k in n])
     assert model.effective_labels_.max() < 2
+
+
+@pytest.mark.parametrize(("dependence", "rhos"), [("auto", (DEFAULT, *RANGE)), (0.3, (0.3, 0.3, 0.3)), (None, None)])
+def test_a_panel_is_worth_the_mean_of_its_items(dependence, rhos):
+    table = simulate(100, 40, 2, redundancy=(1, 30), seed=5).annotations
+    worth = dz.methods["dawid-skene"](dependence=dependence).fit(table).panel_worth()
+    if rhos is None:
+        assert worth is None
+        return
+    value, high, low = (np.mean([k / (1 + (k - 1) * rho) for k in np.diff(table.item_ptr)]) for rho in rhos)
+    assert [worth.value, worth.low, worth.high] == pytest.approx([value, low, high])
+    assert worth.labels == len(table) / 100
+    assert (f"{value:.1f} independent ones ({low:.1f} to {high:.1f})" in str(worth)) == (low < high)

@@ -36,7 +36,7 @@ def test_what_others_say_is_that_of_a_literal_loop(kind):
             said = {table.label[other]: 1.0} if table.proba is None else dict(enumerate(table.proba[other]))
             for label, share in said.items():
                 votes += weight[other] * share / max(total[a], 1) * np.log(model.confusion_[a, :, label])
-        q = np.exp(log + votes / (1 + max(len(voters) - 1, 0) * 0.5))
+        q = np.exp(log + votes / (1 + max(len(voters) - 1, 0) * 0.6))
         if per_row == 1:
             np.testing.assert_allclose(found.q[row], q / q.sum(), rtol=1e-6)
             assert found.alone[row] == (not voters)

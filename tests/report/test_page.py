@@ -79,6 +79,7 @@ def test_only_the_page_s_own_scripts_may_run_and_nothing_may_be_loaded():
     assert allowed == [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in run]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-inline" not in policy.split("style-src")[0]
+    assert "unsafe-eval" not in policy
     assert "ast: true" in run[1]  # Vega interprets expressions and compiles none
     assert "connect-src" not in policy  # what default-src 'none' forbids
     for tag, attributes in page.elements:

@@ -1,6 +1,15 @@
 """Pseudonyms: stable, all different, and no way back without the key."""
 
+import numpy as np
+import pytest
+
+from dissensus import Annotations
+from dissensus.clustering import PGMBP
+from dissensus.exceptions import DataWarning, MissingColumn
+from dissensus.report import study
 from dissensus.report.pseudonyms import LENGTH, pseudonyms
+from dissensus.table.io.jsonl import dumps
+from report.reports import crowd, people, report
 
 
 def test_a_name_has_the_same_pseudonym_whoever_stands_beside_it():
@@ -21,3 +30,41 @@ def test_a_salt_gives_others():
     plain, salted = pseudonyms(["ann", "bob"]), pseudonyms(["ann", "bob"], "secret")
     assert not set(plain) & set(salted)
     assert salted == pseudonyms(["ann", "bob"], "secret")
+
+
+def test_a_report_tells_nothing_of_the_order_of_the_real_names(monkeypatch):
+    """The same people under other names, with the same pseudonyms: every list and number is the same."""
+    table = crowd().annotations
+    rng = np.random.default_rng(1)
+    to = rng.permutation(table.n_annotators)  # to their code in the order of the other names
+    others = Annotations.from_codes(
+        table.item, to[table.annotator], table.label, table.items, table.annotators, table.classes
+    )
+    hidden = pseudonyms(range(table.n_annotators))
+
+    def facts(rows, names):
+        monkeypatch.setattr(study, "pseudonyms", lambda *_: list(names))
+        clustering = PGMBP(item_clusters=3, annotator_clusters=2).fit(rows)
+        found = report(
+            rows, clustering=clustering, only=["overview", "labels", "annotators", "items", "clusters"]
+        ).facts
+        for cluster in found["sections"].pop("clusters")["annotator_clusters"]:  # its start is drawn
+            assert cluster["members"] == sorted(cluster["members"])
+        return dumps([found["sections"], found["findings"]], indent=1).splitlines()
+
+    one = facts(table, hidden)
+    assert '"voices": [' in "".join(one)
+    assert one == facts(others, np.array(hidden)[np.argsort(to)].tolist())
+
+
+def test_columns_about_annotators_are_printed_only_where_asked_for(tmp_path):
+    table = crowd().annotations
+    about = people(table) | {"mail": [f"{name}@example.org" for name in table.annotators.tolist()]}
+    assert "example.org" not in dumps(report(annotators=about).facts)
+    assert "country" not in dumps(report(annotators=about).facts["sections"]["annotators"])
+    shown = report(annotators=about, show=["country"]).facts["sections"]["annotators"]["people"]
+    assert {one["about"]["country"] for one in shown} == {"x", "y"}
+    with pytest.warns(DataWarning, match="column 'mail', which is to be shown, holds 14 e-mail addresses"):
+        report(annotators=about, show=["mail"])
+    with pytest.raises(MissingColumn, match="no column 'team' of annotators to show"):
+        report(annotators=about, show=["team"])

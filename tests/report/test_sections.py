@@ -134,13 +134,13 @@ def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
         assert [one["reliability"], one["low"], one["high"]] == pytest.approx(
             [fitted.reliability_[code], *interval[code]], abs=6e-4
         )
-        assert [flag for flag in one["flags"] if flag != "weak"] == list(found.flags[code])
+        assert [flag for flag in one["flags"] if flag != "below"] == list(found.flags[code])
         below = interval[code, 1] < fitted.hits_.sum() / fitted.total_.sum()
-        assert ("weak" in one["flags"]) == (below and not found.flags[code])
+        assert ("below" in one["flags"]) == (below and not found.flags[code])
         assert np.array(one["confusion"]["shares"]) == pytest.approx(fitted.confusion_[code], abs=0.006)
         items = independent[table.item[table.annotator == code]].sum(axis=0)
         assert one["confusion"]["items"] == pytest.approx(items, abs=0.06)
-    assert facts["flags"]["spammer"] == len(found.flagged("spammer"))
+    assert facts["flags"]["unrelated"] == len(found.flagged("unrelated"))
 
 
 def test_the_matrix_of_agreement_has_the_shares_of_the_pairs():
@@ -162,7 +162,7 @@ def test_the_matrix_of_agreement_has_the_shares_of_the_pairs():
 
 @pytest.fixture(scope="module")
 def digits():
-    """The facts of a crowd with spammers, an adversary and copiers, whose names are in the reasons."""
+    """The facts of a crowd in which some labels are unrelated, contrary or copied, whose names are in the reasons."""
     table = load_dataset("digits-crowd").annotations
     table = dataclasses.replace(table, annotators=np.array([f"person-{a:02d}" for a in range(42)], object))
     return table, report(table).facts
@@ -187,7 +187,7 @@ def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     assert all(name in said for name in bad)
     drawn = blocks("annotators", facts["sections"]["annotators"], Table)[0]
     assert {row[0] for row in drawn.rows[: len(bad)]} == bad
-    assert all(row[3] == ["weak"] for row in drawn.rows[len(bad) :])
+    assert all(row[3] == ["below the average"] for row in drawn.rows[len(bad) :])
 
 
 def test_items_have_the_explanation_and_who_said_what():
@@ -320,11 +320,11 @@ def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
 
 def test_the_headline_says_what_a_boss_asks():
     table, gold = crowd().annotations, crowd().truth
-    size, settled, following, _, method = report().facts["headline"]
+    size, settled, following, worth, _, method = report().facts["headline"]
     assert size == "700 labels of 100 items by 14 annotators."
     assert settled == "No item is settled at 90 %."  # seven labels of one item are worth less than two
     assert following.startswith("Next: ")
-    assert method == "Labels by dawid-skene; labels of one item count as dependent (ρ = 0.6)."
+    assert worth == "The 7.0 labels of an item are worth about 1.5 independent ones (1.0 to 3.9)."
     model = methods["dawid-skene"](dependence=None).fit(table)
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
     sure = made.confidence >= 0.9

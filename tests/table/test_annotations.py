@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dissensus import Annotations, Questions
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn, UnknownClass
+from dissensus.models.base import check_gold
 from dissensus.table.find_columns import Columns
 from strategies import columns, identical, tables
 
@@ -559,3 +560,102 @@ def test_agreement_with_a_posterior_is_the_weight_of_labels_that_are_right(given
         hits[a] += weight * given_label @ posterior[i]
     for found, expected in zip(table.agreement_with(posterior), (hits, total), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+# Masked arrays, and codes out of range --------------------------------------------------------------------------------
+
+
+HIDDEN = np.ma.masked_equal([0, 1, -99999999, 1], -99999999)
+
+
+@pytest.mark.parametrize("hidden", [HIDDEN, HIDDEN.astype(float), HIDDEN.astype(object), [0, 1, np.ma.masked, 1]])
+def test_a_masked_label_is_a_missing_label(hidden):
+    """Its value was once a code: an address far outside every array."""
+    Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1])
+    with pytest.raises(DataError, match=r"column 'label': 1 of 4 rows are blank or missing; first at row 2"):
+        Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], hidden)
+    table = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], hidden, abstain=[None])
+    assert identical(table, Annotations.from_arrays([0, 0, 1], [0, 1, 1], [0, 1, 1]))
+
+
+def test_a_masked_item_weight_or_probability_is_missing():
+    rows = {"item": [0, 0, 1, 1], "annotator": [0, 1, 0, 1], "label": [0, 1, 0, 1]}
+    for name, value, message in (
+        ("item", HIDDEN, "column 'item': 1 of 4 rows are blank or missing"),
+        ("annotator", HIDDEN, "column 'annotator': 1 of 4 rows are blank or missing"),
+        ("weight", HIDDEN, "weight: 1 of 4 rows are negative or missing"),
+        ("proba", np.ma.masked_equal([[0, 1], [1, 0], [7, 1], [0, 1]], 7), "rows hold a negative or missing prob"),
+    ):
+        with pytest.raises(DataError, match=message):
+            Annotations.from_arrays(**rows | {name: value})
+
+
+def test_a_mask_empties_a_cell_of_a_matrix_and_a_known_class():
+    matrix = np.ma.masked_equal([[0, 1, 5], [5, 1, 1]], 5)
+    assert identical(Annotations.from_matrix(matrix), Annotations.from_matrix([[0, 1, -1], [-1, 1, 1]]))
+    table = Annotations.from_matrix(matrix)
+    gold = check_gold(np.ma.masked_equal([1, 0], 0), table)
+    assert gold.tolist() == [1, -1]
+    assert table.gold_codes([0, 1], np.ma.masked_equal([1, 0], 0)).tolist() == [1, -1]
+    assert len(table.select(rows=np.ma.masked_equal([0, 1, 3], 1))) == 2
+    assert len(table.select(rows=np.ma.array([True, True, False, False], mask=[0, 1, 0, 0]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("item", [0, 0, 2, 1]), ("item", [0, 0, -1, 1]), ("annotator", [0, 1, 5, 0]), ("annotator", [0, 1, -1, 0]),
+        ("annotator", [0, 1, 2**32, 0]), ("label", [0, 1, 2, 0]), ("label", [0, 1, 256, 0]), ("label", [0.0, 1, 0, 0]),
+        ("label", [[0, 1, 0, 0]]), ("weight", [1.0, 1.0]), ("weight", [[1.0] * 4]),
+        ("annotator", [0, 1]), ("label", [0, 1, 0]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("times", [1, 40_000])
+def test_no_table_holds_codes_that_nobody_checked(field, value, times):
+    codes = {"item": [0, 0, 1, 1], "annotator": [0, 1, 1, 0], "label": [0, 1, 0, 0]}
+    given_codes = {name: np.tile(np.asarray(one), times) for name, one in (codes | {field: value}).items()}
+    names = {name: np.array(["x", "y"], object) for name in ("items", "annotators", "classes")}
+    with pytest.raises(DataError, match=field):
+        Annotations.from_codes(**given_codes, **names)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("annotator", [0, 1, 9, 0]), ("label", [0, 1]), ("item_ptr", [0, 3, 2, 4]), ("item_ptr", [0, 4, 9])],
+)
+def test_a_table_is_checked_once_unpickled(field, value):
+    table = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1])
+    forged = object.__new__(Annotations)
+    with pytest.raises(DataError, match=field):
+        forged.__setstate__(vars(table) | {field: np.array(value)})
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value", "error"),
+    [
+        ("weight", [[1.0], [2.0]], DataError), ("weight", [[1.0, 2.0], [1.0]], DataError), ("weight", 3, DataError),
+        ("weight", pa.array([[1.0, 2.0], [1.0]]), DataError), ("weight", object(), DataError),
+        ("classes", 3.5, BadParameter), ("classes", True, BadParameter), ("classes", -1, BadParameter),
+        ("classes", 10**12, BadParameter), ("classes", "ab", BadParameter), ("classes", object(), BadParameter),
+        ("abstain", object(), BadParameter), ("items", 5, DataError), ("annotators", object(), DataError),
+        ("proba", [[1.0, "a"], [0, 1]], DataError), ("proba", [[1.0, 0], [1]], DataError), ("proba", 4, DataError),
+        ("label", np.array([1 + 2j, 3]), DataError), ("label", np.zeros(2, "V8"), DataError), ("label", 7, DataError),
+    ],
+)  # fmt: skip
+def test_a_keyword_of_a_wrong_type_is_our_error(keyword, value, error):
+    rows = {"item": [0, 1], "annotator": [0, 1], "label": [0, 1]}
+    with pytest.raises(error) as raised:
+        Annotations.from_arrays(**rows | {keyword: value})
+    assert keyword.rstrip("s") in str(raised.value)
+
+
+def test_counts_beyond_any_memory_are_an_error():
+    with pytest.raises(DataError, match=r"add up to 1,000,000,000,001 rows, more than 2,147,483,647"):
+        Annotations.from_counts([0, 1], [0, 1], [1, 10**12])
+
+
+@pytest.mark.parametrize("weight", [1e300, 1e-300, 2e9, 5e-324])
+def test_weights_whose_products_leave_the_range_of_numbers_are_refused(weight):
+    with pytest.raises(DataError, match=r"1 of 2 rows are neither 0 nor from 1e-09 to 1e\+09; .* row 1 .* Divide"):
+        Annotations.from_arrays([0, 1], [0, 1], [0, 1], weight=[1.0, weight])
+    assert Annotations.from_arrays([0, 1], [0, 1], [0, 1], weight=[0.0, 1e9]).weight.tolist() == [0.0, 1e9]

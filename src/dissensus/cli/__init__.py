@@ -29,6 +29,7 @@ COMMANDS = {
     "report": "Write a page that says what is in the labels, how sure they are, who is good, what is hard, what to do "
     "next.",
     "agreement": "Say how far the annotators agree, beyond what chance would give, with 95 % intervals.",
+    "diff": "Say what changed between two snapshots: labels, answers that flipped and why, annotators that drift.",
     "cluster": "Cluster items by how they are labelled and annotators by how they label, together.",
     "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
     "predict": "Predict the labels of items with a trained model; which columns to take is remembered from training.",
@@ -39,18 +40,39 @@ COMMANDS = {
 """Command → the first sentence of its help. The rest of the help is the docstring of its function."""
 
 
+GUIDES = {
+    "annotators": "diagnose",
+    "changes": "diff",
+    "choosing": "compare",
+    "clusters": "cluster",
+    "confidence": "aggregate",
+    "disagreement": "explain",
+    "evaluation": "agreement",
+    "features": "train",
+    "learning": "train",
+    "scale": "aggregate",
+    "tables": "describe",
+    "tools": "aggregate",
+}
+"""Guide whose name is no command → the command that it is about."""
+RETRY_SECONDS = 0.05  # after which an interruption that was dropped is raised again
+
+
 class LazyGroup(TyperGroup):
     """A group that lists commands by `COMMANDS` and imports one when it is chosen."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command with its options, and the arguments that are left."""
+        if args and args[0] in GUIDES:
+            say(f"no command '{args[0]}'; the guide of this name is about 'dissensus {GUIDES[args[0]]}'.")
+            raise typer.Exit(2)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(str(name)), rest
 
 
 def load_command(name: str) -> Any:
     """A command with its options."""
-    from dissensus.cli.options import with_groups
+    from dissensus.cli.options import with_common, with_groups
 
     module = import_module(f"dissensus.cli.{name}")
     function = getattr(module, name)
@@ -60,13 +82,12 @@ def load_command(name: str) -> Any:
         name,
         help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
         cls=getattr(module, "COMMAND_CLASS", None),
-    )(reported(with_groups(function)))
+    )(reported(with_common(with_groups(function), name)))
     return typer.main.get_command(one)
 
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # what is no error of the user's is ours, and its traceback should be plain
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -109,6 +130,15 @@ def main() -> NoReturn:
             raise KeyboardInterrupt
         sys.exit(143)  # an exception, so that nothing is left half-written
 
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        """Stop a moment later where Python had to drop the interruption, as in a callback of the compiler."""
+        if not stopped:
+            sys.__unraisablehook__(lost)
+        elif hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, lambda *_: stop(stopped[0], None))
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+
+    sys.unraisablehook = again
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     for stream in (sys.stdout, sys.stderr):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
 
-MAX_ANNOTATIONS_FLAGGED = 2_000_000  # beyond, looking for copiers takes longer than most methods
+MAX_ANNOTATIONS_FLAGGED = 2_000_000  # beyond, looking for copies takes longer than most methods
 
 
 def aggregate(
@@ -44,9 +44,11 @@ def aggregate(
     ),
     flags: bool | None = option(
         None,
-        f"Look for spammers, adversaries and copiers; left out, with up to {MAX_ANNOTATIONS_FLAGGED:,} annotations.",
+        "Look for answers that are unrelated to the items, contrary or copied; left out, with up to "
+        f"{MAX_ANNOTATIONS_FLAGGED:,} annotations.",
         "--flags/--no-flags",
     ),
+    to: str | None = options.TO,
     known: Path | None = options.KNOWN,
     gold: Gold,
     source: SourceOfTables,
@@ -62,12 +64,22 @@ def aggregate(
 
     Example: dissensus aggregate today.csv --model yesterday --update -o today
 
+    Example: dissensus aggregate export.json --to label-studio -o results
+
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
     from dissensus.cli import engine as engines
     from dissensus.cli import results
 
-    folder.check(output, (*results.FILES, Path(results.MODEL)), [source.file, gold.gold])
+    if to is not None:
+        from dissensus.table.io.writers import WRITERS
+
+        WRITERS.entry(to)  # a wrong name should not wait for the file
+        if source.ticks == "questions":
+            raise BadParameter(f"--to {to}: questions that --ticks made are none of the tool's; leave --ticks out.")
+        if output is None:
+            raise BadParameter(f"--to {to} writes a file; say where with -o FOLDER.")
+    folder.check(output, (*results.FILES, Path(results.MODEL)))
     shortcuts = {"max_iter": max_iter, "seed": seed}
     settings = [*(setting or []), *(f"{key}={value}" for key, value in shortcuts.items() if value is not None)]
     if update and model is None:
@@ -82,8 +94,6 @@ def aggregate(
         for name, given in (*fitting, ("--known", known), ("--flags", flags)):
             if given:
                 raise BadParameter(f"--model scores with what was learnt before; leave out {name}.")
-        if output is not None and output.resolve() == model.resolve():
-            raise BadParameter(f"-o {output} is the model's own folder, whose results would be lost; name another.")
         make = partial(results.load_model, model)
 
     def model_for(question: str | None = None) -> Aggregator:
@@ -117,6 +127,7 @@ def aggregate(
     began = time.perf_counter()
     if engine in engines.ELSEWHERE:  # the table is never in memory here
         in_memory = [("--known", known), ("--flags", flags), ("--format", (format_ or "parquet") != "parquet")]
+        in_memory.append(("--to", to is not None))
         for name, given in in_memory:
             if given:
                 raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
@@ -135,6 +146,8 @@ def aggregate(
             with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
                     results.write(result, part / folders.get(question, ""), format_ or "csv")
+                if to is not None:
+                    results.write_for_tool(answers, to, source, part)
     if source.json:
         show.json(summary, folder=output)
         return
@@ -158,4 +171,4 @@ def _head(source: Source, seconds: float, model: Path | None, gold: Gold) -> dic
     from dissensus import __version__
 
     files = show.paths(input=source.file, model=model, gold_file=gold.gold)
-    return {"version": __version__} | files | {"seconds_reading": seconds}
+    return {"version": __version__} | files | {"reading": source.account, "seconds_reading": seconds}

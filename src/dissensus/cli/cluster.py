@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 import time
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,17 @@ MAX_CLUSTERS_SHOWN = 12
 CLASSES_SHOWN = 3  # of each cluster
 
 
+FEW_ITEMS = 20  # to compile with
+COARSE_SIZES = 4  # of a range that are tried without --search full
+
+
+class Search(StrEnum):
+    """Which numbers of a range are tried."""
+
+    coarse = "coarse"
+    full = "full"
+
+
 class Criterion(StrEnum):
     """What a number of clusters is chosen by."""
 
@@ -44,6 +57,9 @@ def cluster(
     annotator_clusters: str = option(
         "3:20", "The same of annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
     ),
+    search: Search = option(
+        Search.coarse, f"Of a range, try {COARSE_SIZES} numbers from its first to its last, or all of them."
+    ),
     dev: str = option("0.25", "Items to choose by: a share of FILE's, or a file like it.", metavar="SHARE|FILE"),
     criterion: Criterion = option(Criterion.likelihood, "KL to the items' votes, or the likelihood of hidden labels."),
     restarts: int = option(5, "Starts of the final fit.", min=1),
@@ -51,7 +67,7 @@ def cluster(
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
-    """Ranges of numbers are searched: every pair is fitted to the items that are not in --dev and judged on those.
+    """Ranges of numbers are searched: pairs are fitted to the items that are not in --dev and judged on those.
     FOLDER gets items.csv (item, cluster, its probability, p_CLASS … of the cluster), annotators.csv, clusters.csv
     (what each cluster of annotators says of each cluster of items), search.csv, clusters.html (all of it as pictures,
     with pseudonyms for annotators), model.npz for `dissensus report --clusters` and summary.json; search.jsonl holds
@@ -59,10 +75,15 @@ def cluster(
 
     Example: dissensus cluster labels.csv --item-clusters 3:20 --annotator-clusters 3:20 --dev 0.25 -o clusters
 
+    Example: dissensus cluster labels.csv --search full -o clusters
+
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
-    K, L = _numbers(item_clusters, "--item-clusters"), _numbers(annotator_clusters, "--annotator-clusters")
-    folder.check(output, FILES, [source.file])
+    K, L = (
+        _numbers(text, name, search)
+        for text, name in ((item_clusters, "--item-clusters"), (annotator_clusters, "--annotator-clusters"))
+    )
+    folder.check(output, FILES)
     from dissensus.models.base import clusterings
 
     settings = {"seed": seed or 0} | keywords.parse(setting or [], clusterings[method], method, taken=OPTIONS)
@@ -70,34 +91,39 @@ def cluster(
     table = source.read_one()
     held_out = _held_out(dev, source)
     items_only = method == "fmm"
-    search: Selection | None = None
+    found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and not items_only):
-        search = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion.value, **settings)
-        model = search.estimator()
+        found = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion.value, **settings)
+        model = found.estimator()
     else:
         counts = {"n_clusters": K[0]} if items_only else {"item_clusters": K[0], "annotator_clusters": L[0]}
         model = clusterings[method](**counts, **settings)
     model.set_params(restarts=restarts)
     with show.waiting(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
-    summary = _summary(source.file, method, model, search, time.perf_counter() - began)
+    summary = _summary(source.file, method, model, found, time.perf_counter() - began) | {"reading": source.account}
     if output is not None:
         with folder.results(output, FILES, summary) as part:
-            _write(model, search, part)
-            _draw(model, table, search, source.file, part)
+            _write(model, found, part)
+            _draw(model, table, found, source.file, part)
     if source.json:
         show.json(summary, folder=output)
         return
-    _show(model, search, summary)
+    _show(model, found, summary)
+    if search is Search.coarse and found is not None and ":" in item_clusters + annotator_clusters:
+        show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
     show.written(output, "Results are", "FOLDER")
 
 
-def _numbers(text: str, option: str) -> list[int]:
-    """5, 3:20 (both ends) or 3,5,8."""
+def _numbers(text: str, option: str, search: Search) -> list[int]:
+    """5, 3:20 (both ends) or 3,5,8; of a range only some, each larger than the one before by the same factor."""
     try:
         if ":" in text:
             first, last = (int(part) for part in text.split(":"))
             numbers = list(range(first, last + 1))
+            if search is Search.coarse and len(numbers) > COARSE_SIZES and first > 0:
+                steps = COARSE_SIZES - 1
+                numbers = sorted({round(first * (last / first) ** (step / steps)) for step in range(steps + 1)})
         else:
             numbers = [int(part) for part in text.split(",")]
     except ValueError:
@@ -118,16 +144,39 @@ def _search(table: Annotations, method: str, output: Path | None, **keywords: An
     """Fit every pair of numbers; finished points are kept in the output folder as they come."""
     from dissensus.clustering import select_clusters
 
-    store = None
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        store = output / "search.jsonl"
-    with show.waiting("searching") as bar:
+    with show.waiting("searching") as bar, tempfile.TemporaryDirectory() as nowhere:
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+        store = (output or Path(nowhere)) / "search.jsonl"
+        _say_how_long(table, method, store=store, **keywords)
 
         def on_point(point: Any, done: int, total: int) -> None:
             bar.tell(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)
 
         return select_clusters(table, method, store=store, on_point=on_point, **keywords)
+
+
+def _say_how_long(table: Annotations, method: str, *, K: list[int], L: list[int], **keywords: Any) -> None:
+    """Fit the smallest and the largest pair, which the search then finds in the store, and say what all will take."""
+    from dissensus.cli.how_long import announce
+    from dissensus.clustering import select_clusters
+    from dissensus.compute.engines.local import thread_count
+    from dissensus.models.base import clusterings
+
+    fits = len(K) * (1 if method == "fmm" else len(L))
+    if fits <= COARSE_SIZES:
+        return
+    few = table.select(items=table.item_ptr[1:] <= table.item_ptr[min(FEW_ITEMS, table.n_items)])
+    numbers = {"n_clusters": 2} if method == "fmm" else {"item_clusters": 2, "annotator_clusters": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clusterings[method](**numbers).fit(few)  # compiles, which is not part of a fit
+    corners = [
+        select_clusters(table, method, K=[end(K)], L=[end(L)], jobs=1, **keywords).points[0].seconds
+        for end in (min, max)
+    ]
+    seconds = fits * sum(corners) / 2 / min(thread_count(None, 10**9), fits)
+    announce(seconds, f"searching {fits:,} pairs of numbers", "; smaller ranges take less")
 
 
 def _summary(file: Path, method: str, model: Any, search: Selection | None, seconds: float) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import option
+from dissensus.common.atomic import reading_only
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
@@ -33,14 +34,15 @@ def datasets(
             raise BadParameter("-o and --features need the NAME of a set; `dissensus datasets` lists them.")
         _list(json)
         return
-    from dissensus.table.datasets import load_dataset
+    from dissensus.table.datasets import list_datasets, load_dataset
 
     folder.check(output)
     with show.waiting(f"loading {name}"):
         data = load_dataset(name)
     files: list[str] = []
     if output is not None:
-        with show.waiting(f"writing {output}"), folder.atomic_folder(output) as part:
+        read = [Path(one.source) / file for one in list_datasets() if one.name == name for file in one.files]
+        with reading_only(read), show.waiting(f"writing {output}"), folder.atomic_folder(output) as part:
             files = [path.name for path in data.write(part, features=features)]
     if json:
         show.json(_facts(data) | show.paths(folder=output) | ({"files": files} if files else {}))

@@ -56,7 +56,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     if bare := about["items_without_annotation"]:
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get the shares of the classes."
     if again := about["repeated_pairs"]:
-        yield f"{again:,} annotations repeat an item and annotator; every one counts."
+        yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
     yield from _doubtful_names(about["class_shares"])
     if about["classes"] < 2:
         yield "There is one class only; there is nothing to decide."
@@ -73,7 +73,7 @@ def _doubtful_names(classes: Iterable[str]) -> Iterator[str]:
         alike.setdefault(" ".join(label.casefold().split()), []).append(label)
     if several := [labels for labels in alike.values() if len(labels) > 1]:
         named = "; ".join(", ".join(map(show.name, labels)) for labels in several[: show.MAX_CLASSES_SHOWN])
-        yield f"Classes differ by capitals or spaces only, and count as different: {named}."
+        yield f"Classes differ by capitals or spaces only, and count as different: {named}; --normalize merges them."
     if missing := [label for key, labels in alike.items() if key in NO_ANSWER for label in labels]:
         named = ", ".join(map(show.name, missing))
         yield f"Classes may be missing answers: {named}; --abstain leaves a label out."

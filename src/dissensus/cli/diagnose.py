@@ -22,7 +22,7 @@ def diagnose(*, output: Path | None = options.OUTPUT_FILE, source: Source) -> No
 
     Example: dissensus diagnose labels.csv -o annotators.csv
     """
-    folder.check_file(output, "annotators", [source.file])
+    folder.check_file(output, "annotators")
     tables = source.read(output=output)
 
     def answer(table: Annotations, question: str | None) -> Diagnosis:
@@ -59,25 +59,21 @@ def flagged(found: Diagnosis) -> dict[str, Any]:
         "annotators": named,
         "too_few_labels": found.too_few_labels,
         "copying_groups": [[str(name) for name in group] for group in found.groups],
-        "effective_annotators": found.effective_annotators,
     }
 
 
 def print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
     """Name those who are flagged and count those with too few labels; `about` is what `flagged` returns."""
+    from dissensus.questions.diagnose import FLAG_WORDS
+
     active = found.active_annotators
     rows = [
-        (show.name(name), ", ".join(one["flags"]), show.clean(one["reasons"]))
+        (show.name(name), ", ".join(FLAG_WORDS[flag] for flag in one["flags"]), show.clean(one["reasons"]))
         for name, one in about["annotators"].items()
     ]
     if (others := len(rows) - MAX_FLAGGED_SHOWN) > 0:
         rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "with -o and --json")]
     if rows:
-        show.table("Annotators to look at", ("annotator", "", "why"), rows)
-    if found.groups:
-        show.text(
-            f"Because some copy, the {active:,} annotators are worth about {found.effective_annotators:.1f} "
-            "independent ones."
-        )
+        show.table("Annotators to look at", ("annotator", "answers", "why"), rows)
     if few := about["too_few_labels"]:
         show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to say.")

@@ -20,6 +20,7 @@ from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.models.base import Aggregator, methods
 from dissensus.table import names as naming
 from dissensus.table.io import gold_codes
+from dissensus.table.reading import Reading
 
 ELSEWHERE = (Engine.disk, Engine.spark)
 """Engines whose table is never in memory here."""
@@ -49,9 +50,12 @@ def read_elsewhere(source: Source, options: Any) -> Any:
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
 
-    for name, given in (("--abstain", source.abstain), ("--question", source.question)):
+    in_memory = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes")
+    for name, given in ((f"--{name.replace('_', '-')}", getattr(source, name)) for name in in_memory):
         if given:
             raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")
+    if source.item and "," in source.item:
+        raise BadParameter("--item A,B is for a table in memory; write one column that names the items.")
     if source.input_format not in (None, "parquet"):
         raise BadParameter(f"--input-format {source.input_format}: --engine disk and spark read Parquet; convert it.")
     columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}
@@ -62,7 +66,10 @@ def read_elsewhere(source: Source, options: Any) -> Any:
         check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or beside(source.file)
-            return code(source.file, place, **columns, memory_gb=options.memory_gb)
+            table = code(source.file, place, **columns, memory_gb=options.memory_gb)
+        found = {role: repr(column) for role, column in table.meta["made_of"]["columns"].items()}
+        source.tell(Reading(format="parquet", columns=found, rows=table.n_annotations))
+        return table
     with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
         return scatter(source.named, **columns, options=options)
 

@@ -14,17 +14,22 @@ from typing import Any, NoReturn
 import typer
 
 from dissensus.cli.show import clean
-from dissensus.exceptions import BadParameter, DissensusError, DissensusWarning, UnknownName
+from dissensus.exceptions import BadParameter, DissensusError, DissensusWarning, RowsLeftOut, UnknownName
 
 BAD_DATA, BAD_USAGE, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
-LIBRARY_ADVICE = (
+LIBRARY_ADVICE: tuple[tuple[re.Pattern[str], Any], ...] = (
     (re.compile(r"\b(item|annotator|label|question|weight)=<column>"), r"--\1 COLUMN"),
     (re.compile(r"say which:? format="), "say which: --input-format"),
     (re.compile(r"classes=\[…\]"), "--classes A,B,…"),
     (re.compile(r" or give folder="), ""),
     (re.compile(r"\(other data or keywords\); remove it,"), "(other data or keywords); start anew with --fresh,"),
     (re.compile(r"abstain=\[None\]"), '--abstain ""'),
+    (re.compile(r"annotator=\[…\]"), "--annotator A,B,…"),
+    (re.compile(r"\b(wide|normalize|many_classes)=True"), lambda found: "--" + found[1].replace("_", "-")),
+    (re.compile(r"\b(item|annotator|label|ticks)=(?=')"), r"--\1 "),
+    (re.compile(r"\bformat=(?=[,.;: )]|$)"), "--input-format"),
+    (re.compile(r"\b(item|annotator|label|question|normalize|map|abstain)=(?=[,.;: )]|$)"), r"--\1"),
 )
 """How the library's advice to a programmer is said to somebody at a command line."""
 
@@ -57,6 +62,13 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+def for_command_line(message: str) -> str:
+    """What the library says, with options instead of keywords."""
+    for pattern, words in LIBRARY_ADVICE:
+        message = pattern.sub(words, message)
+    return message
+
+
 def say(message: str) -> None:
     """One line on stderr."""
     typer.echo(f"dissensus: {clean(message)}", err=True)
@@ -78,9 +90,7 @@ def prefix_errors(what: str) -> Iterator[None]:
 
 
 def _exit_with(message: str, code: int, error: BaseException) -> NoReturn:
-    for pattern, words in LIBRARY_ADVICE:
-        message = pattern.sub(words, message)
-    say(message)
+    say(for_command_line(message))
     raise typer.Exit(code) from error
 
 
@@ -88,5 +98,6 @@ def _exit_with(message: str, code: int, error: BaseException) -> NoReturn:
 def _one_line_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", DissensusWarning)
-        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
+        warnings.simplefilter("ignore", RowsLeftOut)  # the line that says how FILE was read counts them
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {for_command_line(str(message))}")
         yield

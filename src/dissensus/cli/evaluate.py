@@ -48,7 +48,7 @@ def evaluate(
 
     Example: dissensus evaluate labels.csv model.csv baseline.csv --gold gold.csv -o scores.csv
     """
-    folder.check_file(output, "scores", [source.file, gold.gold, *predictions])
+    folder.check_file(output, "scores")
     table, known = read_labels(source, gold)
     from dissensus.questions.evaluate import evaluate
     from dissensus.questions.predictions import Predictions
@@ -69,8 +69,13 @@ def evaluate(
 
         folder.write_file(pa.Table.from_pylist(found.rows()), output)
     if source.json:
-        facts = {"file": show.path(source.file), **show.paths(gold_file=gold.gold), "resamples": resamples}
-        facts |= {"predictions": list(found.predictions), "reference": found.reference, "scores": found.rows()}
+        facts = {"file": show.path(source.file), "reading": source.account, **show.paths(gold_file=gold.gold)}
+        facts |= {
+            "resamples": resamples,
+            "predictions": list(found.predictions),
+            "reference": found.reference,
+            "scores": found.rows(),
+        }
         show.json(facts | {"notes": list(found.notes)}, output=output)
         return
     _show(source.title(None), found)

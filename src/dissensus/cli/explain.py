@@ -41,7 +41,7 @@ def explain(
 
     Example: dissensus explain labels.csv --annotators people.csv
     """
-    folder.check_file(output, "explanations", [source.file, annotators])
+    folder.check_file(output, "explanations")
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     tables = source.read(output=output)
     people = None

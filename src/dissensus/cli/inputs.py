@@ -87,9 +87,7 @@ class Inputs:
         """Names of items (n,) as text or integers, each once, and their inputs (n rows)."""
         with show.waiting(f"reading {path}"):
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
-        known, count = np.unique(names, return_counts=True)
-        if (count > 1).any():
-            raise DataError(f"{path}: item {show.name(known[count > 1][0])!r} has {count.max()} rows; keep one.")
+        names, X = _once(names, X, path)
         if not len(names):
             raise DataError(f"{path}: there is no row.")
         return names, X
@@ -125,10 +123,24 @@ class Inputs:
         return names, list(zip(texts, *second, strict=True)) if second else texts
 
 
+def _once(names: Names, X: Any, path: Path) -> tuple[Names, Any]:
+    """Every item once; rows that say the same of one, as a table of its labels has them, are one."""
+    _, first, code, count = np.unique(names, return_index=True, return_inverse=True, return_counts=True)
+    if (count == 1).all():
+        return names, X
+    for row, of in enumerate(first[code].tolist()):
+        if row != of and not np.array_equal(X[row], X[of]):
+            item = show.name(names[row])
+            raise DataError(f"{path}: item {item!r} has {count[code[row]]} rows; keep one.")
+    rows = np.sort(first)
+    return names[rows], [X[row] for row in rows] if isinstance(X, list) else X[rows]
+
+
 def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: Path) -> tuple[Annotations, Any]:
     """The table over all items that have inputs, labelled or not, and the inputs in its order."""
     from dissensus.learning.inputs import take
 
+    source = table.source
     names = in_kind_of(table.items, names)
     at = naming.match(table.items, names, "items")
     if (at < 0).all():
@@ -145,6 +157,7 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
         table.classes, weight=table.weight, proba=table.proba,
     )  # fmt: skip
+    object.__setattr__(whole, "source", source)
     return whole, take(X, order)
 
 

@@ -11,17 +11,20 @@ import dataclasses
 import functools
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import typer
 
 from dissensus.cli import show
-from dissensus.cli.errors import prefix_errors
+from dissensus.cli.errors import for_command_line, prefix_errors
+from dissensus.common.atomic import reading_only
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
     from dissensus.table.questions import Questions
+    from dissensus.table.reading import Reading
 
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
@@ -50,7 +54,15 @@ class Engine(StrEnum):
     spark = "spark"
 
 
+class Ticks(StrEnum):
+    """How answers that tick several labels are taken."""
+
+    votes = "votes"
+    questions = "questions"
+
+
 JSON = option(False, "Print one JSON object instead.", "--json")
+QUIET = option(False, "Print no text and no progress; --json, warnings and errors stay.", "--quiet", "-q")
 SEED = option(None, "Of everything random; 0 where left out.", min=0)
 DEVICE = option(None, "auto, cpu, cuda, cuda:1, mps.", show_default="auto")
 OUTPUT_FOLDER = option(
@@ -59,7 +71,31 @@ OUTPUT_FOLDER = option(
 OUTPUT_FILE = option(
     None, "Write a .csv, .parquet or .jsonl file; left out, the first rows are shown.", "--output", "-o", metavar="OUT"
 )
-METHOD = option(None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD)
+
+
+def _method_names() -> list[str]:
+    """For completion: by the names of their files, as importing them takes a second."""
+    folder = Path(__file__).parent.parent / "models" / "methods"
+    return sorted(path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py"))
+
+
+def _tool_names() -> list[str]:
+    from dissensus.table.io.writers import WRITERS
+
+    return list(WRITERS)
+
+
+METHOD = option(
+    None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
+    autocompletion=_method_names,
+)  # fmt: skip
+TO = option(
+    None,
+    "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, csv or xlsx. An "
+    "export of the same tool keeps all that is in it.",
+    metavar="TOOL",
+    autocompletion=_tool_names,
+)
 SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
 KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")
 PEOPLE = option(None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE")
@@ -75,7 +111,15 @@ class Gold:
     gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
 
     def read(self, table: Annotations) -> IntArray | None:
-        """(I,) class codes, −1 where unknown; None where no file is named."""
+        """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one."""
+        if self.gold is None and table.source is not None and table.source.gold is not None:
+            from dissensus.exceptions import DataWarning, UnknownClass
+
+            try:
+                return table.gold_codes(*table.source.gold)
+            except UnknownClass as error:
+                warnings.warn(f"the known labels in FILE are not used: {error}", DataWarning, stacklevel=2)
+                return None
         return self.read_file(self.gold, table)
 
     def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
@@ -135,12 +179,12 @@ class Source:
         ...,
         metavar="FILE",
         show_default=False,
-        help="One row per annotation: CSV, TSV (also .gz), Parquet, Arrow, JSON lines, an export of Label Studio, "
-        "doccano or Prodigy.",
+        help="One row per annotation or a column per annotator: CSV, TSV, JSON lines (also packed), Parquet, Arrow, "
+        "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy.",
     )
-    item: str | None = _column("items (found where called item, task, id, …)")
-    annotator: str | None = _column("annotators (annotator, worker, rater, …)")
-    label: str | None = _column("labels (label, answer, annotation)")
+    item: str | None = _column("items (found where called item, task, id, …); A,B where two name it together")
+    annotator: str | None = _column("annotators (annotator, worker, rater, …); of a wide table, A,B,…")
+    label: str | None = _column("labels (label, answer, annotation); of an export, the question to read")
     question: str | None = _column("questions, each a table of its own")
     weight: str | None = _column("weights of the rows")
     classes: str | None = option(
@@ -149,6 +193,18 @@ class Source:
     abstain: list[str] | None = option(
         None, 'An answer that is no class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
     )
+    wide: bool = option(False, "FILE has a column per annotator.", "--wide", panel=READING)
+    ticks: Ticks | None = option(
+        None, "Where answers tick several labels: a vote each, or a yes/no question per label.", panel=READING
+    )
+    normalize: bool = option(
+        False, "Take labels that differ by capitals or spaces for one.", "--normalize", panel=READING
+    )
+    map: list[str] | None = option(
+        None, "Rename a label (OLD= for no answer), or all in a FILE of two columns; repeatable.", "--map",
+        metavar="OLD=NEW", panel=READING,
+    )  # fmt: skip
+    many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
     input_format: str | None = _input_format("--format", "--input-format")
 
     def read(self, **of_one_question: Any) -> Annotations | Questions:
@@ -157,19 +213,31 @@ class Source:
 
         if own_process:
             hide_pandas()
-        columns = {role: getattr(self, role) for role in ("item", "annotator", "label", "question", "weight")}
+        same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
         with show.waiting(f"reading {self.file}"):
             tables = read(
-                self.file,
+                self.named,
                 format=self.input_format,
                 classes=self.class_names(),
-                abstain=[answer or None for answer in self.abstain or ()],
-                **columns,
+                abstain=self.abstain or (),
+                wide=self.wide or None,
+                ticks=self.ticks and self.ticks.value,  # type: ignore[arg-type]
+                map=self._renamed(),
+                **{name: getattr(self, name) for name in same},
             )
+        first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
+        if first.source is not None:
+            self.tell(first.source)
         for name, given in of_one_question.items():
             if given is not None and isinstance(tables, Mapping):
                 raise BadParameter(f"--{name} is for a file of one question; take each question by itself.")
         return tables
+
+    def tell(self, reading: Reading) -> None:
+        """Keep how FILE was read for JSON, and say it to people above the results."""
+        self.account.update(reading.facts())
+        if not self.json:
+            show.announce(show.clean(for_command_line(line)) for line in reading.lines())
 
     def read_one(self) -> Annotations:
         """The table; an error where there are several questions."""
@@ -188,7 +256,8 @@ class Source:
         """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title."""
         if self.json:
             found = {question: facts(answer) for question, answer in answers.items()}
-            show.json({"file": show.path(self.file), **head} | found.get(None, {"questions": found}))
+            head = {"file": show.path(self.file), "reading": self.account, **head}
+            show.json(head | found.get(None, {"questions": found}))
             return
         for question, answer in answers.items():
             show_one(self.title(question), answer)
@@ -198,13 +267,41 @@ class Source:
         """What is named, as a path; an address such as s3://bucket is none, and keeps its slashes in `named`."""
         return Path(self.named)
 
+    @property
+    def holds_texts(self) -> bool:
+        """True where FILE, once read, is an export with texts of its items."""
+        return self.named != "-" and "text" in self.account.get("columns", {}) and "answers" in self.account
+
+    @functools.cached_property
+    def account(self) -> dict[str, Any]:
+        """How FILE was read, as plain values; empty before."""
+        return {}
+
+    def _renamed(self) -> dict[str, str]:
+        """What --map says: OLD=NEW, or a file whose first two columns are the old and the new labels."""
+        from dissensus.table.io import read_frame
+
+        found: dict[str, str] = {}
+        for entry in self.map or ():
+            old, equals, new = entry.partition("=")
+            if equals:
+                found[old] = new
+                continue
+            frame = read_frame(entry)
+            if frame.num_columns < 2:
+                raise BadParameter(f"--map {entry}: expected a column of old and one of new labels, or OLD=NEW.")
+            pairs = zip(*(frame.column(k).to_pylist() for k in (0, 1)), strict=True)
+            found |= {str(old): "" if new is None else str(new) for old, new in pairs}
+        return found
+
     def class_names(self) -> list[str] | None:
         """What --classes declares."""
         return None if self.classes is None else [part.strip() for part in self.classes.split(",")]
 
     def title(self, question: str | None) -> str:
         """What a result is about."""
-        return str(self.file) if question is None else f"{self.file}, question {show.name(question)}"
+        file = "standard input" if self.named == "-" else str(self.file)
+        return file if question is None else f"{file}, question {show.name(question)}"
 
 
 @dataclass(frozen=True)
@@ -252,6 +349,52 @@ def new_model(method: str | None, settings: list[str] | None, question: str | No
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
 
 
+def named_files(given: Mapping[str, Any]) -> Iterator[Path]:
+    """Every file that options but --output name: by itself, by a pattern, or by its folder."""
+    for name, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            if name == "output" or not isinstance(one, str | Path):
+                continue
+            found = [Path(one)]
+            if set("*?[") & set(str(one)):
+                found += map(Path, glob(str(one), recursive=True))  # noqa: PTH207 - absolute patterns too
+            for path in found:
+                with suppress(OSError, ValueError):  # a text may be no path
+                    if path.is_file():
+                        yield path
+                    elif path.is_dir() and (isinstance(one, Path) or name == "named"):
+                        yield from _files_of_run(path)
+
+
+def _files_of_run(folder: Path) -> Iterator[Path]:
+    """The files of a folder and, where a run of ours wrote it, of its sub-folders; no page, nor what goes with one."""
+    from dissensus.cli.folder import SUMMARY
+
+    inside = [*folder.glob("*"), *(folder.glob("*/*") if (folder / SUMMARY).is_file() else ())]
+    for path in inside:
+        pages = (path.with_name(path.stem.removesuffix("-key") + suffix) for suffix in (".html", ".htm"))
+        if path.is_file() and not any(page.exists() for page in pages):
+            yield path
+
+
+def with_common(command: Callable[..., None], name: str) -> Callable[..., None]:
+    """Add what every command has: --quiet, lines of progress where stderr is a pipe, its name in the JSON."""
+    from dissensus.common import progress
+
+    @functools.wraps(command)
+    def run(*, quiet: bool, **given: Any) -> None:
+        show.command = name
+        with progress.output(quiet=quiet, lines=own_process):
+            command(**given)
+
+    more = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET, annotation=bool)
+    expanded = [*inspect.signature(command).parameters.values(), more]
+    run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in expanded}
+    run.__dict__.pop("__wrapped__", None)
+    return run
+
+
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Put the fields of a group of options in place of a parameter whose type is that group."""
     groups: dict[str, Any] = {}
@@ -269,9 +412,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
+        inputs = list(named_files(given))
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
-        command(**given)
+        with reading_only(inputs):
+            command(**given)
 
     # typer reads one of these two, by its version
     run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ def predict(
 
     Example: dissensus predict model items.csv --annotators ann,bob
     """
-    folder.check_file(output, "predictions", [items])
+    folder.check_file(output, "predictions")
     from dissensus.cli.inputs import Inputs
 
     inputs = Inputs.of_model(model)
@@ -62,7 +62,7 @@ def predict(
         "seconds": time.perf_counter() - began,
     }
     if json:
-        show.json(summary, file=output)
+        show.json(summary, output=output)
         return
     show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
     show.bars(("label", "predicted"), summary["labels"], len(labels))

@@ -78,7 +78,7 @@ def recommend(
         "per_item": _read_limit("--per-item", per_item, 1),
         "settled": _read_share("--settled", settled),
     }
-    folder.check_file(output, "recommendations", [source.file, price_file])
+    folder.check_file(output, "recommendations")
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
     fitted: Any = options.new_model(method, setting) if model is None else None
@@ -101,7 +101,8 @@ def recommend(
     folder.write_file(found.to_arrow(), output)
     facts = _facts(found)
     if source.json:
-        head = {"file": show.path(source.file), "budget": budget, "seconds": time.perf_counter() - began}
+        head = {"file": show.path(source.file), "reading": source.account, "budget": budget}
+        head |= {"seconds": time.perf_counter() - began}
         head |= {"method": method or DEFAULT_METHOD} if model is None else {"model": show.path(model)}
         rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {}
         show.json(head | facts | rows, output=output)

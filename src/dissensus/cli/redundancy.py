@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def redundancy(
 
     Example: dissensus redundancy labels.csv --gold gold.csv -o levels.csv
     """
-    folder.check_file(output, "levels", [source.file, gold.gold])
+    folder.check_file(output, "levels")
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     tables = source.read(output=output, gold=gold.gold)
 
@@ -64,6 +65,7 @@ def _facts(found: Redundancy) -> dict[str, Any]:
     return {
         "verdict": found.verdict(),
         "labels_per_item": found.labels_per_item,
+        "effective_labels": None if found.worth is None else asdict(found.worth),
         "levels": found.rows(),
         "next_label": {
             "expected_changes": float(after.flips.sum()),

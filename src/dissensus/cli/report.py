@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dissensus.cli import options, show
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Gold, Source, option
+from dissensus.common.atomic import check_no_input
 from dissensus.common.extras import need
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError
@@ -28,6 +29,12 @@ def report(
     gold: Gold,
     items: Path | None = options.ITEMS,
     annotators: Path | None = options.PEOPLE,
+    show_column: list[str] | None = option(
+        None,
+        "A column of PEOPLE to print beside each annotator, none where left out; repeatable.",
+        "--show",
+        metavar="COLUMN",
+    ),
     method: str | None = options.METHOD,
     setting: list[str] | None = options.SETTINGS,
     clusters: Path | None = option(
@@ -58,11 +65,16 @@ def report(
         raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
     if inputs is not None and model is None:
         raise BadParameter("--inputs is what a model takes; name its folder with --model.")
+    if show_column and annotators is None:
+        raise BadParameter("--show names columns of a table about the annotators; give it with --annotators.")
     if method is None and setting:
         raise BadParameter("--set is for a method; name it with --method.")
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     for module in ("jinja2", "altair", "vl_convert"):  # nor should an extra that is missing
         need(module, "the report needs", "report")
+    from dissensus.report import files_of
+
+    check_no_input(*files_of(output, names=not pseudonyms))
     tables = source.read(gold=gold.gold, model=model)
     from dissensus.cli.inputs import read_table
     from dissensus.cli.results import safe_names
@@ -70,6 +82,8 @@ def report(
     parts: dict[str, Any] = {
         name: read_table(file) for name, file in (("items", items), ("annotators", annotators)) if file is not None
     }
+    if items is None and source.holds_texts:
+        parts["items"] = read_table(source.file)
     if clusters is not None:
         parts |= _read_clusters(clusters)
     if model is not None:
@@ -80,15 +94,16 @@ def report(
         if inputs is not None:
             parts["X"] = _read_inputs(model, inputs, tables)
     called = title or source.file.name
-    page_names = safe_names(tables) if isinstance(tables, Mapping) else {}
+    pages: dict[str | None, Path] = {None: output}
+    if isinstance(tables, Mapping):
+        found = safe_names(tables).items()
+        pages = {question: output.with_name(f"{output.stem}-{name}{output.suffix}") for question, name in found}
+    check_no_input(*(file for page in pages.values() for file in files_of(page, names=not pseudonyms)))
 
     def write(table: Annotations, question: str | None) -> dict[str, Any]:
         from dissensus.report import Report
 
-        path, name = output, called
-        if question is not None:
-            path = output.with_name(f"{output.stem}-{page_names[question]}{output.suffix}")
-            name = f"{called}: {question}"
+        name = called if question is None else f"{called}: {question}"
         known = gold.read(table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
@@ -97,10 +112,10 @@ def report(
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(
-                table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, contest=held, seed=seed or 0,
-                on_step=bar.tell, **parts,
+                table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, show=show_column or (),
+                contest=held, seed=seed or 0, on_step=bar.tell, **parts,
             )  # fmt: skip
-            files = made.save(path)
+            files = made.save(pages[question])
         return {
             "files": [show.path(file) for file in files],
             "method": chosen,

@@ -6,8 +6,8 @@ import copy
 import json
 import re
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,16 @@ from dissensus.compute.engines.options import name_of
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.exceptions import UnreadableFile
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.dependence import DEFAULT, MIN_GOLD, design_effect
+from dissensus.models.dependence import DEFAULT, MIN_GOLD, labels_per_item
 from dissensus.models.saving import load, save
 from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
+from dissensus.table.io.writers import WRITERS, Answers, Labels, write_labels
 
 if TYPE_CHECKING:
+    from dissensus.cli.options import Source
     from dissensus.questions.diagnose import Diagnosis
 
 MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
@@ -39,7 +41,8 @@ ANNOTATORS_SHOWN = 3  # at either end
 MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
-FILES = tables("items", "annotators", "confusions")
+_ONE_NAME = re.compile(r"'[^']+'$")  # a column, as an account of reading quotes it
+FILES = (*tables("items", "annotators", "confusions"), *(Path(one.file) for one in WRITERS.values()))
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
         scored.posterior_ = model.predict_proba(table)
         scored.items_, scored.annotators_ = table.items, table.annotators
         scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
+        scored.item_total_ = labels_per_item(table.item_ptr, table.weight)
         for key in ("reliability_", "hits_", "total_"):
             setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
         vars(scored).pop("difficulty_", None)  # of the items it was fitted to
@@ -178,6 +182,30 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     save(model, folder, items=items)
 
 
+def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source, folder: Path) -> None:
+    """The labels of all questions in one file for a tool; added to FILE's records where it is the tool's export.
+
+    An item that nobody labelled gets no label there.
+    """
+    found = {}
+    for question, one in answers.items():
+        model = one.model
+        some = np.ones(model.items_.size, np.bool_) if one.status is None else one.status.labels > 0
+        found[question] = Answers(
+            model.items_[some], model.predict()[some], model.posterior_.max(axis=1, initial=0)[some]
+        )
+    columns = {role: said[1:-1] for role, said in source.account.get("columns", {}).items() if _ONE_NAME.match(said)}
+    labels = Labels(
+        found,
+        f"dissensus {next(iter(answers.values())).summary['method']}",
+        source.file if source.account.get("format") == to and source.file.is_file() else None,
+        source.item,
+        columns.get("label"),
+        columns,
+    )
+    write_labels(labels, to, folder)
+
+
 def _item_frame(result: Result) -> Any:
     """The items with what they are called, how sure that is, and what to do about them."""
     frame = result.model.to_frame("items", "pyarrow")
@@ -219,15 +247,12 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
 
 def _worth(result: Result) -> str:
     """What an item's labels count for, where they are not taken for independent."""
-    rho, labels = result.model.dependence_, result.summary["annotations"] / max(result.summary["items"], 1)
-    if not rho or labels <= 1:
+    worth = result.model.panel_worth()
+    if worth is None or worth.labels <= 1:
         return ""
-    worth = labels / float(design_effect(np.array(labels), rho))
-    said = f" An item's {labels:.1f} labels count as {worth:.1f} independent ones"
     fresh = result.fitted and "new_annotations" not in result.summary
-    if fresh and rho == DEFAULT and result.summary["parameters"]["dependence"] == "auto":
-        return f"{said}; the classes of {MIN_GOLD} items (--known) would say how many."
-    return f"{said}."
+    unsure = fresh and result.model.dependence_ == DEFAULT and result.summary["parameters"]["dependence"] == "auto"
+    return f" {worth}" + f" The classes of {MIN_GOLD} items (--known) would say more." * unsure
 
 
 def _how(result: Result) -> str:
@@ -300,6 +325,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
         "converged": model.converged_,
         "objective": float(model.trace_[-1]) if model.trace_.size else None,
         "seconds": seconds,
+        **({} if (worth := model.panel_worth()) is None else {"effective_labels": asdict(worth)}),
         **items,
     }
 

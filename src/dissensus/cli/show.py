@@ -13,6 +13,7 @@ from dissensus.common.progress import clean as clean
 from dissensus.common.progress import console as console
 from dissensus.common.progress import waiting as waiting
 
+command = ""  # the one that runs
 MAX_NAME_LENGTH = 40  # characters
 MAX_CLASSES_SHOWN = 20
 
@@ -53,14 +54,28 @@ def interval(low: float, high: float, write: Callable[[float], str] = number) ->
     return f"{write(low)} to {write(high)}"
 
 
+_announced: list[str] = []  # lines that stand above whatever is printed next
+
+
+def announce(lines: Iterable[str]) -> None:
+    """Print lines above what is printed next; where nothing is, because of an error, they are not printed either."""
+    _announced[:] = lines
+
+
+def _print(what: Any, **how: Any) -> None:
+    while _announced:
+        console().print(_announced.pop(0), soft_wrap=True)
+    console().print(what, **how)
+
+
 def text(sentence: str = "") -> None:
     """Print a sentence, broken into lines that fit."""
-    console().print(sentence)
+    _print(sentence)
 
 
 def line(sentence: str) -> None:
     """Print one line, which only a terminal may break."""
-    console().print(sentence, soft_wrap=True)
+    _print(sentence, soft_wrap=True)
 
 
 def table(
@@ -83,7 +98,7 @@ def table(
         made.add_column(column, justify="right" if right else "left", no_wrap=whole, overflow="fold")
     for row in rows:
         made.add_row(*row)
-    console().print(made)
+    _print(made)
 
 
 def bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, *, shares: bool = False) -> None:
@@ -110,6 +125,8 @@ def written(output: Path | None, what: str, option: str) -> None:
 
 def json(value: dict[str, Any], **files: Path | None) -> None:
     """One JSON object on stdout, in UTF-8 whatever the terminal's encoding is; `files` that were written are named."""
+    from dissensus import __version__
     from dissensus.table.io.jsonl import dumps
 
-    typer.echo(dumps(value | paths(**files), indent=2).encode())
+    head = {"command": command, "version": __version__}
+    typer.echo(dumps(head | value | paths(**files), indent=2).encode())

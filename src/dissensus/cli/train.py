@@ -19,7 +19,7 @@ from dissensus.exceptions import BadParameter, MissingExtra
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
-    from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+    from dissensus.common.types import BoolArray, FloatArray, IntArray
     from dissensus.learning import CrowdClassifier, OutOfFold
     from dissensus.table.annotations import Annotations
 
@@ -33,7 +33,6 @@ ENCODERS = {
 """What encodes each kind of input where nobody names an encoder."""
 LEARNING = "Learning"  # panel of the help
 MODEL = "model.safetensors"
-SECONDS_BETWEEN_LINES = 10.0  # that a pipe gets while training goes on
 FILES = folder.tables("items", "annotators", "history", "out_of_fold")
 
 
@@ -125,8 +124,7 @@ def train(
     """
     from dissensus.cli.inputs import Inputs, align_inputs
 
-    read = [source.file, files.items, files.features, files.images, gold.gold, known]
-    folder.check(output, (*FILES, Path(MODEL)), read)
+    folder.check(output, (*FILES, Path(MODEL)))
     file, inputs = Inputs.choose(files)
     inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != split))
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
@@ -148,6 +146,12 @@ def train(
         sure = None if sure is None else (sure + 1) * ~aside - 1  # −1 where aside
 
     store = output / "checkpoint"
+    if fresh or not store.exists():
+        from dissensus.cli.how_long import announce, training_seconds
+
+        with show.waiting("timing a few items"):
+            seconds = training_seconds(model, table, X, 1 + (folds or 0))
+        announce(seconds, "training")
     if fresh and store.exists():
         shutil.rmtree(store)
     if store.exists():
@@ -156,8 +160,7 @@ def train(
     began = time.perf_counter()
     apart: OutOfFold | None = None
     passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
-    with show.waiting(f"training on {source.file}", passes) as bar:
-        on_step = told_in_a_pipe(bar, f"training on {source.file}")
+    with show.waiting(f"training on {source.file}", passes) as on_step:
         model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
         if folds is not None:
             from dissensus.learning import out_of_fold
@@ -168,6 +171,7 @@ def train(
             )  # fmt: skip
     summary: dict[str, Any] = {
         **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
+        "reading": source.account,
         **_summary(model, inputs, table, apart, time.perf_counter() - began),
     }
     if isinstance(judges, tuple):
@@ -184,22 +188,6 @@ def train(
         return
     _show(summary)
     show.written(output, "Results are", "FOLDER")
-
-
-def told_in_a_pipe(bar: OnStep, text: str) -> OnStep:
-    """What `bar` does; where nobody sees it, also a line on stderr every ten seconds."""
-    from dissensus.learning.training_log import tell
-
-    last = time.monotonic()
-
-    def step(number: int, loss: float, entry: dict[str, float] | None = None) -> None:
-        nonlocal last
-        tell(bar, number, loss, entry or {})
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES and not show.console(stderr=True).is_interactive:
-            last = time.monotonic()
-            say(f"{text}: pass {number:,}, loss {loss:.4f}")
-
-    return step
 
 
 class COMMAND_CLASS(TyperCommand):  # noqa: N801 - what the group of commands asks a module for

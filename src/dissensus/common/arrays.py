@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.exceptions import DataError
 
 TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
 
@@ -22,6 +23,17 @@ def ranges(start: IntArray, length: IntArray) -> IntArray:
     return np.asarray(np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length))
 
 
+def pairs_of_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, IntArray]:
+    """All pairs of different numbers of the same range, the smaller first.
+
+    >>> [side.tolist() for side in pairs_of_ranges(np.array([3, 7]), np.array([2, 3]))]
+    [[3, 7, 7, 8], [4, 8, 9, 9]]
+    """
+    rows = ranges(start, length)
+    later = np.repeat(start + length, length) - rows - 1
+    return np.repeat(rows, later), ranges(rows + 1, later)
+
+
 def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
     """(n, …) the sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
 
@@ -32,6 +44,16 @@ def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
 
     n = len(values)
     return np.asarray(csr_array((np.ones(n), np.arange(n), ptr), shape=(ptr.size - 1, n)) @ values)
+
+
+def row_max(values: FloatArray) -> FloatArray:
+    """(n,) the largest of each row; column by column where rows are short, which is ten times as fast."""
+    if not 0 < values.shape[1] <= 8:
+        return np.asarray(values.max(axis=1, initial=0))
+    largest = values[:, 0].copy()
+    for column in values.T[1:]:
+        np.maximum(largest, column, out=largest)
+    return largest
 
 
 def pair_starts(item: IntArray, annotator: IntArray) -> BoolArray:
@@ -52,6 +74,26 @@ def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
     rank = np.empty(groups.size, np.int64)
     rank[order] = np.arange(groups.size) - np.searchsorted(groups, groups)  # order keeps groups together
     return rank
+
+
+def unmasked(values: Any, fill: Any) -> NDArray[Any]:
+    """Return an array; a masked one has `fill`, its word for "no answer", where the mask hides a value.
+
+    >>> unmasked(np.ma.masked_equal([0, 7, 1], 7), -1)
+    array([ 0, -1,  1])
+    """
+    if not np.ma.isMaskedArray(values):
+        if isinstance(values, list):
+            values = [fill if value is np.ma.masked else value for value in values]
+        try:
+            return np.asarray(values)
+        except ValueError as error:
+            raise DataError(f"expected an array, got rows of different lengths ({error}).") from None
+    hidden = np.ma.getmaskarray(values)
+    if fill is False and values.dtype.kind != "b":
+        return np.asarray(values.compressed())  # row numbers: one less
+    kind = np.result_type(values.dtype, np.min_scalar_type(fill)) if values.dtype.kind in "iuf" else values.dtype
+    return np.where(hidden, np.asarray(fill, kind), values.data) if hidden.any() else values.data
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from functools import cached_property, update_wrapper
+from functools import cache, cached_property, update_wrapper
 from typing import Any, TypeVar, cast
+
+from dissensus.exceptions import DissensusWarning
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -12,6 +15,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(function: F) -> F:
     """Compile `function` when it is first called; numba, which takes 0.3 s to import, is imported no sooner."""
     return cast(F, Kernel(function))
+
+
+@cache
+def _say_once() -> None:
+    warnings.warn(
+        "compiled code can be kept nowhere, so every process compiles for some seconds anew; set NUMBA_CACHE_DIR to a "
+        "folder that can be written to.",
+        DissensusWarning,
+        stacklevel=4,
+    )
 
 
 class Kernel:
@@ -31,6 +44,7 @@ class Kernel:
         try:
             return numba.njit(nogil=True, cache=True)(self.__wrapped__)
         except RuntimeError:  # numba: "cannot cache function …: no locator available"
+            _say_once()
             return numba.njit(nogil=True)(self.__wrapped__)
 
     def __call__(self, *arguments: Any) -> Any:

@@ -148,8 +148,8 @@ class _Signature:
 class _Documentation:
     """The docstring of a class, with the declared keywords when it is asked for: what `help` shows."""
 
-    def __init__(self, text: str):
-        self.text = text
+    def __init__(self, text: str, inherited: bool):
+        self.text, self.inherited = text, inherited  # a registry puts its summary in place of an inherited one
 
     def __get__(self, instance: object, owner: type[Parameters]) -> str:
         rows = reference_rows(owner) if owner._takes_declared() else []
@@ -177,7 +177,8 @@ class Parameters:
             given |= vars(base).keys()
         written = (vars(base).get("__doc__") for base in cls.__mro__)
         nearest = next(text for text in written if text is not None)
-        cls.__doc__ = cast(Any, nearest if isinstance(nearest, _Documentation) else _Documentation(nearest))
+        text = nearest.text if isinstance(nearest, _Documentation) else nearest
+        cls.__doc__ = cast(Any, _Documentation(text, inherited=vars(cls).get("__doc__") is None))
         for name, value in cls._own.items():
             setattr(cls, name, value.default)  # so that a class without an instance shows defaults, not declarations
 

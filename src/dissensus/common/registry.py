@@ -51,6 +51,9 @@ class Registry(Mapping[str, T]):
             if name in self._entries:
                 raise ValueError(f"{self.what} '{name}' is registered twice.")
             self._entries[name] = Entry(name, value, summary, cite, facts)
+            written: Any = vars(value).get("__doc__") if isinstance(value, type) else None
+            if getattr(written, "inherited", False):  # of `Parameters`: the class has no docstring of its own
+                written.text = f"{summary[:1].upper()}{summary[1:]}."
             return value
 
         return enter

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.common.arrays import unmasked
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import DataError
 
@@ -90,7 +91,10 @@ def pair(y: Any, h: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _array(values: Any, name: str, kinds: str, ndim: int, what: str) -> NDArray[Any]:
-    array = np.asarray(values)
+    try:
+        array = unmasked(values, -1 if kinds == "iu" else np.nan)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"{name} must be {what} ({error}).") from None
     if array.ndim != ndim or array.dtype.kind not in kinds:
         raise DataError(f"{name} must be {what}, got {array.dtype} of shape {array.shape}.")
     return array

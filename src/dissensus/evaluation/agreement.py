@@ -86,8 +86,8 @@ def fleiss_kappa(table: Annotations, **bootstrap: Any) -> Estimate:
 
     Fleiss has equally many ratings of every item. Where they differ, this is Gwet's generalisation (2014, Handbook of
     Inter-Rater Reliability, 4th ed.; his package irrCAC): P = Σ'_i P_i / Σ'_i 1 over the items with two ratings or
-    more, p_c = the mean over all rated items of v_ic / m_i, every item counting alike. With equal numbers it is Fleiss'
-    own.
+    more, p_c = the mean over the same items of v_ic / m_i, every item counting alike. With equal numbers it is Fleiss'
+    own. Gwet takes p_c from items with one rating too; κ could then be far below −1, its least value.
     """
     return _estimates(table, ["fleiss_kappa"], **bootstrap)["fleiss_kappa"]
 
@@ -127,10 +127,12 @@ def _estimates(
 
 
 def _beyond_chance(
-    chance: Callable[[FloatArray], FloatArray], scale: Scale, place: FloatArray, sums: Any
+    chance: Callable[[FloatArray], FloatArray], of_pairs: bool, scale: Scale, place: FloatArray, sums: Any
 ) -> FloatArray:
+    K = place.size
     observed = ratio(sums[:, SHARE], sums[:, PAIRED])
-    expected = chance(sums[:, FIXED : FIXED + place.size] / sums[:, [RATED]])
+    shares = sums[:, FIXED + 2 * K : FIXED + 3 * K] if of_pairs else sums[:, FIXED : FIXED + K]
+    expected = chance(shares / np.maximum(sums[:, [PAIRED if of_pairs else RATED]], 1))
     return ratio(observed - expected, 1 - expected)
 
 
@@ -157,7 +159,7 @@ def _alpha(scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
         rank = np.cumsum(counts, axis=1) - counts / 2  # midranks: δ of the ordinal scale is their difference
         first, second = np.triu_indices(K, 1)
         distance = (rank[:, first] - rank[:, second]) ** 2
-        observed, expected = (sums[:, FIXED + 2 * K :] * distance).sum(axis=1), _spread(counts, rank)
+        observed, expected = (sums[:, FIXED + 3 * K :] * distance).sum(axis=1), _spread(counts, rank)
     return 1 - ratio((n - 1) * observed, expected)
 
 
@@ -172,6 +174,6 @@ STATISTICS: dict[str, Callable[[Scale, FloatArray, FloatArray], FloatArray]] = {
     "percent": lambda scale, place, sums: ratio(sums[:, AGREE], sums[:, PAIRS]),
     "percent of items": lambda scale, place, sums: ratio(sums[:, SHARE], sums[:, PAIRED]),
     "krippendorff_alpha": _alpha,
-    "fleiss_kappa": partial(_beyond_chance, _chance_of_two),
-    "gwet_ac1": partial(_beyond_chance, _chance_of_gwet),
+    "fleiss_kappa": partial(_beyond_chance, _chance_of_two, True),
+    "gwet_ac1": partial(_beyond_chance, _chance_of_gwet, False),
 }

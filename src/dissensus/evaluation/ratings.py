@@ -70,8 +70,8 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
     2, 3    pairs of ratings (ordered, of different raters) that agree, and all of them; 4: the share of the first
     5       disagreement of those pairs / (m − 1): (x_c − x_k)² on an interval scale, else whether they differ
     6 …     v_c / m, one column per class
-    6+K …   v_c where m ≥ 2
-    6+2K …  pairs that are (c, k) or (k, c), c < k, / (m − 1), on an ordinal scale: K (K − 1) / 2 columns
+    6+K …   v_c where m ≥ 2, and 6+2K … v_c / m there
+    6+3K …  pairs that are (c, k) or (k, c), c < k, / (m − 1), on an ordinal scale: K (K − 1) / 2 columns
     """
     rows, (I, K) = Ratings.of(table), (table.n_items, table.n_classes)
     label = rows.label
@@ -94,6 +94,7 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
         csr_array(np.stack([m > 0, *(np.where(several, one, 0.0) for one in fixed)], axis=1)),
         diags_array(1 / np.maximum(m, 1)) @ votes,
         diags_array(several * 1.0) @ votes,
+        diags_array(several / np.maximum(m, 1)) @ votes,
     ]
     if scale == "ordinal":
         of_item = csr_array((np.ones(item.size), (item, np.arange(item.size))), shape=(I, item.size))

@@ -33,6 +33,7 @@ from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.devices import own_draws
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
 from dissensus.learning.network import Lessons
 from dissensus.learning.objectives.base import AnnotatorRows
@@ -163,8 +164,7 @@ class DecisionFunction(PairLearner):
             self.annotator_features_ = AnnotatorFeatures.fit(annotators, table.annotators)
             features = self.annotator_features_.of(annotators, table.annotators)
         share = min(len(keys) / (taught.size * A), 1 - 1 / (2 * len(keys)))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with own_draws(seed):
             network = PairNetwork(self.encoder_, A, self.size, draws / A, self.penalty, features)
         with torch.no_grad():
             network.item.bias[-1] = math.log(share / (1 - share))

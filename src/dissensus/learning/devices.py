@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import logging
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from dissensus.common.parameters import param
 from dissensus.exceptions import BadParameter
 
+_TURN = threading.RLock()
 MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
@@ -37,6 +39,18 @@ DEVICE: Any = param("auto", "device to compute on", check=lambda device: place(d
 def gpus(device: torch.device) -> list[int]:
     """Indices of the GPUs whose generators a run draws from."""
     return [device.index or 0] if device.type == "cuda" else []
+
+
+@contextmanager
+def own_draws(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[None]:
+    """Draw from torch's one generator of the process, from a `seed` on; it is left as it was.
+
+    Threads take turns: what one draws is not drawn by another, so that fits at once are those made alone.
+    """
+    with _TURN, torch.random.fork_rng(list(devices)):
+        if seed is not None:
+            torch.manual_seed(seed)
+        yield
 
 
 def make_fabric(device: str, precision: str, processes: int) -> Any:

@@ -29,6 +29,7 @@ from dissensus.learning.annotator_features import Whom
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.devices import own_draws
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.lia import LIALearner
 from dissensus.learning.network import Network
@@ -132,8 +133,7 @@ class LIAML(LIALearner):
         objective = self._objective({question: moved}, None if known is None else {question: known})
         first = self._blocks[0]
         assert isinstance(first.objective, LIAMLObjective)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(self.seed))
+        with own_draws(torch_seed(self.seed)):
             head = objective.head_beside(first.objective, first.head)
         network = Network(nn.Identity(), head, objective)
         model = self._classifier(objective, features=True)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.devices import own_draws
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
@@ -71,8 +72,7 @@ class Network(nn.Module):
     @classmethod
     def fresh(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
         """Draw fresh weights, first the encoder's, then the head's; torch's generator is left as it was."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with own_draws(seed):
             module = encoder.module()
             return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
 

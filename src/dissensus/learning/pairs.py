@@ -12,7 +12,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, Whom, find
-from dissensus.learning.devices import place
+from dissensus.learning.devices import own_draws, place
 from dissensus.learning.saving import with_learnt
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 
@@ -38,7 +38,7 @@ class PairLearner(Parameters):
         """Load the model that `save` wrote into `folder`; all its answers are the same."""
         path = file_in(folder, cls.file)
         tree, on = read_tree(path, cls.__name__), place(device)
-        with of_this_version(path), torch.random.fork_rng(devices=[]):
+        with of_this_version(path), own_draws():
             model: Self = with_learnt(cls(**{**tree["parameters"], "device": device}), tree.get("results", {}))
             model._restore(tree, path, on)
         return model

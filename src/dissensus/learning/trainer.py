@@ -37,7 +37,7 @@ from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
-from dissensus.learning.devices import DEVICE, gpus, make_fabric, place
+from dissensus.learning.devices import DEVICE, gpus, make_fabric, own_draws, place
 from dissensus.learning.rows import clip_gradients, drop_zero_rows
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
 from dissensus.learning.shards import Data, Shard
@@ -195,8 +195,7 @@ class _Loop:
 
     def run(self) -> Trace:
         """Train from the beginning, or from the checkpoint."""
-        with torch.random.fork_rng(gpus(self.fabric.device)):
-            torch.manual_seed(mixed(self.how.seed, -1 - self.fabric.global_rank))
+        with own_draws(mixed(self.how.seed, -1 - self.fabric.global_rank), gpus(self.fabric.device)):
             self.at = self.checkpoint.read()
             self.model.train()
             while self.at.epoch < self.how.epochs and not self.at.trace.stopped:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from dissensus.common.arrays import TIE
+from dissensus.common.arrays import TIE, unmasked
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import Registry
@@ -26,7 +26,18 @@ from dissensus.compute.engines import options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
-from dissensus.models.dependence import DEFAULT, MIN_GOLD, design_effect, from_gold, labels_per_item, sharpen, soften
+from dissensus.models.dependence import (
+    DEFAULT,
+    MIN_GOLD,
+    RANGE,
+    Calibration,
+    PanelWorth,
+    design_effect,
+    from_gold,
+    labels_per_item,
+    sharpen,
+    soften,
+)  # fmt: skip
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -76,6 +87,8 @@ class Aggregator(Parameters, ABC):
     items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
     item_total_: FloatArray  # (I,) labels of each item, by their weights
     dependence_: float = 0.0  # ρ, see `models.dependence`; 0 where labels are taken for independent
+    dependence_interval_: list[float]  # 95 % of ρ: low, high
+    shift_: FloatArray | None = None  # (K,) of the log posterior, where gold speaks for one
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
     _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_", "item_total_")
@@ -124,13 +137,15 @@ class Aggregator(Parameters, ABC):
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
-        self.dependence_ = self._find_dependence(data, gold, earlier)
+        found = self._calibrate(data, gold, earlier)
+        self.dependence_, self.shift_ = found.dependence, found.shift
+        self.dependence_interval_ = list(found.interval)
         whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
         self._fit(whole, known, on_step)
         if hasattr(self, "dependence") and not self.softens_itself:
             rows = hard_rows(whole)
             self.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
-            self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_)
+            self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_, self.shift_)
             self._judge(*self._agreement(whole, self.posterior_))
         if earlier is not None:
             for key in self._per_item:
@@ -139,18 +154,23 @@ class Aggregator(Parameters, ABC):
         options.leave(self, data, gold)
         return self
 
-    def _find_dependence(self, data: Any, gold: IntArray | None, earlier: Earlier | None) -> float:
-        """ρ as asked for: given, from known classes, or the default."""
+    def _calibrate(self, data: Any, gold: IntArray | None, earlier: Earlier | None) -> Calibration:
+        """ρ as asked for: given, from known classes with shifts, or the default."""
         wanted = getattr(self, "dependence", None)
         if wanted != "auto":
-            return float(wanted or 0)
+            given = float(wanted or 0)
+            return Calibration(given, (given, given))
         if gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
-            return DEFAULT
+            return self._assumed(data)
         known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
         posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))
         return from_gold(posterior, total, gold[known])
+
+    def _assumed(self, data: Any) -> Calibration:
+        """ρ without known classes."""
+        return Calibration(DEFAULT, RANGE)
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
         """The table and its gold with items that stand for what is known of annotators from before."""
@@ -188,9 +208,12 @@ class Aggregator(Parameters, ABC):
             return self
         vars(self).pop("items_path_", None)  # what is there is of before
         self.items_, at, item = incremental.merge(np.asarray(self.items_), table.items, "items")
+        unlabelled = self.prior_
+        if self.shift_ is not None:
+            unlabelled = soften(unlabelled[None], np.zeros(1), self.dependence_, self.shift_)[0]
         for key in self._per_item:
             if key in vars(self):
-                fill = {"posterior_": self.prior_, "difficulty_": 1.0}.get(key, 0.0)
+                fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
                 setattr(self, key, incremental.put_in(np.asarray(getattr(self, key)), at, fill))
         old = incremental.known_before(self.items_.size, at, item)
         self.annotators_, at, annotator = incremental.merge(self.annotators_, table.annotators, "annotators")
@@ -201,13 +224,13 @@ class Aggregator(Parameters, ABC):
         table, softens = self._weigh(table, annotator), hasattr(self, "dependence")
         if softens:
             rows, before = hard_rows(table), self.item_total_[item]
-            independent = sharpen(self.posterior_[item], before, self.dependence_)
+            independent = sharpen(self.posterior_[item], before, self.dependence_, self.shift_)
             self.posterior_ = _written(self.posterior_, item, independent)
         posterior = self._update(table, item, annotator, old, gold)
         if softens:
             labels = before + labels_per_item(rows.item_ptr, rows.weight)
             self.item_total_ = _written(self.item_total_, item, labels)
-            posterior = soften(posterior, labels, self.dependence_)
+            posterior = soften(posterior, labels, self.dependence_, self.shift_)
         self.posterior_ = _written(self.posterior_, item, posterior)
         hits, total = self._agreement(table, posterior)
         self.n_annotations_ = _written(
@@ -233,7 +256,7 @@ class Aggregator(Parameters, ABC):
         known = naming.match(table.annotators, self.annotators_, "annotators")
         table = self._weigh(table, known)
         posterior, rows = self._score(table, known), hard_rows(table)
-        return soften(posterior, labels_per_item(rows.item_ptr, rows.weight), self.dependence_)
+        return soften(posterior, labels_per_item(rows.item_ptr, rows.weight), self.dependence_, self.shift_)
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
@@ -251,16 +274,36 @@ class Aggregator(Parameters, ABC):
         table = table.to_classes(self.classes_)
         item = naming.match(table.items, np.asarray(self.items_), "items")[table.item]
         annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
-        posterior = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
+        posterior = self.posterior_[item]
         if self.dependence_:  # a crowd that errs together goes on erring together: its labels follow what it sees
-            total = np.where(item >= 0, self.item_total_[item], 0.0)
-            posterior = sharpen(posterior, total, self.dependence_)
+            posterior = sharpen(posterior, self.item_total_[item], self.dependence_, self.shift_)
+        posterior = np.where((item >= 0)[:, None], posterior, self.prior_)
         return self._label_proba(posterior, item, annotator)
 
     @property
     def effective_labels_(self) -> FloatArray:
         """(I,) how many independent labels the labels of each item are worth."""
         return np.asarray(np.asarray(self.item_total_) / design_effect(np.asarray(self.item_total_), self.dependence_))
+
+    def panel_worth(self) -> PanelWorth | None:
+        """How many independent labels an item's labels are worth on average; None where they are taken for independent.
+
+        The interval holds what is not known of ρ; which items there are adds nothing that would be seen.
+        """
+        self._check_fitted()
+        if not self.dependence_:
+            return None
+        n, items = self.item_total_, self.items_.size
+        if isinstance(n, np.ndarray):
+            n = n[n > 0]
+            items = n.size
+        else:  # kept by a cluster: the item with the mean number of labels stands for all
+            n = np.array([self.total_.sum() / items])
+        if not n.size:  # a model that was saved without its items
+            return None
+        rhos = np.minimum([self.dependence_, *self.dependence_interval_[::-1]], 1.0)  # beyond 1, worth less than one
+        value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)
+        return PanelWorth(value, low, high, labels=float(self.n_annotations_.sum() / items))
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair.
@@ -283,7 +326,7 @@ class Aggregator(Parameters, ABC):
         """(I, K) the posterior as if labels were independent: what the crowd itself sees in its items."""
         if not self.dependence_:
             return self.posterior_
-        return sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_), self.dependence_)
+        return sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_), self.dependence_, self.shift_)
 
     def reliability_interval(self, level: float = 0.95) -> FloatArray:
         """(A, 2) bounds of each annotator's reliability on items like these: of a Beta distribution.
@@ -456,7 +499,7 @@ def check_gold(gold: IntArray | None, table: Annotations | TableElsewhere) -> In
     """`gold` as int32 (I,), checked; None where nothing is known."""
     if gold is None:
         return None
-    gold = np.asarray(gold)
+    gold = unmasked(gold, -1)
     if gold.shape != (table.n_items,) or gold.dtype.kind not in "iu":
         raise DataError(
             f"gold must hold one integer code per item, {table.n_items} in all, −1 where unknown; got {gold.dtype} of "

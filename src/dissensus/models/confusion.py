@@ -7,8 +7,8 @@ sums    n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
 M step  π_c ∝ b_c + n_c, or as it was; the rest is the method's: `maximise`
 
 A method states its parameters (`Params`), the likelihoods that they make (`cells`), its M step (`maximise`), the log
-prior density of its parameters (`log_penalty`) and, where it needs more than one pseudo-item of every class, what it
-fixes before EM begins (`prepare`); docs/contributing/method.md has an example. It inherits engines, weights,
+prior density of its parameters (`log_penalty`) and, where it needs more than one pseudo-item of every class, what is
+fixed while EM runs (`prepare`); docs/contributing/method.md has an example. It inherits engines, weights,
 probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace and
 SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
 
@@ -282,17 +282,16 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     labels_: FloatArray  # (A, true, given), (A, 1, given) or (A, 1, 1) sums of the last pass
     label_totals_: FloatArray  # (A, 1, given) weight of all labels
-    class_pseudo_: FloatArray  # (K,) b, pseudo-counts of the classes' shares
+    class_pseudo_: FloatArray  # (K,) b, pseudo-counts of the classes' shares; one of each, unless `prepare` sets them
     fixed_prior_: FloatArray | None = None  # (K,) π where it is not learnt
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Set what is fixed before EM begins, `class_pseudo_` (or `fixed_prior_`) at least, from sums by the votes.
+        """Set what is fixed while EM runs, from sums by the votes: `class_pseudo_`, `fixed_prior_`, or its own.
 
-        Here: one pseudo-item of every class, so that no share of π is 0.
+        A name that ends in _ is saved with the model.
         """
-        self.class_pseudo_ = np.ones(votes.classes.size)
 
     def first(self, prior: FloatArray) -> Classes:
         """Where the first `maximise` begins; its own fields, if it needs any of them."""
@@ -351,6 +350,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         votes = self.votes(engine)
         self.label_totals_ = votes.labels.sum(axis=1, keepdims=True) if self.shape == FULL else label_totals(engine)
         self._walk = ConfusionPass(LIKELIHOOD, self.shape, precision=self._single(engine))
+        self.class_pseudo_ = np.ones(votes.classes.size)
         self.prepare(votes, engine)
 
     def _single(self, engine: Engine) -> str:
@@ -531,7 +531,7 @@ def softened_sweep(
     """
     model.posterior_ = engine.per_item("posterior", engine.size.n_classes)
     model.item_total_ = engine.per_item("item_total")
-    softened = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_)
+    softened = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_)
     sums = engine.sweep(softened, params, out | {"posterior": model.posterior_, "item_total": model.item_total_})
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent

@@ -7,9 +7,9 @@ no model that a large block of copies might have captured. An annotator and all 
 
 *Test.* The proposed group S counts as one vote, or not at all, and the rest is fitted again: skills s_k from the
 agreement of all who are not in the same group, E[(K·agree − 1) / (K − 1)] = s_j s_k, and the posterior of every item
-without S,
+without S, d_i being its design effect (`models.dependence`),
 
-    q_i(c) ∝ π_c exp(Σ_k w_k [y_ik = c] / (1 + (n_i − 1)·0.5))      w_k = log(a_k (K − 1) / (1 − a_k)), a_k = P(k right)
+    q_i(c) ∝ π_c exp(Σ_k w_k [y_ik = c] / d_i)      w_k = log(a_k (K − 1) / (1 − a_k)), a_k = P(k right)
 
 from which follows how probable it is that k says by itself what S says. It is raised until k and S agree as often as
 their skills would make them, or k's habit of giving one label: experts agree because all are right, and those who
@@ -21,12 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import erf, erfinv, expit, logit, logsumexp, softmax
+from scipy.special import erf, erfinv, expit, logit, logsumexp
 
-from dissensus.common.arrays import pair_starts, ranges
+from dissensus.common.arrays import pair_starts, pairs_of_ranges, read_only
 from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.models.dependence import DEFAULT, design_effect
 from dissensus.table.annotations import Annotations
 
 RATES = np.array([0.5, 0.8, 0.95])  # shares of copied labels that the alternative mixes
@@ -35,16 +37,15 @@ MIN_GROUP_COPIED = 0.8  # of all labels of a group; experts in a poor crowd come
 MAX_GROUP = 0.45  # share of the annotators: nothing tells a majority that copies from one that is right
 MEMBER_ERROR = 0.05  # chance that somebody who meets the bar is no member of an established group
 GROUP_ERROR = 0.001  # chance that a group is none
-DEPENDENCE = 0.5  # correlation of an item's labels given its class
 SKILL_LABELS = 20  # of average skill that everybody starts with
 MAX_PROPOSALS = 8  # in a round
 MAX_FAILURES = 4  # proposals in a row that are no group, before a round ends
 MAX_ROUNDS = 6
 MAX_ROWS = 25_000  # labels that are looked at; of a larger table some items
 MAX_PAIRS = 3_000_000  # pairs of labels that proposals are made from; beyond it some items are left out
-MAX_CALIBRATION_PAIRS = 100_000
+MAX_CALIBRATION_PAIRS = 30_000
 Calibration = Callable[[FloatArray], FloatArray]
-BINS = np.linspace(-4.5, 4.5, 19)  # of logit p
+EDGES = expit(np.linspace(-4.5, 4.5, 19))  # of the bins of p
 TINY = 0.01
 
 
@@ -60,13 +61,19 @@ class Copies:
     copied: FloatArray  # (A,) share of the labels that are copied
 
 
+_found: WeakKeyDictionary[Annotations, Copies] = WeakKeyDictionary()  # a fit and a diagnosis ask for the same
+
+
 def find_copies(table: Annotations) -> Copies:
     """Find the groups of a table; of several labels of one annotator for an item the first counts."""
-    if len(table) > MAX_ROWS:
-        order = np.random.default_rng(0).permutation(table.n_items)
-        few = order[: np.searchsorted(np.cumsum(np.diff(table.item_ptr)[order]), MAX_ROWS)]
-        table = table.select(rows=np.isin(table.item, few))
-    return _Search(table).run()
+    if table not in _found:
+        few = table
+        if len(table) > MAX_ROWS:
+            order = np.random.default_rng(0).permutation(table.n_items)
+            items = order[: np.searchsorted(np.cumsum(np.diff(table.item_ptr)[order]), MAX_ROWS)]
+            few = table.select(rows=np.isin(table.item, items))
+        _found[table] = _Search(few).run()
+    return _found[table]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,15 +99,16 @@ class _Search:
             column[once].astype(np.int64) for column in (table.item, table.annotator, table.label)
         )
         self.A, self.K, self.I = table.n_annotators, table.n_classes, table.n_items
-        self.rows = np.arange(self.item.size)
-        self.n = np.bincount(self.annotator, minlength=self.A)
+        self.given = np.bincount(self.label * self.A + self.annotator, minlength=self.K * self.A).reshape(-1, self.A)
+        self.n = self.given.sum(axis=0)
         self.left, self.right = _pairs(np.bincount(self.item, minlength=self.I))
         self.agree = self.label[self.left] == self.label[self.right]
         key, self.pair = np.unique(self.annotator[self.left] * self.A + self.annotator[self.right], return_inverse=True)
         self.first, self.second = key // self.A, key % self.A
-        some = np.random.default_rng(0).permutation(self.left.size)[:MAX_CALIBRATION_PAIRS]
+        some = np.sort(np.random.default_rng(0).permutation(self.left.size)[:MAX_CALIBRATION_PAIRS])
         self.sample = self.left[some], self.right[some], self.agree[some]
         self.unit = np.arange(self.A)
+        self.fitted: IntArray | None = None  # units of the last full model
 
     def run(self) -> Copies:
         """See the module."""
@@ -110,13 +118,14 @@ class _Search:
         shared, agreed = np.zeros(self.A, np.int64), np.zeros(self.A, np.int64)
         expected, copied = np.zeros(self.A), np.zeros(self.A)
         groups = [np.flatnonzero(self.unit == one) for one in np.flatnonzero(np.bincount(self.unit) > 1)]
-        for group in groups:
+        if groups:
             self._model(self.unit)
+        for group in groups:
             fit = self._against(group)
             shared[group], agreed[group], expected[group] = fit.shared[group], fit.agreed[group], fit.expected[group]
             copied[group] = np.clip(fit.copied[group], 0, 1)
         ordered = sorted((tuple(group.tolist()) for group in groups), key=lambda group: (-len(group), group))
-        return Copies(tuple(ordered), self.unit, shared, agreed, expected, copied)
+        return Copies(tuple(ordered), *map(read_only, (self.unit, shared, agreed, expected, copied)))
 
     def _round(self) -> bool:
         """Propose groups and accept those that pass the test; True where one is new or has grown."""
@@ -147,11 +156,12 @@ class _Search:
     def _near(self) -> FloatArray:
         """(P,) nats by which copying explains each pair better than chance, above one; 0 within a group."""
         i, y = self.item[self.left], self.label[self.left]
-        votes = self.votes[i, y] - self.unit_votes[self.left, y] - self.unit_votes[self.right, y]
+        votes = self.votes[y, i] - self.unit_votes[y, self.left] - self.unit_votes[y, self.right]
         others = np.maximum(self.voters[i] - 2, 0)
         p = np.clip((np.maximum(votes, 0) + 2 * self.prior[y]) / (others + 2), TINY, 1 - TINY)
         apart = self.unit[self.first] != self.unit[self.second]
-        p = _calibration(p, self.agree, apart[self.pair])(p)
+        counted = apart[self.pair]
+        p = _calibration(p[counted], self.agree[counted])(p)
         return np.where(apart, np.maximum(_evidence(p, self.agree, self.pair, self.first.size) - 1, 0), 0)
 
     def _grow(self, group: IntArray) -> IntArray | None:
@@ -183,74 +193,90 @@ class _Search:
 
     def _model(self, unit: IntArray, full: bool = True) -> None:
         """Skills, class shares and votes where each unit has one vote on an item."""
-        K, slots = self.K, self.item * np.int64(self.A) + unit[self.annotator]
-        slots, slot, size = np.unique(slots, return_inverse=True, return_counts=True)
+        if full and self.fitted is not None and np.array_equal(unit, self.fitted):
+            return
+        K, self.fitted = self.K, unit.copy() if full else None
+        _, slot, size = np.unique(self.item * self.A + unit[self.annotator], return_inverse=True, return_counts=True)
         weight = 1 / size[slot]
-        self.votes = self._by_label(weight, self.item, self.I)  # (I, K)
-        self.unit_votes = self._by_label(weight, slot, slots.size)[slot]  # (N, K) of the row's own unit
-        self.voters = self.votes.sum(axis=1)
-        self.prior = (self.votes.sum(axis=0) + 1) / (self.votes.sum() + K)
-        self._fit_skills(weight, slot, slots.size)
+        self.votes = self._by_label(weight, self.item, self.I)  # (K, I)
+        self.unit_votes = self._by_label(weight, slot, size.size)[:, slot]  # (K, N) of the row's own unit
+        self.voters = self.votes.sum(axis=0)
+        self.prior = (self.votes.sum(axis=1) + 1) / (self.votes.sum() + K)
+        self._fit_skills(weight, slot)
         log = np.log(self.accuracy * (K - 1) / (1 - self.accuracy))[self.annotator] * weight
         self.log = self._by_label(log, self.item, self.I)
-        self.unit_log = self._by_label(log, slot, slots.size)[slot]
+        self.unit_log = self._by_label(log, slot, size.size)[:, slot]
         if full:
-            q = self._posterior(self.log[self.item] - self.unit_log, self.voters[self.item] - 1)
+            q = self._posterior(self.log[:, self.item] - self.unit_log, self.voters[self.item] - 1)
             start = 0.7 * np.eye(K) + 0.3 / K
             self.confusion = start
             for _ in range(5):
-                seen = q * self.confusion[:, self.label].T
-                seen *= (weight / seen.sum(axis=1))[:, None]
-                counts = np.stack([np.bincount(self.label, seen[:, c], K) for c in range(K)]) + start / 2
+                seen = q * self.confusion[:, self.label]
+                seen *= weight / seen.sum(axis=0)
+                counts = np.stack([np.bincount(self.label, one, K) for one in seen]) + start / 2
                 self.confusion = counts / counts.sum(axis=1, keepdims=True)
         left, right, agree = self.sample
-        i, y = self.item[left], self.label[left]
-        votes = np.maximum(self.votes[i] - self.unit_votes[left] - self.unit_votes[right], 0)
-        log = self.log[i] - self.unit_log[left] - self.unit_log[right]
-        p = self._predicted(log, votes, self.annotator[right], y)
         apart = unit[self.annotator[left]] != unit[self.annotator[right]]
-        self.calibrated = _calibration(p, agree, apart)
+        left, right = left[apart], right[apart]
+        i, y = self.item[left], self.label[left]
+        votes = self.votes[y, i] - self.unit_votes[y, left] - self.unit_votes[y, right]
+        log = self.log[:, i] - self.unit_log[:, left] - self.unit_log[:, right]
+        p = self._predicted(log, votes, self.voters[i] - 2, self.annotator[right], y)
+        self.calibrated = _calibration(p, agree[apart])
 
     def _by_label(self, value: FloatArray, of: IntArray, n: int) -> FloatArray:
-        """(n, K) sums of values (N,) by code and label."""
-        return np.bincount(of * self.K + self.label, value, n * self.K).reshape(n, self.K).astype(np.float64)
+        """(K, n) sums of values (N,) by label and code."""
+        return np.bincount(self.label * n + of, value, self.K * n).reshape(self.K, n).astype(np.float64, copy=False)
 
-    def _fit_skills(self, weight: FloatArray, slot: IntArray, n_slots: int) -> None:
+    def _fit_skills(self, weight: FloatArray, slot: IntArray) -> None:
         """Skills s by alternating least squares over all pairs of different units on an item."""
-        K = self.K
-        on = (self.votes[self.item] - self.unit_votes)[self.rows, self.label]
-        everybody = self.voters[self.item] - 1
-        average = (K * on.sum() / max(everybody.sum(), 1) - 1) / (K - 1)
+        K, item = self.K, self.item
+        shared = np.flatnonzero(weight < 1)  # rows that are not all of their unit's vote
+
+        def of_others(value: FloatArray, on: IntArray, own: IntArray) -> FloatArray:
+            """(N,) sums of the values with the same code in `on`, less those of the row's unit, the same in `own`."""
+            mine = value.copy()
+            mine[shared] = np.bincount(own, value[shared])[own]
+            return np.asarray(np.bincount(on, value)[on] - mine)
+
+        same_item, same_slot = item * K + self.label, np.unique((slot * K + self.label)[shared], return_inverse=True)[1]
+        slot = slot[shared]
+        agreed = of_others(weight, same_item, same_slot)
+        average = (K * agreed.sum() / max((self.voters[item] - 1).sum(), 1) - 1) / (K - 1)
         mean = np.sqrt(max(average, 0.01))
         skill = np.full(self.A, mean)
         for _ in range(12):
             mine = weight * skill[self.annotator]
-            total, own = self._by_label(mine, self.item, self.I), self._by_label(mine, slot, n_slots)
-            others = total[self.item, self.label] - own[slot, self.label]
-            all_others = total.sum(axis=1)[self.item] - own.sum(axis=1)[slot]
-            squares = weight * skill[self.annotator] ** 2
-            square = np.bincount(self.item, squares, self.I)[self.item] - np.bincount(slot, squares, n_slots)[slot]
-            top = np.bincount(self.annotator, (K * others - all_others) / (K - 1), self.A) + SKILL_LABELS * mean**3
-            skill = (
-                skill + np.clip(top / (np.bincount(self.annotator, square, self.A) + SKILL_LABELS * mean**2), -1, 1)
-            ) / 2
+            agreed, everybody = of_others(mine, same_item, same_slot), of_others(mine, item, slot)
+            square = of_others(mine * skill[self.annotator], item, slot)
+            top = np.bincount(self.annotator, (K * agreed - everybody) / (K - 1), self.A) + SKILL_LABELS * mean**3
+            bottom = np.bincount(self.annotator, square, self.A) + SKILL_LABELS * mean**2
+            skill = (skill + np.clip(top / bottom, -1, 1)) / 2
         self.skill = skill
         self.accuracy = np.clip((1 + (K - 1) * skill) / K, 0.05, 0.97)
         self.average = max(float((self.accuracy * self.n).sum() / self.n.sum()), 1 / K + 0.05)
 
     def _posterior(self, log: FloatArray, voters: FloatArray) -> FloatArray:
-        worth = 1 / (1 + np.maximum(voters - 1, 0) * DEPENDENCE)
-        return np.asarray(softmax(np.log(self.prior) + log * worth[:, None], axis=1))
+        """(K, n); log is a mean of at most 1/ρ votes of bounded accuracy, so nothing overflows."""
+        log /= design_effect(voters, DEFAULT)
+        q = np.exp(log, out=log)
+        q *= self.prior[:, None]
+        q /= q.sum(axis=0)
+        return q
 
-    def _predicted(self, log: FloatArray, votes: FloatArray, annotator: IntArray, label: IntArray) -> FloatArray:
-        """(n,) P(annotator gives label), by what others say of the item: their votes, and what they mean."""
-        q, rows, chance = self._posterior(log, votes.sum(axis=1)), np.arange(label.size), 1 / self.K
+    def _predicted(
+        self, log: FloatArray, votes: FloatArray, voters: FloatArray, annotator: IntArray, label: IntArray
+    ) -> FloatArray:
+        """(n,) P(annotator gives label), by what others say of the item: their votes for it, and what all mean."""
+        q, chance = self._posterior(log, voters), 1 / self.K
         accuracy = self.accuracy[annotator]
         like_crowd = np.clip((accuracy - chance) / (self.average - chance), 0, 1)
         expert = np.clip((accuracy - self.average) / (1 - self.average), 0, 1)
-        p = like_crowd * (q * self.confusion[:, label].T).sum(axis=1) + (1 - like_crowd) * self.prior[label]
-        p = (1 - expert) * p + expert * q[rows, label]
-        return np.asarray(np.clip((votes[rows, label] + 2 * p) / (votes.sum(axis=1) + 2), TINY, 1 - TINY))
+        certain = q[label, np.arange(label.size)]
+        q *= self.confusion[:, label]
+        p = like_crowd * q.sum(axis=0) + (1 - like_crowd) * self.prior[label]
+        p = (1 - expert) * p + expert * certain
+        return np.asarray(np.clip((np.maximum(votes, 0) + 2 * p) / (np.maximum(voters, 0) + 2), TINY, 1 - TINY))
 
     def _against(self, group: IntArray) -> _Fit:
         """Hold everybody's labels to those of a group that is one unit; members leave themselves out."""
@@ -258,25 +284,26 @@ class _Search:
         inside[group] = True
         member = inside[self.annotator]
         at = np.flatnonzero(member)
-        said = np.bincount(self.item[at] * self.K + self.label[at], minlength=self.I * self.K).reshape(self.I, self.K)
+        said = np.bincount(self.label[at] * self.I + self.item[at], minlength=self.K * self.I).reshape(-1, self.I)
         first = at[np.unique(self.item[at], return_index=True)[1]]  # a row of the group on each of its items
-        group_votes, group_log = np.zeros((2, self.I, self.K))
-        group_votes[self.item[first]], group_log[self.item[first]] = self.unit_votes[first], self.unit_log[first]
-        rows = np.flatnonzero(said.sum(axis=1)[self.item] > member)
+        group_votes, group_log = np.zeros((2, self.K, self.I))
+        group_votes[:, self.item[first]], group_log[:, self.item[first]] = (
+            self.unit_votes[:, first],
+            self.unit_log[:, first],
+        )
+        rows = np.flatnonzero(said.sum(axis=0)[self.item] > member)
         i, who, inner = self.item[rows], self.annotator[rows], member[rows]
-        theirs = said[i]
-        theirs[np.arange(rows.size), self.label[rows]] -= inner
-        label = theirs.argmax(axis=1)
-        outside = ~inner[:, None]
-        votes = np.maximum(self.votes[i] - group_votes[i] - outside * self.unit_votes[rows], 0)
-        log = self.log[i] - group_log[i] - outside * self.unit_log[rows]
-        p = self.calibrated(self._predicted(log, votes, who, label))
+        theirs = said[:, i]
+        theirs[self.label[rows], np.arange(rows.size)] -= inner
+        label = theirs.argmax(axis=0)
+        votes = self.votes[label, i] - group_votes[label, i] - ~inner * self.unit_votes[label, rows]
+        log = self.log[:, i] - group_log[:, i] - ~inner * self.unit_log[:, rows]
+        p = self.calibrated(self._predicted(log, votes, self.voters[i] - 1 - ~inner, who, label))
 
         shared, agreed = np.bincount(who, minlength=self.A), np.bincount(who, self.label[rows] == label, self.A)
-        own = np.bincount(self.annotator * self.K + self.label, minlength=self.A * self.K).reshape(self.A, self.K)
-        habit = np.bincount(who, own[who, label] / self.n[who], self.A) / np.maximum(shared, 1)
+        habit = np.bincount(who, self.given[label, who] / self.n[who], self.A) / np.maximum(shared, 1)
         mean = np.clip(np.average(self.skill[group], weights=self.n[group]), 0, 0.99)
-        plurality = erf(np.sqrt(theirs.sum(axis=1).mean()) * erfinv(mean))  # the skill of so many by themselves
+        plurality = erf(np.sqrt(theirs.sum(axis=0).mean()) * erfinv(mean))  # the skill of so many by themselves
         by_skill = (1 + (self.K - 1) * np.maximum(self.skill * plurality, 0)) / self.K
         p = _raised(p, who, np.minimum(np.maximum(by_skill, habit), 1 - TINY))
         evidence = _evidence(p, self.label[rows] == label, who, self.A)
@@ -290,24 +317,18 @@ def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
     if pairs.sum() > MAX_PAIRS:
         used = np.random.default_rng(0).permutation(per_item.size)
         used = np.sort(used[np.cumsum(pairs[used]) <= MAX_PAIRS])
-    size = per_item[used]
-    rows = ranges(start[used], size)
-    later = np.repeat(start[used] + size, size) - rows - 1
-    return np.repeat(rows, later), ranges(rows + 1, later)
+    return pairs_of_ranges(start[used], per_item[used])
 
 
-def _calibration(p: FloatArray, agree: BoolArray, counted: BoolArray) -> Calibration:
+def _calibration(p: FloatArray, agree: BoolArray) -> Calibration:
     """How often pairs with about this p do agree, as a function of p."""
-    place = np.digitize(logit(p[counted]), BINS)
-    n = np.bincount(place, minlength=BINS.size + 1)
-    rate = (
-        np.bincount(place, agree[counted], BINS.size + 1)
-        + 10 * np.bincount(place, p[counted], BINS.size + 1) / np.maximum(n, 1)
-    ) / (n + 10)
+    place = np.digitize(p, EDGES)
+    n, hits, expected = (np.bincount(place, value, EDGES.size + 1) for value in (None, agree, p))
     if not n.any():
         return lambda p: p
+    rate = (hits + 10 * expected / np.maximum(n, 1)) / (n + 10)
     rate = np.clip(np.interp(np.arange(n.size), np.flatnonzero(n), rate[n > 0]), TINY, 1 - TINY)
-    return lambda p: rate[np.digitize(logit(p), BINS)]
+    return lambda p: rate[np.digitize(p, EDGES)]
 
 
 def _evidence(p: FloatArray, hit: BoolArray, of: IntArray, n: int) -> FloatArray:

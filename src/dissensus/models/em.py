@@ -184,7 +184,7 @@ class Climb(Generic[P]):
                 self.ahead.forget()
             return
         if not np.isfinite(objective):
-            raise BadParameter(f"the objective became {objective}; a keyword may be far too large or too small.")
+            raise BadParameter(f"the objective became {objective}; a keyword or weight may be far too large or small.")
         little = bool(trace) and objective - trace[-1] <= tol * abs(objective)
         trace.append(objective)
         if little and not looked:  # a look ahead that gains little proves nothing; an EM step does

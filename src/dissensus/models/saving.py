@@ -8,10 +8,12 @@ two runs.
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -24,10 +26,130 @@ from dissensus.models.base import Aggregator, clusterings, methods
 FILE = "model.npz"
 DAMAGE = (
     ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError, NotImplementedError,
-    zipfile.BadZipFile, zlib.error,
+    zipfile.BadZipFile, zlib.error, MemoryError, RecursionError, IndexError, OverflowError,
 )  # fmt: skip
 """What NumPy, zipfile and json raise for a file that is not as it was written."""
 FORMAT = 1  # raised when an older reader could not make sense of the file
+
+SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
+    "classes_": "K names", "items_": "I names", "annotators_": "A names",
+    "posterior_": "I K simplex", "prior_": "K simplex", "reliability_": "A share?", "hits_": "A count",
+    "total_": "A count", "n_annotations_": "A count", "trace_": "T any", "n_iter_": "whole", "converged_": "flag",
+    "tie_seed_": "whole", "dependence_": "number", "shift_": "K real", "dependence_interval_": "2 share",
+    "item_total_": "I count", "class_counts_": "K count",
+    "class_pseudo_": "K count", "label_totals_": "A 1 K count", "labels_": "A 1|K 1|K count", "pseudo_": "K K count",
+    "fixed_prior_": "K simplex", "confusion_": "A K K simplex", "population_confusion_": "K K simplex",
+    "copy_group_": "A code",
+    "counts_": "A K K count", "community_concentration_": "C K K count", "community_share_": "C simplex",
+    "community_confusion_": "C K K simplex", "community_posterior_": "A C simplex", "community_": "A code",
+    "ability_": "A real", "pull_": "A real", "curvature_": "A real", "difficulty_": "I real",
+    "concentration_": "A K K count", "population_": "K K count",
+    "weight_": "A real", "population_weight_": "number", "scale_": "number", "population_accuracy_": "number",
+    "skill_": "A real", "population_skill_": "number", "coin_": "A 2 share", "population_coin_": "1 2 share",
+    "copied_share_": "A K share", "given_": "A K real", "competence_counts_": "A 2 count",
+    "strategy_counts_": "A K count", "competence_": "A share", "strategy_": "A K share",
+    "population_competence_": "number", "population_strategy_": "K share",
+    "evidence_": "A K real", "item_penalty_": "number", "annotator_effect_": "A K K real", "crowd_effect_": "K K real",
+    "item_effect_cell_": "E cell", "item_effect_": "E K real", "propensity_": "A real",
+    "loading_": "K real", "theta_": "A K K real", "population_theta_": "K K real",
+    "psi_": "P simplex", "omega_": "L simplex", "labels_of_clusters_": "P L K simplex", "item_clusters_": "I P share",
+    "annotator_clusters_": "A L share", "item_cluster_": "I code", "annotator_cluster_": "A code",
+    "labelled_": "I flag", "labels_per_item_": "number",
+}  # fmt: skip
+ALWAYS = (
+    "classes_", "items_", "annotators_", "posterior_", "prior_", "reliability_", "hits_", "total_", "n_annotations_",
+    "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_", "dependence_interval_", "shift_",
+)  # fmt: skip
+OPTIONAL = ("fixed_prior_", "shift_")  # None, or not there
+_COUNTED = ("label_totals_", "class_pseudo_", "item_total_", "class_counts_", "labels_")
+_COINS = (*_COUNTED, "fixed_prior_", "coin_", "population_coin_")
+_CONFUSIONS = (*_COUNTED, "pseudo_", "confusion_", "population_confusion_")
+_CLUSTERS = (
+    "psi_", "omega_", "labels_of_clusters_", "item_clusters_", "annotator_clusters_", "item_cluster_",
+    "annotator_cluster_", "labelled_", "labels_per_item_",
+)  # fmt: skip
+STORED = {  # method → what it has beyond ALWAYS; a method that is not here may have anything
+    "consensus": (*_CONFUSIONS, "copy_group_"), "dawid-skene": _CONFUSIONS,
+    "community-bcc": (
+        *_COUNTED, "counts_", "community_concentration_", "community_share_", "community_confusion_",
+        "community_posterior_", "community_",
+    ),
+    "hierarchical-dawid-skene": (*_COUNTED, "concentration_", "population_"),
+    "glad": ("item_total_", "class_counts_", "ability_", "pull_", "curvature_", "difficulty_"),
+    "kos": ("weight_", "population_weight_", "scale_", "population_accuracy_"),
+    "m-msr": ("item_total_", "skill_", "coin_", "population_coin_"),
+    "mace": (
+        *_COUNTED, "fixed_prior_", "copied_share_", "given_", "competence_counts_", "strategy_counts_", "competence_",
+        "strategy_", "population_competence_", "population_strategy_",
+    ),
+    "majority-vote": ("item_total_",),
+    "metal": ("item_total_", "evidence_", "confusion_", "population_confusion_"),
+    "mmce": (
+        "item_total_", "item_penalty_", "annotator_effect_", "confusion_", "crowd_effect_", "population_confusion_",
+        "item_effect_cell_", "item_effect_", "difficulty_",
+    ),
+    "item-effect": ("pseudo_", "class_pseudo_", "loading_", "theta_", "population_theta_", "item_total_"),
+    "one-coin": _COINS, "snorkel": (*_COINS, "propensity_"),
+    "wawa": ("item_total_", "skill_", "population_skill_"),
+    "zero-based-skill": ("item_total_", "skill_", "population_skill_"),
+    "fmm": _CLUSTERS, "pgm-annealing": _CLUSTERS, "pgm-bp": _CLUSTERS,
+}  # fmt: skip
+ROUNDING = 1e-6  # by how much a sum of probabilities may differ from one
+
+
+def _is_simplex(x: Any) -> bool:
+    return bool((x >= 0).all() and (np.abs(x.sum(axis=-1) - 1) <= ROUNDING).all())
+
+
+RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of NumPy's types, and what must hold
+    "names": ("Oiufb", lambda x: x.dtype.kind != "f" or bool(np.isfinite(x).all())),
+    "simplex": ("f", _is_simplex),
+    "share": ("f", lambda x: bool(((x >= 0) & (x <= 1 + ROUNDING)).all())),
+    "share?": ("f", lambda x: bool((np.isnan(x) | ((x >= 0) & (x <= 1 + ROUNDING))).all())),
+    "count": ("iuf", lambda x: bool((np.isfinite(x) & (x >= 0)).all())),
+    "real": ("f", lambda x: bool(np.isfinite(x).all())),
+    "any": ("f", lambda x: True),
+    "code": ("iu", lambda x: bool((x >= -1).all())),
+    "cell": ("iu", lambda x: bool((x >= 0).all() and (np.diff(x) > 0).all())),
+    "flag": ("b", lambda x: True),
+    "whole": ("iu", lambda x: bool((x >= 0).all())),
+    "number": ("iuf", lambda x: bool(np.isfinite(x).all())),
+}
+MOST_CODES = {  # attribute → axes whose product its codes stay below
+    "copy_group_": "A", "community_": "C", "item_cluster_": "P", "annotator_cluster_": "L", "item_effect_cell_": "I K",
+}  # fmt: skip
+
+
+def _check(method: str, found: Mapping[str, Any]) -> None:
+    """Raise ValueError where what a file holds of a fitted method has other names, types, axes or ranges."""
+    known = (*ALWAYS, *STORED.get(method, SCHEMA))
+    for name in (*ALWAYS, *STORED.get(method, ())):
+        if name not in found and name not in OPTIONAL:
+            raise ValueError(f"there is no {name}")
+    axes: dict[str, int] = {str(number): number for number in (1, 2)}
+    for name, value in found.items():
+        if name not in known:
+            if method not in STORED and name.endswith("_") and not name.startswith("_"):
+                continue
+            raise ValueError(f"{method} has no {name}")
+        if value is None and name in OPTIONAL:
+            continue
+        *shape, kind = SCHEMA[name].split()
+        array = np.asarray(value)
+        kinds, holds = RANGES[kind]
+        if array.dtype.kind not in kinds or not array.dtype.isnative or array.ndim != len(shape):
+            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
+        for axis, size in zip(shape, array.shape, strict=True):
+            allowed = {axes.setdefault(one, size) for one in axis.split("|")}
+            if size not in allowed:
+                raise ValueError(f"{name} is of shape {array.shape}, where {axis} is {sorted(allowed)}")
+        if not holds(array):
+            raise ValueError(f"{name} holds a value that cannot be")
+    for name, axis in MOST_CODES.items():
+        if name in found and found[name].size and found[name].max() >= math.prod(axes[one] for one in axis.split()):
+            raise ValueError(f"{name} holds {found[name].max()}, beyond the number of {axis}")
+    if len(set(found["classes_"].tolist())) != axes["K"]:
+        raise ValueError("two classes have one name")
 
 
 def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
@@ -50,7 +172,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     for key, value in vars(model).items():
         if not key.endswith("_") or key.startswith("_") or key == "items_path_":  # that is a folder of this machine
             continue
-        if not items and key in ("items_", *model._per_item):
+        if not items and (key in model._per_item or SCHEMA.get(key, "").startswith(("I ", "E "))):
             value = np.empty((0, *value.shape[1:]), value.dtype)
         if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # kept by another engine
             value = np.asarray(value)
@@ -79,29 +201,45 @@ def load(folder: str | Path) -> Aggregator:
     """The model that `save` wrote into `folder`, ready to score new tables."""
     path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            stored = {key: arrays[key] for key in arrays.files}
+        with path.open("rb") as file:
+            _check_archive(file)
+            with np.load(file, allow_pickle=False) as arrays:
+                stored = {key: arrays[key] for key in arrays.files}
         header = json.loads(stored.pop("header").tobytes())
         if header["format"] != FORMAT:
             raise UnreadableFile(
-                f"{path} is of format {header['format']}, this version of dissensus reads format {FORMAT}; fit again."
+                f"{path} is of format {header['format']!r:.20}, this version of dissensus reads format {FORMAT}; fit "
+                "again."
             )
         registry = methods if header["method"] in methods else clusterings
         model = registry[header["method"]](**header["parameters"])
-        for key, value in header["values"].items():
-            setattr(model, key, value)
+        model.check_parameters()
+        found: dict[str, Any] = dict(header["values"])
         for key, array in stored.items():
             name, _, part = key.partition(":")
             if part != "offsets":
-                setattr(model, name, unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array)
+                found[name] = unpack_text(array, stored[f"{name}:offsets"]) if part == "bytes" else array
+        _check(header["method"], found)
+        for name, value in found.items():
+            setattr(model, name, np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value)
         model._check_fitted()
     except (FileNotFoundError, NotADirectoryError):
         raise UnreadableFile(f"no fitted model in {folder}: there is no {FILE}.") from None
     except UnreadableFile:
         raise
     except DAMAGE as error:
-        raise UnreadableFile(f"{path} is damaged ({error}); fit again.") from error
+        why = " ".join(str(error).split())[:200].rstrip(".")
+        raise UnreadableFile(f"{path} is damaged ({why}); fit again.") from error
     return model
+
+
+def _check_archive(file: IO[bytes]) -> None:
+    """Raise ValueError where a file would unpack to more than it is: what `save` writes is not packed."""
+    with zipfile.ZipFile(file) as archive:
+        packed = sum(one.file_size for one in archive.infolist())
+        if packed > file.seek(0, 2) or any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
+            raise ValueError("its arrays are packed")
+    file.seek(0)
 
 
 def pack_text(names: Names) -> dict[str, Any]:
@@ -116,6 +254,15 @@ def pack_text(names: Names) -> dict[str, Any]:
 def unpack_text(data: Any, offsets: Any) -> Names:
     """Return the names that `pack_text` packed."""
     blob = data.tobytes()
+    lengths = np.diff(offsets)
+    if (
+        offsets.dtype != np.int64
+        or offsets.ndim != 1
+        or offsets[0] != 0
+        or offsets[-1] != len(blob)
+        or (lengths < 0).any()
+    ):
+        raise ValueError("names do not fill their bytes")
     names = np.empty(offsets.size - 1, object)
     names[:] = [blob[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
     return names

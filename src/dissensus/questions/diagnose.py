@@ -1,18 +1,16 @@
 """Annotators to look at, with reasons that would stand in front of the person concerned.
 
-A flag is a tested hypothesis. `spammer` (labels do not depend on the item) and `adversary` (labels go systematically
+A flag is a tested hypothesis. `unrelated` (labels do not depend on the item) and `contrary` (labels go systematically
 against the others') are flagged where P(honest | labels) ≤ `MAX_HONEST`, see `honesty`, and where at most `MAX_HONEST`
 of honest annotators with the same items would look as extreme; the reason says what was seen, and how many would.
-`copier`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is
+`copies`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is
 never named: there is only their number.
-
-A group of m annotators who copy at rate ρ is worth m / (1 + (m − 1) ρ) independent ones (Kish 1965).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,7 +23,13 @@ from dissensus.questions.honesty import Honesty, ask_others, judge
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-Flag = Literal["spammer", "adversary", "copier"]
+Flag = Literal["unrelated", "contrary", "copies"]
+FLAG_WORDS: dict[Flag, str] = {
+    "unrelated": "unrelated to the items",
+    "contrary": "contrary to the others",
+    "copies": "same as another's",
+}
+"""What the answers of somebody with a flag are, for people to read: on the command line, in the report, in Python."""
 
 MAX_HONEST = 0.01  # P(honest) at which somebody is flagged: of a hundred flagged, at most one is honest
 MIN_LABELS = 10  # on items that others have labelled too; with fewer nobody is flagged
@@ -45,15 +49,14 @@ class Diagnosis:
     flags: tuple[tuple[Flag, ...], ...]  # (A,)
     reasons: tuple[str, ...]  # (A,) a sentence for each flag, or nothing
     groups: tuple[tuple[Any, ...], ...]  # annotators who copy from each other, the largest group first
-    effective_annotators: float  # how many independent ones they are worth
     active_annotators: int  # those with labels
     too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{len(self.flagged(flag))} {flag}" for flag in get_args(Flag))
+        counts = ", ".join(f"{len(self.flagged(flag))} {words}" for flag, words in FLAG_WORDS.items())
         return (
-            f"Diagnosis of {self.active_annotators:,} annotators, worth {self.effective_annotators:.1f} independent "
-            f"ones: {counts}; {self.too_few_labels:,} with too few labels to say"
+            f"Diagnosis of {self.active_annotators:,} annotators, whose answers are: {counts}; "
+            f"{self.too_few_labels:,} with too few labels to say"
         )
 
     def flagged(self, flag: Flag) -> list[Any]:
@@ -73,7 +76,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
 
     >>> from dissensus.table.datasets import load_dataset
     >>> found = diagnose(load_dataset("digits-crowd").annotations)
-    >>> found.flagged("adversary"), len(found.flagged("spammer")), [len(group) for group in found.groups]
+    >>> found.flagged("contrary"), len(found.flagged("unrelated")), [len(group) for group in found.groups]
     (['a20'], 5, [5])
     """
     if table.n_annotations == 0:
@@ -91,7 +94,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
         if labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
             said |= _explain(table, found, code)
         if code in group_of:
-            said["copier"] = _explain_copies(table, copies, code, group_of[code])
+            said["copies"] = _explain_copies(table, copies, code, group_of[code])
         flags.append(tuple(said))
         reasons.append("; ".join(said.values()))
     active = np.diff(table.annotator_ptr) > 0
@@ -106,19 +109,9 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
         tuple(flags),
         tuple(reasons),
         tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
-        effective_annotators(int(active.sum()), copies),
         int(active.sum()),
         int((active & (labels < MIN_LABELS)).sum()),
     )
-
-
-def effective_annotators(active: int, copies: Copies) -> float:
-    """How many independent annotators so many are worth where some copy."""
-    effective = float(active)
-    for group in copies.groups:
-        size = len(group)
-        effective += size / (1 + (size - 1) * float(copies.copied[list(group)].mean())) - size
-    return effective
 
 
 def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
@@ -127,14 +120,14 @@ def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
     rows = found.used[others.annotator[found.used] == code]
     given = np.bincount(others.label[rows], minlength=table.n_classes)
     top, n = int(given.argmax()), rows.size
-    flag: Flag = "spammer" if found.probability[code, 1] >= found.probability[code, 2] else "adversary"
-    if flag == "spammer" and given[top] >= SAME_LABEL * n:
+    flag: Flag = "unrelated" if found.probability[code, 1] >= found.probability[code, 2] else "contrary"
+    if flag == "unrelated" and given[top] >= SAME_LABEL * n:
         seen, chance = found.chances(code, top)
         fact = f"answers {naming.shown(table.classes[top])} {seen:,.0f} times of {n:,}"
         as_much = "give it as often"
     else:
         seen, chance = found.chances(code, None)
-        against = "go against" if flag == "adversary" else "have no relation to"
+        against = "go against" if flag == "contrary" else "have no relation to"
         fact = f"its answers {against} what others say of the items: {seen:,.0f} of {n:,} agree"
         as_much = "agree so rarely"
     if chance > MAX_HONEST:

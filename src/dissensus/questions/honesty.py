@@ -1,17 +1,17 @@
 """How probable it is that an annotator labels like an honest member of its crowd, given its very items.
 
-What the others say of item i, without annotator j and its group of copiers (who share one vote), is softened because
+What the others say of item i, without annotator j and those it copies with (who share one vote), is softened because
 labels of one item are not independent: Θ and π are Dawid-Skene's, n the number of other votes,
 
-    q_−j,i(c) ∝ π_c Π_{k ≠ j} Θ_k[c, y_ik]^(1 / (1 + (n − 1)·0.5))
+    q_−j,i(c) ∝ π_c Π_{k ≠ j} Θ_k[c, y_ik]^(1 / (1 + (n − 1) ρ))
 
 Three hypotheses explain j's labels y_1, y_2, …; each is a proper distribution over all labels j could have given.
 
 - *honest*: P(y | i) = Σ_c q_−j,i(c) Θ[c, y], rows Θ[c, ·] ~ Dirichlet(s · m_c). The mean m lies between the crowd's
   own matrix M and labels at random (a weaker member) or the identity (an expert); s says how unlike each other members
   are. What share of the crowd is of which kind (m, s) is learnt.
-- *unrelated* (a spammer): P(y | i) = p[y], whatever the item is; p ~ a mixture of Dirichlets.
-- *contrary* (an adversary): like honest, but the mean has a tenth on the right label.
+- *unrelated*: P(y | i) = p[y], whatever the item is; p ~ a mixture of Dirichlets.
+- *contrary*: like honest, but the mean has a tenth on the right label.
 
 The evidence for a matrix is Π_n P(y_n | y_1 … y_n−1): Dirichlet counts are updated as labels come in, a few at a time.
 Shares of the three are learnt with a sceptical prior, and limited. By local false discovery rates: among annotators
@@ -30,11 +30,11 @@ from scipy.special import gammaln, logsumexp, softmax
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
 from dissensus.models.confusion import MIN_PSEUDO
+from dissensus.models.dependence import DEFAULT, design_effect
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-DEPENDENCE = 0.5  # correlation of an item's labels given its class
 LEVELS = (-0.4, -0.2, 0.0, 0.4, 0.8)  # of skill: −1 labels at random, 0 like the crowd, 1 without mistakes
 SPREADS = (3.0, 12.0, 60.0)  # s: the fewer, the less alike are members
 CONTRARY_SPREADS = (1.5, 6.0)
@@ -77,7 +77,7 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
     log = np.log(confusion[annotator, :, label]) * share[:, None]
     total, own = _sums(log, item, table.n_items), _sums(log, slot, of_slot.size)
     others = np.bincount(of_slot, minlength=table.n_items)[item] - 1
-    worth = 1 / (1 + np.maximum(others - 1, 0) * DEPENDENCE)
+    worth = 1 / design_effect(others, DEFAULT)
     q = softmax(np.log(prior) + worth[:, None] * (total[item] - own[slot]), axis=1)
     return Others(annotator, item, label, weight, q, others == 0, A)
 
@@ -117,8 +117,11 @@ class Honesty:
         kind = rng.choice(self.shares.size, DRAWS // 20, p=self.shares)
         drawn = rng.standard_gamma(self.kinds[kind])  # (D, K, K)
         drawn /= np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
-        expected = np.cumsum(np.einsum("nc,dcl->dnl", q, drawn), axis=2)
-        given = (rng.random((20, *expected.shape[:2], 1)) > expected[..., :-1]).sum(axis=-1)  # (20, D, n)
+        expected = np.cumsum(np.einsum("nc,dcl->ldn", q, drawn, order="C"), axis=0)
+        chance = rng.random((20, *expected.shape[1:]))
+        given = np.zeros(chance.shape, naming.smallest_int(len(expected)))  # (20, D, n)
+        for bound in expected[:-1]:
+            given += chance > bound
         if label is not None:
             seen, drawn_seen = float((o.label[rows] == label).sum()), (given == label).sum(axis=-1)
             return seen, float((1 + (drawn_seen >= seen).sum()) / (1 + drawn_seen.size))

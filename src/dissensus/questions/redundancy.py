@@ -53,6 +53,7 @@ from dissensus.evaluation import Estimate, bootstrap_sums
 from dissensus.evaluation.hard import hits, tied
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
+from dissensus.models.dependence import PanelWorth
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.table.annotations import Annotations
 
@@ -149,6 +150,7 @@ class Redundancy:
     labels_per_item: float  # on average, of items with labels
     n_classes: int
     model: Aggregator = field(repr=False)  # the fit to all annotations
+    worth: PanelWorth | None = None  # of an item's labels, in independent ones; None where they are taken for such
 
     def __repr__(self) -> str:
         return f"Redundancy at {len(self)} levels: {self.verdict()}"
@@ -174,6 +176,8 @@ class Redundancy:
                 f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
                 f"{percent(self.expected_accuracy, 1)}."
             )
+        if self.worth is not None:
+            sentences.append(str(self.worth))
         if self.sampled_items is not None:
             sentences.append(f"What was measured was measured on {self.sampled_items:,} items, drawn at random.")
         return " ".join(sentence for sentence in sentences if sentence)
@@ -316,6 +320,7 @@ def redundancy(
         len(part) / part.n_items,
         table.n_classes,
         model_all,
+        model_all.panel_worth(),
     )
 
 

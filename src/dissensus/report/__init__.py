@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -10,11 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dissensus.clustering import Clustering, Selection
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import PRIVATE, atomic
 from dissensus.common.formatting import percent
 from dissensus.evaluation.pairs import wilson
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 from dissensus.models.base import check_gold
 from dissensus.models.dependence import MIN_GOLD
 from dissensus.report.method_contest import Contest, contest
@@ -26,6 +30,7 @@ from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
 
 MAX_FINDINGS = 5
+MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
 
 __all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
 
@@ -45,6 +50,8 @@ class Report(Study):
         What is known about the items: a column `item`, texts and others.
     annotators : frame, optional
         What is known about the annotators: a column `annotator` and groups they belong to.
+    show : columns of `annotators`, optional
+        To print beside each annotator; left out, none: all of them only serve as groups.
     title : str
     names : bool
         Show the annotators' own names. Left out, they have pseudonyms, whose key `save` writes to a file of its own.
@@ -100,8 +107,24 @@ class Report(Study):
         self.gold = check_gold(self.gold, table)
         self.items = aligned(self.items, "item", table.items)
         self.annotators = aligned(self.annotators, "annotator", table.annotators)
+        self._check_shown()
         self.search = None if self.clustering is None else _as_facts(self.search, self.clustering)
         self.on_step = self.on_step or (lambda what: None)
+
+    def _check_shown(self) -> None:
+        """Raise MissingColumn where `show` names no column, warn where what it names undoes the pseudonyms."""
+        for name in self.show:
+            if name not in self.annotators:
+                raise MissingColumn(
+                    f"no column {name!r} of annotators to show; there are {', '.join(self.annotators)}."
+                )
+            mail = sum(MAIL.search(str(value)) is not None for value in self.annotators[name])
+            if mail and not self.names:
+                warnings.warn(
+                    f"the column {name!r}, which is to be shown, holds {mail:,} e-mail addresses: they say who is who.",
+                    DataWarning,
+                    stacklevel=4,
+                )
 
     def __repr__(self) -> str:
         return f"Report on {self.table!r}, by {self.method}"
@@ -130,17 +153,21 @@ class Report(Study):
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise BadParameter(f"a report is an HTML file; call it {path.with_suffix('.html').name}, not {path.name}.")
-        page = self.html()
-        written = [path, path.with_suffix(".json")]
-        if not self.names:
-            key = path.with_name(f"{path.stem}-key.csv")
-            write_frame({"pseudonym": self.annotator_names, "annotator": self.table.annotators}, key)
-            key.chmod(0o600)  # it is what the pseudonyms are for
-            written.append(key)
+        page, written = self.html(), files_of(path, self.names)
+        for key in written[2:]:
+            order = np.argsort(self.annotator_names)
+            columns = {"pseudonym": np.array(self.annotator_names)[order], "annotator": self.table.annotators[order]}
+            write_frame(columns, key, mode=PRIVATE)  # it is what the pseudonyms are for
         write_json(self.facts, written[1])
         with atomic(path) as file:
             file.write(page.encode())
         return written
+
+
+def files_of(page: Path, names: bool) -> list[Path]:
+    """The page, its numbers and, unless it shows the annotators' own names, the key to their pseudonyms."""
+    key = [] if names else [page.with_name(f"{page.stem}-key.csv")]
+    return [page, page.with_suffix(".json"), *key]
 
 
 def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -> dict[str, Any]:
@@ -184,11 +211,12 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         said.append(f"No item is settled at {percent(SETTLED)}.")
     if advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
         said.append(advice)
-    shared = getattr(study.fitted, "dependence_", None)
-    if shared and study.gold is None and settled.mean() < 0.5:
+    worth = study.fitted.panel_worth()
+    if worth is not None:
+        said.append(str(worth))
+    if worth is not None and study.gold is None and settled.mean() < 0.5:
         said.append(f"The classes of {MIN_GOLD} items (`dissensus aggregate --known`) would say how sure to be.")
-    worth = f"; labels of one item count as dependent (ρ = {shared:.2g})" if shared else ""
-    return [*said, f"Labels by {study.method}{worth}."]
+    return [*said, f"Labels by {study.method}."]
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:

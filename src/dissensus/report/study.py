@@ -55,6 +55,7 @@ class Study:
     gold: IntArray | None = None  # (I,) −1 unknown
     items: Any = None  # column → (I,)
     annotators: Any = None  # column → (A,)
+    show: Sequence[str] = ()  # columns of `annotators` that are printed
     names: bool = False
     salt: str = ""
     methods: Iterable[str] | None = None
@@ -85,6 +86,26 @@ class Study:
         if self.names:
             return distinct(self.table.annotators.tolist(), 60)
         return pseudonyms(self.table.annotators.tolist(), self.salt)
+
+    @cached_property
+    def annotator_place(self) -> IntArray:
+        """(A,) place of each annotator in the order of `annotator_names`: all lists stand in it, and ties too.
+
+        The codes of a table are in the order of the real names, which pseudonyms must not tell.
+        """
+        if self.names:
+            return np.arange(self.table.n_annotators, dtype=np.int32)
+        place = np.empty(self.table.n_annotators, np.int32)
+        place[np.argsort(self.annotator_names, kind="stable")] = np.arange(place.size, dtype=np.int32)
+        return place
+
+    def in_order(self, annotators: IntArray) -> IntArray:
+        """Codes of annotators in the order of `annotator_names`."""
+        return annotators[np.argsort(self.annotator_place[annotators], kind="stable")]
+
+    def about_annotator(self, code: int) -> dict[str, str]:
+        """What `show` asks for of an annotator: column → value."""
+        return {name: shown(self.annotators[name][code], 80) for name in self.show if self.annotators[name][code]}
 
     @cached_property
     def text_columns(self) -> list[str]:
@@ -193,9 +214,18 @@ class Study:
     def diagnosis(self) -> Diagnosis:
         """Flags of annotators with their reasons."""
         self.on_step("looking at the annotators")
-        names = np.array(self.annotator_names, object)  # in its sentences too
-        named = dataclasses.replace(self.table, annotators=names)
-        return diagnose(named, threads=self.fitted.get_params().get("threads"))
+        table, place = self.table, self.annotator_place
+        named = Annotations.from_codes(  # under the names that are shown, in its sentences too
+            table.item, place[table.annotator], table.label, table.items,
+            np.array(self.annotator_names, object)[np.argsort(place)], table.classes, weight=table.weight,
+            proba=table.proba,
+        )  # fmt: skip
+        found = diagnose(named, threads=self.fitted.get_params().get("threads"))
+        measures = ("annotators", "labels", "honest", "unrelated", "contrary", "copied")
+        by_code: dict[str, Any] = {name: getattr(found, name)[place] for name in measures}
+        for name in ("flags", "reasons"):
+            by_code[name] = tuple(getattr(found, name)[at] for at in place)
+        return dataclasses.replace(found, **by_code)
 
     @cached_property
     def explanation(self) -> Explanation:

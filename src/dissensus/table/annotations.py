@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+from warnings import catch_warnings
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from dissensus.common.arrays import (
     random_ranks,
     read_only,
     sums_of_ranges,
+    unmasked,
 )
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -31,7 +33,9 @@ from dissensus.table import kernels
 from dissensus.table import names as naming
 from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
 from dissensus.table.find_columns import Columns, column_names
+from dissensus.table.reading import Reading
 
+MAX_COUNTED_ROWS = 2**31 - 1  # rows that `from_counts` makes
 ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
 
@@ -66,6 +70,8 @@ class Annotations(ReadOnlyArrays, Named):
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
     """
 
+    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
+
     annotator: IntArray  # (N,) code into annotators
     label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
     item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
@@ -74,6 +80,15 @@ class Annotations(ReadOnlyArrays, Named):
     classes: Names  # (K,) sorted, or in the order that the caller declares
     weight: FloatArray | None = None  # (N,) how much a row counts
     proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
+
+    def __post_init__(self) -> None:
+        """Check every code, also once unpickled: no kernel walks a table that was not checked."""
+        super().__post_init__()
+        n, ptr = self.n_annotations, self.item_ptr
+        naming.check_codes(ptr, n + 1, "item_ptr")
+        if ptr.size != self.n_items + 1 or ptr[0] != 0 or ptr[-1] != n or (ptr[1:] < ptr[:-1]).any():
+            raise DataError(f"item_ptr does not cut {n:,} rows into {self.n_items:,} items.")
+        _check_rows(n, self.annotator, self.label, self.n_annotators, self.n_classes, self.weight, self.proba)
 
     # Making one -------------------------------------------------------------------------------------------------------
 
@@ -156,7 +171,9 @@ class Annotations(ReadOnlyArrays, Named):
         weight: FloatArray | None = None,
         proba: FloatArray | None = None,
     ) -> Annotations:
-        """Make a table from codes that are known to be valid, in any row order; names are sorted already."""
+        """Make a table from codes in any row order; names are sorted already."""
+        naming.check_codes(item, len(items), "item")
+        _check_rows(len(item), annotator, label, len(annotators), len(classes), weight, proba)
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
         label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
         ptr = group_starts(item, len(items))
@@ -209,11 +226,28 @@ class Annotations(ReadOnlyArrays, Named):
         annotators: Any = None,
         classes: Iterable[Any] | int | None = None,
     ) -> Annotations:
-        """Make a table from an items × annotators matrix of labels; cells equal to `missing`, NaN or None are empty."""
-        matrix = np.asarray(matrix)
+        """Make a table from an items × annotators matrix of labels.
+
+        Cells that are equal to `missing`, NaN, None or hidden by a mask are empty.
+        Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
+        """
+        if hasattr(matrix, "columns"):
+            columns = matrix.column_names if isinstance(matrix, pa.Table) else list(matrix.columns)
+            annotators = columns if annotators is None else annotators
+            items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
+            if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
+                raise DataError("the frame's rows or columns are named on several levels; give them one.")
+        try:
+            if isinstance(matrix, list):  # which may hold np.ma.masked
+                with catch_warnings(action="ignore", category=UserWarning):
+                    matrix = np.ma.asarray(matrix)
+            hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
+            matrix = np.asarray(matrix)
+        except ValueError as error:
+            raise DataError(f"expected an items × annotators matrix ({error}).") from None
         if matrix.ndim != 2:
             raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
-        empty = matrix == missing
+        empty = hidden | (matrix == missing)
         if matrix.dtype.kind in "fO":
             empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN differs from itself
         names = []
@@ -237,6 +271,11 @@ class Annotations(ReadOnlyArrays, Named):
         bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
         if bad.any():
             raise DataError(naming.bad_rows("column 'count'", bad, "rows are no whole number from 0 on", counts))
+        if counts.sum() > MAX_COUNTED_ROWS:
+            raise DataError(
+                f"column 'count': the counts add up to {counts.sum():,.0f} rows, more than {MAX_COUNTED_ROWS:,}; give "
+                "them as weights instead."
+            )
         times = counts.astype(np.int64)
         item_names, item_code = encode_names(naming.to_column(item, "item"), "item", items)
         class_names, label_code, _ = encode_labels(naming.to_column(label, "label"), classes, ())
@@ -394,7 +433,7 @@ class Annotations(ReadOnlyArrays, Named):
 
         Items and annotators that are asked for stay, with or without rows; the classes always stay.
         """
-        keep = np.ones(self.n_annotations, np.bool_) if rows is None else np.asarray(rows)
+        keep = np.ones(self.n_annotations, np.bool_) if rows is None else unmasked(rows, False)
         if keep.dtype != np.bool_:
             if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < self.n_annotations):
                 raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
@@ -480,7 +519,7 @@ class Annotations(ReadOnlyArrays, Named):
         if chosen is None:
             return np.ones(len(among), np.bool_)
         if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_ and len(chosen) == len(among):
-            return chosen
+            return unmasked(chosen, False)
         wanted, _ = naming.encode(naming.to_column(chosen, what), what)
         at = naming.match(wanted, among, what)
         if (at < 0).any():
@@ -510,6 +549,16 @@ class Annotations(ReadOnlyArrays, Named):
             f"<p>{escape(repr(self))}</p><table><thead><tr><th>item</th><th>annotator</th><th>label</th></tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
+
+
+def _check_rows(n: int, annotator: Any, label: Any, n_annotators: int, n_classes: int, weight: Any, proba: Any) -> None:
+    """Raise DataError where the columns of n rows are no valid codes, or not equally long."""
+    naming.check_codes(annotator, n_annotators, "annotator")
+    naming.check_codes(label, n_classes, "label")
+    columns = {"annotator": (annotator, (n,)), "label": (label, (n,)), "weight": (weight, (n,))}
+    for name, (array, shape) in (columns | {"proba": (proba, (n, n_classes))}).items():
+        if array is not None and np.shape(array) != shape:
+            raise DataError(f"{name} has the shape {np.shape(array)}; {n:,} annotations need {shape}.")
 
 
 def _union(parts: Sequence[Names], what: str) -> Names:

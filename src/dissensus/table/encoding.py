@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.arrays import unmasked
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, MissingColumn
+from dissensus.exceptions import BadParameter, DataError, MissingColumn
 from dissensus.table import names as naming
+
+MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9
 
 
 def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArray]:
@@ -53,15 +56,23 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
 
 def as_list(answers: Any) -> list[Any]:
     """Put one answer, or several, into a list."""
-    return [answers] if answers is None or isinstance(answers, str | bytes | int | float) else list(answers)
+    if answers is None or isinstance(answers, str | bytes | int | float):
+        return [answers]
+    found = list(answers) if naming.is_listing(answers) else [answers]
+    if not all(answer is None or np.isscalar(answer) for answer in found):
+        raise BadParameter(f"abstain must be a label or a list of labels, got {naming.shown(answers)}.")
+    return found
 
 
 def _abstained(column: Any, answers: list[Any]) -> BoolArray:
-    """(N,) True where a label is one of `answers`, which are no class; None and NaN there mean a missing label."""
+    """(N,) True where a label is one of `answers`, which are no class; None, NaN and "" mean a missing label."""
     import pyarrow.compute as pc
 
-    named = [answer for answer in answers if answer is not None and answer == answer]  # NaN differs from itself
-    gone = naming.missing_rows(column) if len(named) < len(answers) else np.zeros(len(column), np.bool_)
+    missing = [
+        answer for answer in answers if answer is None or answer != answer or not str(answer).strip()
+    ]  # NaN ≠ NaN
+    named = [answer for answer in answers if not any(answer is one for one in missing)]
+    gone = naming.missing_rows(column) if missing else np.zeros(len(column), np.bool_)
     if named:
         values = naming.declared(named, column, "abstain")
         labels = pa.array(column) if isinstance(column, np.ndarray) else column
@@ -77,12 +88,20 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
     """
     if isinstance(proba, Mapping):
         classes = list(proba) if classes is None else range(classes) if isinstance(classes, int) else list(classes)
+        if not classes:
+            raise DataError("proba names no class; give class → probabilities.")
         try:
             proba = np.column_stack([floats(proba[name], f"p_{name}") for name in classes])
         except KeyError as error:
             known = sorted(map(str, proba))
             raise MissingColumn(f"no column of probabilities for class {error}; there are {known}.") from None
-    proba = np.array(proba, np.float64)
+    try:
+        proba = unmasked(proba, np.nan)
+        if proba.dtype.kind == "c":
+            raise TypeError("complex ones")
+        proba = np.array(proba, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"proba must hold numbers ({error}).") from None
     if proba.ndim != 2:
         raise DataError(f"proba must have one row per annotation and one column per class, got shape {proba.shape}.")
     names = naming.declared(proba.shape[1] if classes is None else classes, np.empty(0), "classes")
@@ -105,24 +124,43 @@ def check_weight(values: Any) -> FloatArray:
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
         raise DataError(naming.bad_rows("weight", bad, "rows are negative or missing", weight))
+    bad = (weight > 0) & ((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT))  # products of a few are out of range
+    if bad.any():
+        problem = f"rows are neither 0 nor from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+        raise DataError(f"{naming.bad_rows('weight', bad, problem, weight)} Divide all by their mean.")
     return weight
 
 
 def floats(values: Any, column: str) -> FloatArray:
-    """Turn a column of numbers, or of text that spells numbers, into floats; missing is NaN."""
-    if hasattr(values, "to_numpy"):  # Arrow, pandas, polars
+    """Turn a column of numbers, or of text that spells numbers, into floats; missing is NaN, as what a mask hides."""
+    if isinstance(values, pa.Array):
+        values = values.to_numpy(zero_copy_only=False)
+    elif hasattr(values, "to_numpy"):  # chunks of Arrow, pandas, polars
         values = values.to_numpy()
     try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        for row, value in enumerate(values):
-            try:
-                np.float64(value)
-            except (TypeError, ValueError):
+        numbers = unmasked(values, np.nan)
+        if numbers.dtype.kind == "c":
+            raise TypeError
+        numbers = numbers.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        for row, value in enumerate(values if naming.is_listing(values) else ()):
+            if not _is_number(value):
                 raise DataError(
                     f"column '{column}': row {row} (from 0) holds {naming.shown(value)}, which is no number."
                 ) from None
-        raise
+        raise DataError(f"column '{column}' holds no numbers, but {naming.shown(values)}.") from None
+    if numbers.ndim != 1:
+        raise DataError(f"column '{column}': expected one number per row, got shape {numbers.shape}.")
+    return numbers
+
+
+def _is_number(value: Any) -> bool:
+    if value is None or value is np.ma.masked:
+        return True
+    try:
+        return not np.iscomplexobj(value) and np.ndim(value) == 0 and isinstance(float(value), float)
+    except (TypeError, ValueError, OverflowError):
+        return False
 
 
 def joined(column: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,10 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 """Column names taken for one of ours, in any case and with or without `_id`; our own name wins over its synonyms."""
 
+GOLD_BESIDE_LABELS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
+"""Columns of a table of labels that are taken for known labels of its items."""
+SEPARATOR = "/"  # between the values of several columns that name an item together
+
 MAX_NAMES_LISTED = 12
 
 
@@ -29,24 +33,31 @@ MAX_NAMES_LISTED = 12
 class Columns:
     """The names that a caller gave for our columns; None where they are found by the usual names."""
 
-    item: str | None = None
-    annotator: str | None = None
+    item: str | Sequence[str] | None = None  # several columns, or "a,b", name it together
+    annotator: str | Sequence[str] | None = None
     label: str | None = None
     question: str | None = None
     weight: str | None = None
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
     def find(self, there: Sequence[str]) -> dict[str, Any]:
-        """Map our names to those of the columns there, `proba` to {class: column}; a missing column raises."""
-        given = {role: name for role, name in vars(self).items() if role != "proba"}
+        """Map our names to those of the columns there, `proba` to {class: column}; a missing column raises.
+
+        An item or annotator that several columns name together is mapped to a tuple of them.
+        """
+        given = {role: name if role == "proba" else split(name, there) for role, name in vars(self).items()}
+        del given["proba"]
         found: dict[str, Any] = {}
-        free = [column for column in there if column not in given.values()]  # what is named for one role is no other's
-        for role, name in given.items():
-            column = name if name is not None else guess_column(role, free)
-            if column is not None and column not in there:
-                raise no_column(role, there, column)
-            if column is not None:
-                found[role] = column
+        taken = [column for names in given.values() for column in names]
+        free = [column for column in there if column not in taken]  # what is named for one role is no other's
+        for role, names in given.items():
+            if not names and (column := guess_column(role, free)) is not None:
+                names = (column,)
+            for column in names:
+                if column not in there:
+                    raise no_column(role, there, column)
+            if names:
+                found[role] = names if len(names) > 1 else names[0]
         proba = self.proba
         if proba is None and "label" not in found:
             proba = [column for column in there if column.startswith("p_")]
@@ -66,8 +77,8 @@ class Columns:
         """Take the columns of a frame as Arrow arrays, under our names; `proba` as {class: numbers}."""
         found = self.find(column_names(frame))
         by_class = found.pop("proba", {})
-        data = to_arrow(frame, [*found.values(), *by_class.values()])
-        columns: dict[str, Any] = {role: data[column] for role, column in found.items()}
+        data = to_arrow(frame, flat([*found.values(), *by_class.values()]))
+        columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in found.items()}
         if by_class:
             columns["proba"] = {name: floats(data[column], column) for name, column in by_class.items()}
         return columns
@@ -79,15 +90,79 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
     if columns is not None:
         found = columns.find(there)
         by_class = found.pop("proba", {})
-        wanted = [*found.values(), *by_class.values()]
+        wanted = flat([*found.values(), *by_class.values()])
+        wanted += [name for name in there if name in GOLD_BESIDE_LABELS and name not in wanted]
+    check_names(wanted)
     for name in wanted:
         if there.count(name) > 1:
-            raise DataError(f"{there.count(name)} columns are called {name!r}; rename or drop all but one.")
+            raise DataError(f"{there.count(name)} columns are called {naming.shown(name)}; rename or drop all but one.")
     return list(dict.fromkeys(wanted))
 
 
+def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:
+    """The columns that a caller named for one role: none, one, or several with commas between them."""
+    if name is None:
+        return ()
+    if not isinstance(name, str):
+        return tuple(name)
+    parts = tuple(part.strip() for part in name.split(","))
+    return parts if name not in there and len(parts) > 1 and all(parts) else (name,)
+
+
+def flat(columns: Iterable[str | tuple[str, ...]]) -> list[str]:
+    """The names of columns, of which several may stand together."""
+    return [name for column in columns for name in ([column] if isinstance(column, str) else column)]
+
+
+def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:
+    """One column, or the values of several joined by a stroke; an error where two rows would get the same name so."""
+    import pyarrow.compute as pc
+
+    if isinstance(column, str):
+        return data[column]
+    texts = [pc.cast(chunked(naming.to_column(data[name], name)), pa.string()) for name in column]
+    together = pc.binary_join_element_wise(*texts, SEPARATOR)
+    if count_rows(*texts) != count_rows(together):
+        raise DataError(
+            f"columns {listed(column)} name no {role} together: a value holds {SEPARATOR!r}; replace it there."
+        )
+    return together
+
+
+def chunked(column: Any) -> Any:
+    """A column of any kind as a chunked Arrow array."""
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
+
+
+def count_rows(*columns: Any) -> int:
+    """How many different rows the columns have together; missing values count as one."""
+    names = [str(i) for i in range(len(columns))]
+    return int(pa.table([chunked(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise where a column's name cannot be stored: half a pair of surrogates, as JSON may write it."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"a column is called {name!r}, which is no text that can be stored; rename it.") from None
+
+
 def column_names(frame: Any) -> list[str]:
-    """The names of the columns of any frame."""
+    """The names of the columns of any frame, which must be text, each once."""
+    in_pandas = type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns")
+    if in_pandas and frame.columns.nlevels > 1:
+        raise DataError("the frame's columns have several levels; give them one, such as frame.columns.map('_'.join).")
+    pandas_names = list(frame.columns) if in_pandas else []
+    for name in pandas_names:
+        if not isinstance(name, str):
+            raise DataError(
+                f"a column of the frame is called {name!r}, which is no text; rename it, or, if each annotator has a "
+                "column, use Annotations.from_matrix."
+            )
+        if pandas_names.count(name) > 1:
+            raise DataError(f"{pandas_names.count(name)} columns are called {name!r}; rename or drop all but one.")
     return list(frame.column_names if isinstance(frame, pa.Table) else _native(frame).collect_schema().names())
 
 
@@ -123,8 +198,9 @@ def no_column(role: str, there: Sequence[str], name: str | None = None) -> Missi
     if name is not None:
         return MissingColumn(f"no column '{name}' for {role}; the columns are {listed(there)}.")
     other = ", ".join(SYNONYMS[role])
+    wide = ", or say wide=True if each annotator has a column" if role == "annotator" else ""
     return MissingColumn(
-        f"no column '{role}' (nor {other}); the columns are {listed(there)}. Name it: {role}=<column>."
+        f"no column '{role}' (nor {other}); the columns are {listed(there)}. Name it: {role}=<column>{wide}."
     )
 
 
@@ -147,4 +223,4 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
 
 def listed(names: Sequence[str]) -> str:
     """List the first dozen names, quoted."""
-    return ", ".join(map(repr, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
+    return ", ".join(map(naming.shown, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")

@@ -17,27 +17,38 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, IntArray, Names
-from dissensus.exceptions import DataError, UnknownClass
+from dissensus.exceptions import BadParameter, DataError, UnknownClass
 
+MAX_NUMBERED_CLASSES = 1_000_000  # that `classes=` takes as a number
 BLOCK = 2**15  # integers that stay in the processor's cache while they are coded
 
 
 def to_column(values: Any, column: str) -> Any:
-    """Make an integer or boolean NumPy array of `values`, or an Arrow array of one kind (nulls kept)."""
+    """Make an integer or boolean NumPy array of `values`, or an Arrow array of one kind (nulls kept).
+
+    What a masked array hides is missing, like None.
+    """
+    hidden: BoolArray | None = None
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
             raise DataError(f"column '{column}': expected one dimension, got shape {values.shape}.")
-        if values.dtype.kind in "iub":
-            return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+        if np.ma.isMaskedArray(values) and values.mask.any():
+            hidden = np.ma.getmaskarray(values)
+        values = np.asarray(values)
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
+        if values.dtype.kind in "iub" and hidden is None:
+            return values
     if hasattr(values, "to_arrow"):  # polars, narwhals
         values = values.to_arrow()
     if not isinstance(values, pa.Array | pa.ChunkedArray):
         if not isinstance(values, np.ndarray) and not hasattr(values, "__arrow_array__"):
-            values = list(values) if not hasattr(values, "dtype") else np.asarray(values)
+            values = np.asarray(values) if hasattr(values, "dtype") else _listed(values, column)
         try:
             # from_pandas: NaN in an object column means "missing", as pandas and most readers write it
-            values = pa.array(values, from_pandas=True)
+            values = pa.array(values, from_pandas=True, mask=hidden)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise DataError(_mixed_kinds(values, column)) from error
         except (OverflowError, UnicodeEncodeError) as error:  # beyond 64 bits; half a surrogate pair
@@ -55,6 +66,27 @@ def to_column(values: Any, column: str) -> Any:
     elif not (pa.types.is_null(kind) or is_text(kind) or _is_whole(kind)):
         raise DataError(f"column '{column}' holds values of type {kind}; convert it to text or integers.")
     return np.asarray(values) if values.null_count == 0 and _is_whole(values.type) else values
+
+
+def is_listing(values: Any) -> bool:
+    """True for what can be walked: no scalar, in an array or not."""
+    return isinstance(values, Iterable) and (not isinstance(values, np.ndarray) or values.ndim > 0)
+
+
+def _listed(values: Any, column: str) -> list[Any]:
+    if not is_listing(values):
+        raise DataError(f"column '{column}': expected a list or an array, got {shown(values)}.")
+    return [None if value is np.ma.masked else value for value in values]
+
+
+def check_codes(codes: Any, n: int, what: str) -> None:
+    """Raise DataError where codes (N,) are not integers from 0 to n − 1: compiled loops use them as addresses."""
+    codes = np.asarray(codes)
+    if codes.ndim != 1 or codes.dtype.kind not in "iub":
+        raise DataError(f"{what}: expected one vector of integer codes, got {codes.dtype} of shape {codes.shape}.")
+    if codes.size and not (codes.min() >= 0 and codes.max() < n):
+        outside = codes.min() if codes.min() < 0 else codes.max()
+        raise DataError(f"{what}: code {outside} lies outside the {n:,} names there; codes run from 0 to {n - 1:,}.")
 
 
 def missing_rows(column: Any) -> BoolArray:
@@ -111,17 +143,23 @@ def match(names: Names, into: Names, what: str) -> IntArray:
 
 def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
     """Check names that the caller declares; keep their order, take the kind of the column `like` where possible."""
-    values = list(range(int(names))) if isinstance(names, Integral) else list(names)  # type: ignore[arg-type]
+    if isinstance(names, Integral):
+        check_argument(what, names, int, low=0, high=MAX_NUMBERED_CLASSES)
+        values: list[Any] = list(range(int(names)))
+    elif is_listing(names) and not isinstance(names, str | bytes):
+        values = _listed(names, what)
+    else:
+        raise BadParameter(f"{what} must be a list of names, or their number, got {shown(names)}.")
     column = to_column(values, what)
     in_numpy, like_numpy = isinstance(column, np.ndarray), isinstance(like, np.ndarray)
     if like.dtype.kind in "iu" if like_numpy else pa.types.is_integer(like.type):
         if not in_numpy and is_text(column.type):
-            with suppress(ValueError):  # text for integers, as a command line gives it
+            with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
                 column = np.array([int(value) for value in values], np.int64)
     elif in_numpy and not like_numpy and is_text(like.type):
         column = pa.array([str(value) for value in values])
     if missing_rows(column).any():
-        raise DataError(f"{what}: a declared name is blank or missing: {values!r}.")
+        raise DataError(f"{what}: a declared name is blank or missing: {shown(values)}.")
     result = to_names(column)
     result = result.astype(np.int64) if result.dtype.kind in "iu" else result
     for name, count in Counter(result.tolist()).items():
@@ -181,12 +219,17 @@ def unknown_label(bad: BoolArray, labels: Names, n_classes: int, row_numbers: In
     return UnknownClass(f"{said} {advice}")
 
 
+def check_fits(name: int) -> None:
+    """Raise DataError for an unsigned integer that would turn negative."""
+    if name > np.iinfo(np.int64).max:
+        raise DataError(f"an integer name, {name}, does not fit 64 signed bits; convert the column to text.")
+
+
 def _encode_integers(values: IntArray) -> tuple[Names, IntArray]:
     if values.size == 0:
         return np.empty(0, np.int64), np.empty(0, np.int32)
     low, high = int(values.min()), int(values.max())
-    if high > np.iinfo(np.int64).max:
-        raise DataError(f"an integer name, {high}, does not fit 64 signed bits; convert the column to text.")
+    check_fits(high)
     span = high - low + 1
     if span > 4 * values.size + 1024:
         names, codes = _encode_hashed(pa.array(values))
@@ -237,7 +280,7 @@ def _is_whole(kind: Any) -> bool:
 
 def _integral(values: Any) -> Any:
     """Turn floats that are all whole into integers: pandas makes such floats where integers have missing values."""
-    array = np.asarray(values)
+    array = np.asarray(values).astype(np.float64, copy=False)  # names are float64, and half precision ends at 65,504
     known = array[~np.isnan(array)]
     values = pa.array(array, from_pandas=True)
     if known.size and np.all(np.isfinite(known)) and np.all(known == np.floor(known)) and np.abs(known).max() < 2**53:
@@ -259,5 +302,7 @@ def _mixed_kinds(values: Any, column: str) -> str:
     first: dict[str, tuple[int, Any]] = {}
     for row, value in enumerate(values):
         first.setdefault(type(value).__name__, (row, value))
+    if len(first) == 1:
+        return f"column '{column}' holds values of type {next(iter(first))}; convert it to text or integers."
     seen = "; ".join(f"{kind} at row {row}: {str(value)[:40]!r}" for kind, (row, value) in list(first.items())[:3])
     return f"column '{column}' mixes kinds of values ({seen}); convert it to one kind, such as text."

@@ -1,5 +1,6 @@
 """Tables on a disk: the codes are those of a table in memory, and a fit that is killed goes on where it was."""
 
+import gc
 import json
 import signal
 import subprocess
@@ -78,14 +79,97 @@ def test_declared_classes_keep_their_order(tmp_path):
 def test_codes_are_made_once_and_again_when_the_file_changes(tmp_path):
     write(tmp_path / "in", parts=1)
     path = tmp_path / "in" / "0.parquet"
-    code(path, tmp_path / "out")
-    made = (tmp_path / "out" / "annotator.i32").stat().st_mtime_ns
-    code(path, tmp_path / "out")
-    assert (tmp_path / "out" / "annotator.i32").stat().st_mtime_ns == made
-    (tmp_path / "out" / "meta.json").unlink()  # killed while sorting
-    assert code(path, tmp_path / "out").n_items == 900
+    first = code(path, tmp_path / "out")
+    made = (first.folder / "annotator.i32").stat().st_mtime_ns
+    assert code(path, tmp_path / "out").folder == first.folder
+    assert (first.folder / "annotator.i32").stat().st_mtime_ns == made
+    (first.folder / "meta.json").unlink()
+    (tmp_path / "out" / ".codes-01234567.part").mkdir()  # killed while sorting
+    first = code(path, tmp_path / "out")
+    before = first.rows(0, 900)
     pq.write_table(pq.read_table(path).slice(0, 100), path)
     assert code(path, tmp_path / "out").n_annotations == 100
+    assert first.folder.exists()  # as somebody uses it
+    del first
+    gc.collect()
+    pq.write_table(pq.read_table(path).slice(0, 50), path)
+    assert code(path, tmp_path / "out").n_annotations == 50
+    assert len(list((tmp_path / "out").iterdir())) == 1
+    assert before.annotator.max() < 40  # mapped still
+
+
+NAMES = {
+    "text": ["1", "1\0", "1\0", "2", "é", "1"],
+    "unsigned": pa.array([2**63 - 1, 3, 3, 4, 5, 2**63 - 1], pa.uint64()),
+    "too large": pa.array([2**63, 3, 3, 4, 5, 2**63], pa.uint64()),
+    "lists": [[1], [2], [1], [2], [3], [3]],
+    "true": [True, False, True, True, False, True],
+}
+
+
+@pytest.mark.parametrize("role", ["item", "annotator", "label"])
+@pytest.mark.parametrize("names", NAMES)
+def test_names_are_those_in_memory_or_refused(role, names, tmp_path):
+    columns = {"item": [1, 1, 2, 2, 3, 3], "annotator": [1, 2, 1, 2, 1, 2], "label": [0, 1, 1, 1, 0, 1]}
+    renamed = {'it"em' if name == "item" else name: value for name, value in (columns | {role: NAMES[names]}).items()}
+    pq.write_table(pa.table(renamed), tmp_path / "a.parquet")
+
+    def names_of(make):
+        try:
+            table = make()
+        except DataError as error:
+            return str(error).rpartition(": ")[2]
+        return [np.asarray(getattr(table, one)).tolist() for one in ("items", "annotators", "classes")]
+
+    on_disk = names_of(lambda: code(tmp_path / "a.parquet", tmp_path / "out", item='it"em'))
+    in_memory = names_of(lambda: read(tmp_path / "a.parquet", item='it"em'))
+    if (role, names) == ("item", "true"):
+        assert "holds values of type bool" in on_disk
+    else:
+        assert str(on_disk)[:50] == str(in_memory)[:50]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("annotator.i32", lambda data: data[:-4]), ("label.i8", lambda data: b"\x7f" + data[1:]),
+        ("annotator.i32", lambda data: data[:-4] + b"\0\0\0\x7f"), ("item_ptr.i64", lambda data: data[::-1]),
+        ("items.arrow", lambda data: data[: len(data) // 2]), ("annotators.parquet", lambda data: data[4:]),
+        ("classes.parquet", lambda data: b""), ("meta.json", lambda data: b"[1]"),
+    ],
+)  # fmt: skip
+def test_damaged_codes_are_made_again(name, change, tmp_path):
+    table = write(tmp_path, parts=1)
+    folder = code(tmp_path / "0.parquet", tmp_path / "out").folder
+    (folder / name).write_bytes(change((folder / name).read_bytes()))
+    coded = code(tmp_path / "0.parquet", tmp_path / "out")
+    np.testing.assert_array_equal(rows_of(coded)["annotator"], table.annotator)
+
+
+AT_ONCE = """
+import sys, numpy as np
+from dissensus import methods
+from dissensus.compute.engines import Disk
+for _ in range(3):
+    model = methods["dawid-skene"](engine=Disk(block_rows=500), threads=1).fit(sys.argv[1])
+    print(float(np.asarray(model.posterior_).sum()), sum(len(part) for part in model.item_frames()))
+"""
+
+
+def test_runs_at_once_on_one_file_do_not_disturb_each_other(tmp_path):
+    write(tmp_path, parts=1)
+    arguments = [sys.executable, "-c", AT_ONCE, str(tmp_path / "0.parquet")]
+    runs = [subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [run.communicate(timeout=120) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0], said
+    assert len({line for out, _ in said for line in out.splitlines()}) == 1
+
+
+def test_a_later_fit_leaves_the_arrays_of_an_earlier_one_as_they_were(tmp_path):
+    write(tmp_path, parts=1)
+    fits = [methods["dawid-skene"](engine=Disk(block_rows=500)).fit(tmp_path / "0.parquet") for _ in range(2)]
+    assert fits[0].posterior_.base.base is not fits[1].posterior_.base.base
+    np.testing.assert_array_equal(*(fit.posterior_ for fit in fits))
 
 
 @pytest.mark.parametrize(
@@ -230,8 +314,8 @@ def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
 
 def test_meta_says_what_the_codes_were_made_of(tmp_path):
     write(tmp_path, parts=1)
-    code(tmp_path / "0.parquet", tmp_path / "out")
-    made_of = json.loads((tmp_path / "out" / "meta.json").read_text())["made_of"]
+    coded = code(tmp_path / "0.parquet", tmp_path / "out")
+    made_of = json.loads((coded.folder / "meta.json").read_text())["made_of"]
     assert made_of["files"][0][1] == (tmp_path / "0.parquet").stat().st_size
     assert made_of["columns"] == {"item": "item", "annotator": "annotator", "label": "label"}
 

@@ -64,17 +64,23 @@ def test_tables_of_every_kind(kind, method, engine, tmp_path):
 
 
 @pytest.mark.realdata(has="annotated items, ")
-@pytest.mark.parametrize("engine", [*ENGINES, pytest.param("spark", marks=marks())])
-def test_real_sets(readme, engine, tmp_path, request):
+def test_real_sets(readme, tmp_path):
     table = load_dataset(readme.parent.name, folder=readme.parent.parent).annotations
-    if engine == "spark":
-        request.getfixturevalue("spark_session")
-        placed, methods, passes = Spark(partitions=2), ON_A_CLUSTER, 2
-    else:
-        placed, methods, passes = engine_of(engine, tmp_path, max(1000, len(table) // 3)), METHODS, 5
-    for method in methods:
-        keywords = short(method, passes) | ({"restarts": 1} if engine == "spark" else {})
-        assert_agree(fit(method, table, **keywords), fit(method, table, engine=placed, **keywords))
+    engines = [engine_of(engine, tmp_path, max(1000, len(table) // 3)) for engine in ENGINES]
+    for method in METHODS:
+        keywords = short(method, 5)
+        local = fit(method, table, **keywords)
+        for engine in engines:
+            assert_agree(local, fit(method, table, engine=engine, **keywords))
+
+
+@pytest.mark.realdata(has="annotated items, ")
+@pytest.mark.parametrize("engine", [pytest.param("spark", marks=marks())])
+def test_real_sets_on_a_cluster(readme, engine, spark_session):
+    table = load_dataset(readme.parent.name, folder=readme.parent.parent).annotations
+    for method in ON_A_CLUSTER:
+        keywords = short(method, 2) | {"restarts": 1}
+        assert_agree(fit(method, table, **keywords), fit(method, table, engine=Spark(partitions=2), **keywords))
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import m_msr as kernels
-from dissensus.exceptions import ConvergenceWarning
+from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.models.confusion import readable_pass
 from dissensus.models.methods.m_msr import MMSR, Pairs
 from dissensus.table.simulate import simulate
@@ -81,7 +81,8 @@ def complete(pairs: Pairs, **keywords) -> np.ndarray:
 @pytest.mark.parametrize("least", [0, 2.7])
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_pairs_equal_the_literal_loops(kind, with_gold, least):
+def test_pairs_equal_the_literal_loops(kind, with_gold, least, monkeypatch):
+    monkeypatch.setattr("dissensus.models.methods.m_msr.BLOCK_PAIRS", 7)
     table = random_table(1, n_annotators=9, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     n, C, known, known_skill = literal_pairs(table, gold, least)
@@ -286,3 +287,12 @@ def test_beats_the_same_method_elsewhere(name, least):
     data = load_dataset(name)
     truth = data.annotations.classes[data.gold]
     assert (MMSR().fit(data.annotations).predict() == truth).mean() > least  # crowd-kit's MMSR: 0.858, 0.901
+
+
+def test_too_many_pairs_are_an_error_before_they_are_made():
+    n = 100_000
+    table = Annotations.from_codes(
+        np.zeros(n, int), np.arange(n), np.arange(n) % 2, np.arange(1), np.arange(n), np.arange(2)
+    )
+    with pytest.raises(DataError, match=r"up to 10,000,000,000 pairs here, and takes 100,000,000 at most"):
+        MMSR().fit(table)

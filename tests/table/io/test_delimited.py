@@ -37,9 +37,21 @@ def test_everything_is_text_and_nothing_but_an_empty_field_is_missing(read):
         HEADER.replace(b",", b";") + b"1;a;x\n2;b;y\n",
         HEADER.replace(b",", b"\t") + b"1\ta\tx\n2\tb\ty\n",
         b'"item","annotator","label"\n"1","a","x"\n"2",b,y\n',
+        "item,annotator,label\n1,a,x\n2,b,y\n".encode("utf-16"),
+        "\ufeffitem,annotator,label\r\n1,a,x\r\n2,b,y\r\n".encode("utf-16-be"),
         b'text,item,"a\nnote",annotator,label\n"a, b\n",1,,a,x\nc,2,,b,y\n',
     ],
-    ids=["byte order mark", "CRLF", "blank lines", "semicolons", "tabs", "quotes", "line break in the header"],
+    ids=[
+        "byte order mark",
+        "CRLF",
+        "blank lines",
+        "semicolons",
+        "tabs",
+        "quotes",
+        "UTF-16",
+        "UTF-16, big end first",
+        "line break in the header",
+    ],
 )
 def test_the_usual_dialects_are_the_same_table(read, content):
     assert names(read(content)) == (["1", "2"], ["a", "b"], ["x", "y"])
@@ -71,7 +83,7 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
             HEADER + b"1,a,x\n2,b,\xe9\n",
             r"not UTF-8 text in row 3 \(the header is row 1\); save it as UTF-8, or convert",
         ),
-        ("item,annotator,label\n1,a,x\n".encode("utf-16"), r"not UTF-8 text \(byte 0xff\)"),
+        ("item,annotator,label\n1,a,x\n".encode("utf-16")[:-1], r"is cut short or no UTF-16 text"),
         (b"item,annotator,\xe9\n1,a,x\n", r"not UTF-8 text \(byte 0xe9\)"),
         (
             HEADER + b"1,a,x\n2,b\n",
@@ -79,7 +91,10 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
         ),
         (HEADER + b"1,a,x\n" * 5000 + b"2,b,x,y\n", r"row 5,002 .* has 4 fields"),
         (HEADER + b'1,"a,x\n2,b,y\n3,c,z\n', r"row 2 .* has 2 fields.*a quote may never be closed"),
-        (HEADER + b'1,a,"x\n2,b,y\n3,c,z\n', r"a quote is never closed, and the rest of the file is one cell"),
+        (HEADER + b'1,a,"x\n2,b,y\n3,c,z\n', r"a quote in line 2 is never closed"),
+        (b'item,annotator,label,why\n1,a,x,"\n2,b,y,\n3,c,z,\n', r"a quote in line 2 is never closed"),
+        (b'item,annotator,label,why\n1,a,x,"\n2,b,y,"so"\n3,c,z,\n', r"a quote in line 2 is never closed"),
+        (b'item,annotator,label,why\n1,a,x,5" pipe\n2,b,y,"\n3,c,z,\n', r"a quote in line 3 is never closed"),
         (b"", "is empty"),
         (b"\n \n", "is empty"),
         (HEADER.strip(), "there is no row"),
@@ -93,6 +108,12 @@ def test_what_cannot_be_read_says_where_and_what_to_do(read, content, message):
 
 def test_a_line_break_in_the_last_cell_is_no_open_quote(read):
     assert names(read(HEADER + b'1,a,x\n2,b,"y\n"\n\n'))[2] == ["x", "y\n"]
+
+
+@pytest.mark.parametrize("why", [b'5" pipe', b'"so" said', b'"two\nlines"', b'"say ""x"""', b'""', b"don't"])
+def test_other_quotes_in_a_column_that_is_not_read_lose_no_row(read, why):
+    table = read(b"item,annotator,label,why\n1,a,x," + why + b"\n2,b,y," + why + b"\n3,c,z,\n")
+    assert names(table)[0] == ["1", "2", "3"]
 
 
 def test_two_columns_of_one_name_are_an_error_where_they_are_needed(read):

@@ -22,6 +22,7 @@ def test_the_file_is_named_after_the_annotator(read):
     table = read(
         {"id": 7, "text": "t", "label": ["x"], "Comments": []},
         {"id": 8, "text": "u", "label": ["y", "x"], "Comments": []},
+        ticks="votes",
     )
     assert table.annotators.tolist() == ["ann"]
     assert table.items.tolist() == [7, 8]
@@ -34,10 +35,10 @@ def test_the_zip_of_all_annotators_is_one_table(tmp_path):
             archive.writestr(f"{who}.jsonl", json.dumps({"id": 1, "text": "t", "label": [label]}) + "\n")
         archive.writestr("unknown.jsonl", json.dumps({"id": 2, "text": "u", "label": []}) + "\n")
         archive.writestr("readme.txt", "not this")
-    with pytest.warns(DataWarning, match="1 of 3 records have no label"):
-        table = io.read(tmp_path / "export.zip")
+    table = io.read(tmp_path / "export.zip")
     assert table.annotators.tolist() == ["ann", "bob"]
-    assert table.votes().tolist() == [[1, 1]]
+    assert table.votes().tolist() == [[1, 1], [0, 0]]
+    assert table.source.unused == {"answers without a choice": 1}
 
 
 def test_a_damaged_zip_is_an_error(tmp_path):
@@ -51,7 +52,7 @@ def test_a_damaged_zip_is_an_error(tmp_path):
 
 
 def test_a_shared_project_names_nobody(read):
-    with pytest.warns(DataWarning, match="2 of 2 labels name no annotator and count as one annotator's"):
+    with pytest.warns(DataWarning, match="2 of 2 answers name no annotator and count as one annotator's"):
         table = read({"id": 1, "text": "t", "label": ["x"]}, {"id": 2, "text": "u", "label": ["y"]}, name="all.jsonl")
     assert table.annotators.tolist() == ["all"]
 
@@ -83,9 +84,9 @@ def test_item_and_annotator_may_be_other_fields(read):
 
 
 def test_records_without_any_label_and_spans_are_errors(read):
-    with pytest.warns(DataWarning), pytest.raises(DataError, match=r"ann\.jsonl holds no answer"):
+    with pytest.raises(DataError, match=r"ann\.jsonl holds no answer that can be used.* 1 answer without a choice"):
         read({"id": 1, "text": "t", "label": []})
-    with pytest.raises(DataError, match=r"record 1 of ann labels spans of its text \(\[0, 2, 'ORG'\]\)"):
+    with pytest.raises(DataError, match=r"ann\.jsonl holds 1 spans; only labels and ratings of whole items"):
         read({"id": 1, "text": "EU", "label": [[0, 2, "ORG"]]})
     with pytest.raises(DataError, match="has no 'id' nor 'doc_id' nor 'item' for item"):
         read({"text": "t", "label": ["x"]})

@@ -53,8 +53,16 @@ def test_every_annotator_is_kept_by_number_or_address(read):
     assert table.votes().tolist() == [[1, 0], [1, 1]]
 
 
-def test_several_choices_of_one_answer_are_several_rows(read):
-    assert read(task(1, annotation(1, choice("a", "b")))).votes().tolist() == [[1, 1]]
+def test_several_choices_of_one_answer_are_taken_apart_only_on_request(read):
+    tasks = task(1, annotation(1, choice("a", "b"))), task(2, annotation(1, choice("a")))
+    with pytest.raises(
+        DataError, match=r"1 of 2 answers to 'sentiment' tick several labels, such as 'a', 'b'; .*ticks="
+    ):
+        read(*tasks)
+    assert read(*tasks, ticks="votes").votes().tolist() == [[1, 1], [1, 0]]
+    tables = read(*tasks, ticks="questions")
+    assert {name: t.classes[t.label].tolist() for name, t in tables.items()} == {"a": ["1", "1"], "b": ["1", "0"]}
+    assert "Answers with several ticks were taken apart into yes/no questions: 1." in tables["a"].source.notes
 
 
 def test_every_choice_control_is_a_question(read):
@@ -68,7 +76,7 @@ def test_every_choice_control_is_a_question(read):
 
 def test_skipped_annotations_are_left_out_with_a_count_and_their_items_stay(read):
     skipped = annotation(2, choice("pos"), was_cancelled=True)
-    with pytest.warns(DataWarning, match="2 of 4 annotations were skipped or chose nothing"):
+    with pytest.warns(DataWarning, match="1 annotation skipped; .*1 annotation without an answer"):
         table = read(
             task(1, annotation(1, choice("pos")), skipped),
             task(2, annotation(3)),
@@ -82,8 +90,9 @@ def test_skipped_annotations_are_left_out_with_a_count_and_their_items_stay(read
 def test_what_is_no_choice_about_the_whole_task_is_not_read(read):
     region = choice("pos", start=3, end=9)
     text = {"type": "textarea", "from_name": "why", "value": {"text": ["because"]}}
-    assert len(read(task(1, annotation(1, choice("pos"), region, text)))) == 1
-    with pytest.raises(DataError, match=r"export\.json holds no choices .* in 1 annotations .*choices, textarea"):
+    with pytest.warns(DataWarning, match=r"1 answer about regions 'sentiment'; 1 text 'why'"):
+        assert len(read(task(1, annotation(1, choice("pos"), region, text)))) == 1
+    with pytest.raises(DataError, match=r"export\.json holds 1 answers about regions, 1 texts; only labels"):
         read(task(1, annotation(1, region, text)))
 
 
@@ -110,3 +119,58 @@ def test_exports_before_version_one_say_completions(read):
 def test_the_short_export_is_a_plain_table(read):  # JSON_MIN: one flat record per annotation
     table = read({"id": 1, "text": "…", "sentiment": "pos", "annotator": 4, "annotation_id": 9}, label="sentiment")
     assert table.annotators.tolist() == [4]
+
+
+def test_ratings_are_counted_beside_choices_and_read_where_asked_for_or_alone(read):
+    stars = {"type": "rating", "from_name": "stars", "value": {"rating": 4}}
+    with pytest.warns(DataWarning, match="Not used: 1 rating 'stars' \\(read by label='stars'\\)"):
+        table = read(task(1, annotation(1, choice("pos"), stars)))
+    assert (table.classes.tolist(), table.source.used, table.source.rows) == (["pos"], 1, 3)
+    with pytest.warns(DataWarning, match="1 answer 'sentiment'"):
+        assert read(task(1, annotation(1, choice("pos"), stars)), label="stars").classes.tolist() == [4]
+    assert read(task(1, annotation(1, stars))).classes.tolist() == [4]
+    with pytest.raises(DataError, match="no answers called 'tone' for label; there are 'sentiment', 'stars'"):
+        read(task(1, annotation(1, choice("pos"), stars)), label="tone")
+
+
+def test_texts_and_ground_truth_are_used(read, tmp_path):
+    right = annotation(9, choice("neg"), ground_truth=True)
+    table = read(
+        task(1, annotation(1, choice("pos")), right, text="t1"), task(2, annotation(2, choice("neg")), text="t2")
+    )
+    assert table.annotators.tolist() == ["1", "2"]
+    assert table.gold_codes(*table.source.gold).tolist() == [0, -1]
+    assert table.source.texts == {1: {"text": "t1"}, 2: {"text": "t2"}}
+    assert table.source.unused["answers marked as right (known labels, no votes)"] == 1
+    items = io.read_frame(tmp_path / "export.json")
+    assert items.to_pydict() == {"item": [1, 2], "text": ["t1", "t2"], "gold": ["neg", None]}
+
+
+def _wrong(change):
+    one = task(1, annotation(1, choice("pos")))
+    change(one)
+    return one
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.update(annotations=[1]),
+        lambda t: t["annotations"][0].update(result=[1]),
+        lambda t: t["annotations"][0].update(result={"a": 1}),
+        lambda t: t["annotations"][0]["result"][0].update(value="pos"),
+        lambda t: t["annotations"][0]["result"][0].update(value=[1]),
+        lambda t: t["annotations"][0]["result"][0]["value"].update(choices="pos"),
+        lambda t: t["annotations"][0]["result"][0]["value"].update(choices=[{"a": 1}]),
+        lambda t: t["annotations"][0]["result"][0]["value"].update(choices=[[1]]),
+        lambda t: t["annotations"][0].update(completed_by=[3]),
+        lambda t: t["annotations"][0].update(completed_by={"email": {"a": 1}}),
+        lambda t: t.update(id={"a": 1}),
+        lambda t: t.update(id=[1]),
+        lambda t: t.update(predictions=3),
+        lambda t: t.update(drafts="x"),
+    ],
+)
+def test_whatever_is_of_a_wrong_type_is_one_sentence(read, change):
+    with pytest.raises(DataError, match=r"export\.json: "):
+        read(task(2, annotation(1, choice("neg"))), _wrong(change))

@@ -30,7 +30,11 @@ def choice(item, who, *accepted, answer="accept"):
 
 
 def test_accepted_options_are_the_labels_and_ignored_tasks_abstain(read):
-    table = read(choice(5, "ann", "POS"), choice(5, "bob", "POS", "NEG"), choice(-6, "ann", answer="ignore"))
+    records = choice(5, "ann", "POS"), choice(5, "bob", "POS", "NEG"), choice(-6, "ann", answer="ignore")
+    with pytest.raises(DataError, match="1 of 2 answers to 'choice' tick several labels, such as 'POS', 'NEG'"):
+        read(*records)
+    with pytest.warns(DataWarning, match="Not used: 1 task ignored"):
+        table = read(*records, ticks="votes")
     assert table.items.tolist() == [-6, 5]
     assert table.annotators.tolist() == ["set-ann", "set-bob"]
     assert table.classes.tolist() == ["NEG", "POS"]
@@ -38,16 +42,16 @@ def test_accepted_options_are_the_labels_and_ignored_tasks_abstain(read):
 
 
 def test_choices_that_were_rejected_or_empty_are_left_out_with_a_count(read):
-    with pytest.warns(DataWarning, match="2 of 3 choice tasks were rejected or accepted without a choice"):
+    with pytest.warns(DataWarning, match="Not used: 1 choice task rejected; 1 answer without a choice"):
         table = read(choice(1, "a", "POS"), choice(2, "a", "POS", answer="reject"), choice(3, "a"))
     assert len(table) == 1
     assert table.n_items == 3
 
 
 def test_binary_tasks_are_accepted_or_rejected(read):
-    table = read(
-        record(1, "a", label="SPAM"), record(1, "b", "reject", label="SPAM"), record(2, "b", "ignore", label="SPAM")
-    )
+    ignored = record(2, "b", "ignore", label="SPAM")
+    with pytest.warns(DataWarning, match="1 task ignored"):
+        table = read(record(1, "a", label="SPAM"), record(1, "b", "reject", label="SPAM"), ignored)
     assert table.classes.tolist() == ["accept", "reject"]
     assert table.votes().tolist() == [[1, 1], [0, 0]]
 
@@ -81,7 +85,7 @@ def test_older_exports_have_a_session_only_and_fields_may_be_named(read):
     [
         (record(1, None), r"record 1 has no '_annotator_id' nor '_session_id' for annotator; name the field"),
         (record(1, "a", "maybe"), r"record 1 has the answer 'maybe'; expected 'accept', 'reject' or 'ignore'"),
-        (record(1, "a", spans=[{"start": 0, "end": 1, "label": "ORG"}]), r"record 1 labels spans of its text"),
+        (record(1, "a", spans=[{"start": 0, "end": 1, "label": "ORG"}]), r"holds 1 spans; only labels"),
         (record(1, "a", "ignore"), r"holds no answer"),
     ],
 )

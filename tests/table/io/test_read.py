@@ -283,12 +283,12 @@ def test_gold_as_text_matches_integers(tmp_path):
 
 def test_every_export_refuses_columns_that_it_fixes(tmp_path):
     for name, one in FORMATS.items():
-        if one.export:
+        if one.collect:
             with pytest.raises(BadParameter, match=f"weight= has no meaning for {name}"):
                 io.read(tmp_path / "export.json", format=name, weight="w")
 
 
 def test_warnings_of_exports_are_ours(tmp_path):
     (tmp_path / "all.jsonl").write_text('{"id": 1, "text": "t", "label": ["x"]}\n')
-    with pytest.warns(DataWarning, match="1 of 1 labels name no annotator"):
+    with pytest.warns(DataWarning, match="1 of 1 answers name no annotator"):
         io.read(tmp_path / "all.jsonl")

@@ -2,33 +2,38 @@
 
 DuckDB sorts the rows by (item, annotator, label) within a given memory, spilling to the folder, and hands them over in
 batches; the codes of annotators and classes are joined to them on the way. Items need no join: in sorted order, an item
-is new where its name differs from the row before. The folder then holds
+is new where its name differs from the row before. A folder `codes-…`, named for what it was made of, then holds
 
     annotator.i32 label.i8 (weight.f64)     (N,) codes, rows sorted as in `Annotations`
     item_ptr.i64                             (I+1,) where the rows of each item begin
     items.arrow                              (I,) names of the items, sorted
     annotators.parquet classes.parquet       names; of annotators also how many rows each has
-    meta.json                                what it was made of; written last, so that a folder without it is no table
+    meta.json                                what it was made of
+
+It appears whole, and nothing in it changes: other processes may have it mapped into memory. Of runs that code the same
+files at a time one does it, the others wait. Codes of files as they were before are removed once nobody uses them.
 
 Names are integers or text, as in `names`; nothing here depends on the order of the files' rows.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import HeldFolder, atomic, sync
 from dissensus.common.extras import need
 from dissensus.common.types import IntArray, Names
 from dissensus.compute.engines.base import Rows, TableElsewhere
@@ -40,7 +45,7 @@ from dissensus.table.encoding import encode_labels
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.files import reading
 
-META, VERSION = "meta.json", 2
+META, VERSION = "meta.json", 3
 BATCH = 1_000_000  # rows that DuckDB hands over at a time
 PARQUET = b"PAR1"  # how such a file begins
 
@@ -50,6 +55,7 @@ class MappedNames:
 
     def __init__(self, path: Path):
         self._column = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["name"]
+        self._column.validate(full=True)
         self.size = len(self._column)
         self.shape, self.dtype = (self.size,), np.dtype(object if naming.is_text(self._column.type) else np.int64)
 
@@ -80,6 +86,7 @@ class Coded(TableElsewhere):
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self._held = HeldFolder(folder, shared=True)
         self.meta = json.loads((folder / META).read_text())
         self.n_annotations = int(self.meta["annotations"])
         annotators, classes = (pq.read_table(folder / f"{what}.parquet") for what in ("annotators", "classes"))
@@ -87,6 +94,24 @@ class Coded(TableElsewhere):
         self.per_annotator = annotators["count"].to_numpy()
         self.items = MappedNames(folder / "items.arrow")
         self.weighted = bool(self.meta["weighted"])
+        self._check()
+
+    def _check(self) -> None:
+        """Raise DataError where a file is not as it was written: the kernels take every code for an address."""
+        n, sizes = self.n_annotations, {"item_ptr": self.n_items + 1}
+        files = _files_of(self.folder, self.n_classes, self.weighted)
+        for name, (path, kind) in files.items():
+            if path.stat().st_size != sizes.get(name, n) * np.dtype(kind).itemsize:
+                raise DataError(
+                    f"{path} has {path.stat().st_size:,} bytes, not those of {sizes.get(name, n):,} entries."
+                )
+        starts = np.fromfile(*files["item_ptr"])
+        if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
+            raise DataError(f"{files['item_ptr'][0]} does not cut {n:,} rows into {self.n_items:,} items.")
+        for name, there in (("annotator", self.n_annotators), ("label", self.n_classes)):
+            path, kind = files[name]
+            for start in range(0, n, BATCH):
+                naming.check_codes(np.fromfile(path, kind, BATCH, offset=start * np.dtype(kind).itemsize), there, name)
 
     def _mapped(self) -> Rows:
         """All rows, mapped into memory for as long as any of these arrays lives."""
@@ -138,14 +163,41 @@ def code(
         "columns": found,
         "classes": classes,
     }
-    with suppress(OSError, ValueError, KeyError):
-        if (existing := Coded(folder)).meta["made_of"] == json.loads(json.dumps(made_of, default=str)):
+
+    def write(part: Path) -> None:
+        with _sorting(source), _connect(part, memory_gb, threads) as rows:
+            _check(rows, files, found)
+            _sort(rows, found, part, classes).finish(made_of)
+        shutil.rmtree(part / "spill", ignore_errors=True)
+
+    return _made_once(folder, made_of, write)
+
+
+def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], None]) -> Coded:
+    """The codes of what they are `made_of`: those that are there, or those that `write` leaves in a new folder."""
+    text = json.dumps(made_of, default=str)
+    target = folder / f"codes-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    turn = HeldFolder(folder, wait=True)  # until the codes are there
+    with suppress(OSError, ValueError, KeyError, TypeError, pa.ArrowException):  # not there, or damaged
+        if (existing := Coded(target)).meta["made_of"] == json.loads(text):
             return existing
-    with _sorting(source), _connect(folder, memory_gb, threads) as rows:
-        _check(rows, files, found)
-        writer = _sort(rows, found, folder, classes)
-    shutil.rmtree(folder / "spill", ignore_errors=True)
-    return writer.finish(made_of)
+    part = folder / f".codes-{token_hex(4)}.part"
+    try:
+        part.mkdir()
+        write(part)
+        for path in (*part.iterdir(), part):
+            sync(path)
+        if target.exists():
+            shutil.rmtree(target)  # what is mapped from it stays until it is let go
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    for other in (*folder.glob("codes-*"), *folder.glob(".codes-*.part")):
+        if other != target and HeldFolder(other).got:
+            shutil.rmtree(other, ignore_errors=True)
+    del turn
+    return Coded(target)
 
 
 def find_columns(columns: dict[str, Any], there: list[str], engine: str) -> dict[str, str]:
@@ -188,9 +240,10 @@ def _check(rows: Any, files: list[str], columns: dict[str, str]) -> None:
     """Make a view `rows` of the files; what no table holds is an error."""
     named = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
     roles = ("item", "annotator", "label")
-    wanted = [f'"{columns[role]}" AS {role}' for role in roles]
+    quoted = {role: '"' + column.replace('"', '""') + '"' for role, column in columns.items()}
+    wanted = [f"{quoted[role]} AS {role}" for role in roles]
     if "weight" in columns:
-        wanted.append(f'CAST("{columns["weight"]}" AS DOUBLE) AS weight')
+        wanted.append(f"CAST({quoted['weight']} AS DOUBLE) AS weight")
     rows.execute(f"CREATE VIEW rows AS SELECT {', '.join(wanted)} FROM read_parquet([{named}])")
     text = [role for role, kind, *_ in rows.execute("DESCRIBE rows").fetchall() if kind == "VARCHAR"]
     bad = [f"{role} IS NULL" + (f" OR trim({role}) = ''" if role in text else "") for role in roles]
@@ -238,14 +291,19 @@ def code_table(table: Annotations, folder: str | Path) -> Coded:
     if table.proba is not None:
         raise BadParameter("engine='disk' takes one label per row; this table is probabilistic: fit it in memory.")
     check_counts({}, len(table), {})
-    with _Writer(Path(folder), table.annotators, table.classes, table.weight is not None) as writer:
-        writer.add_rows(table.annotator, table.label, table.weight)
-        kind = pa.large_string() if table.items.dtype == object else None
-        writer.add_items(pa.array(table.items, kind), table.item_ptr[:-1])
     arrays = (table.item_ptr, table.annotator, table.label, table.weight)
-    return writer.finish(
-        {"version": VERSION, "table": [zlib.crc32(array.data) for array in arrays if array is not None]}
-    )
+    names = [repr(one.tolist()).encode() for one in (table.items, table.annotators, table.classes)]
+    crcs = [zlib.crc32(array.data) for array in arrays if array is not None] + [zlib.crc32(one) for one in names]
+    made_of = {"version": VERSION, "table": crcs}
+
+    def write(part: Path) -> None:
+        with _Writer(part, table.annotators, table.classes, table.weight is not None) as writer:
+            writer.add_rows(table.annotator, table.label, table.weight)
+            kind = pa.large_string() if table.items.dtype == object else None
+            writer.add_items(pa.array(table.items, kind), table.item_ptr[:-1])
+        writer.finish(made_of)
+
+    return _made_once(Path(folder), made_of, write)
 
 
 class _Writer:
@@ -253,8 +311,6 @@ class _Writer:
 
     def __init__(self, folder: Path, annotators: Names, classes: Names, weighted: bool):
         self.folder, self.annotators, self.classes = folder, annotators, classes
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / META).unlink(missing_ok=True)
         self.weighted, files = weighted, _files_of(folder, classes.size, weighted)
         self.files = {name: (path.open("wb"), kind) for name, (path, kind) in files.items()}
         self.items: Any = None
@@ -265,6 +321,8 @@ class _Writer:
         """Append a batch of sorted rows."""
         if len(item) == 0:
             return
+        if not (naming.is_text(item.type) or pa.types.is_integer(item.type)):
+            raise DataError(f"column 'item' holds values of type {item.type}; convert it to text or integers.")
         codes = np.asarray(item.dictionary_encode().indices)  # in sorted order a code is new where it changes
         new = np.flatnonzero(np.diff(codes, prepend=-1))
         if self.last is not None and item[0].as_py() == self.last:
@@ -276,8 +334,8 @@ class _Writer:
     def add_items(self, names: Any, first_row: IntArray) -> None:
         """Append items that begin at these rows."""
         kind = pa.large_string() if naming.is_text(names.type) else pa.int64()
-        if kind == pa.int64() and not pa.types.is_integer(names.type):
-            raise DataError(f"column 'item' holds values of type {names.type}; convert it to text or integers.")
+        if pa.types.is_uint64(names.type) and len(names):
+            naming.check_fits(int(np.asarray(names).max()))
         schema = pa.schema([("name", kind)])
         self.items = self.items or pa.ipc.new_file(str(self.folder / "items.arrow"), schema)
         self.items.write_batch(pa.record_batch([names.cast(kind)], schema))
@@ -305,15 +363,14 @@ class _Writer:
         if self.items is not None:
             self.items.close()
 
-    def finish(self, made_of: dict[str, Any]) -> Coded:
-        """After all is closed: from now on it is a table."""
+    def finish(self, made_of: dict[str, Any]) -> None:
+        """After all is closed: write names, and what it is made of."""
         names = pa.table({"name": self.annotators, "count": self.per_annotator})
         pq.write_table(names, self.folder / "annotators.parquet")
         pq.write_table(pa.table({"name": self.classes}), self.folder / "classes.parquet")
         meta = {"made_of": made_of, "annotations": int(self.per_annotator.sum()), "weighted": self.weighted}
         with atomic(self.folder / META) as file:
             file.write(json.dumps(meta, indent=1, default=str).encode())
-        return Coded(self.folder)
 
 
 def without_pattern(source: str | Path) -> tuple[Path, str]:

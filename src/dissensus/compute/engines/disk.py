@@ -12,16 +12,17 @@ pass that it finished. When the results are written, the state is removed; a lat
 from __future__ import annotations
 
 import os
+import weakref
 import zipfile
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import HeldFolder, atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.base import Block, Checkpoint, Engine, P, Pass, Rows, S, join_rows
 from dissensus.compute.engines.coding import Coded
@@ -39,8 +40,13 @@ class RunFolder(Checkpoint):
     def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
         keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
         of = repr((sorted(keywords.items()), coded.meta, None if gold is None else zlib.crc32(gold.tobytes())))
-        self.path = coded.folder / f"{type(model).__name__}-{zlib.crc32(of.encode()):08x}"
-        self.path.mkdir(exist_ok=True)
+        name = f"{type(model).__name__}-{zlib.crc32(of.encode()):08x}"
+        for number in count(1):  # another process may be at the same fit
+            self.path = coded.folder.parent / (name if number == 1 else f"{name}-{number}")
+            self.path.mkdir(exist_ok=True)
+            self._held = HeldFolder(self.path)
+            if self._held.got:
+                break
 
     def load(self) -> dict[str, Any] | None:
         """The state after the last pass that was finished."""
@@ -64,7 +70,7 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    run = RunFolder(model, coded, gold)
+    run = model.posterior_.run
     folder = run.path / "items"
     folder.mkdir(exist_ok=True)
     difficulty = getattr(model, "difficulty_", None)
@@ -72,7 +78,8 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
         posterior = model.posterior_.open()[first:stop]  # mapped anew: what was read before is let go
         hard = None if difficulty is None else difficulty[first:stop]
         columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
-        pq.write_table(pa.table(columns), folder / f"part-{number:05d}.parquet")
+        with atomic(folder / f"part-{number:05d}.parquet") as file:
+            pq.write_table(pa.table(columns), file)
     for key, value in list(vars(model).items()):
         if isinstance(value, PerItem):
             setattr(model, key, value.open())
@@ -83,19 +90,24 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
 class PerItem:
     """A file with one entry per item, in NumPy's format, written and read in ranges."""
 
-    def __init__(self, path: Path, shape: tuple[int, ...]):
-        self.path, self.shape = path, shape
+    def __init__(self, run: RunFolder, name: str, shape: tuple[int, ...]):
+        self.run, self.shape = run, shape
+        path = run.path / f"{name}.npy"
+        path.unlink(missing_ok=True)  # not cut to length: the results of an earlier fit may be mapped from it
         self._start = np.lib.format.open_memmap(path, "w+", np.float64, shape).offset
+        self._file = path.open("r+b")
+        weakref.finalize(self, self._file.close)
         self._each = 8 * int(np.prod(shape[1:]))
 
     def put(self, first: int, values: FloatArray) -> None:
         """Write entries from `first` on."""
-        with self.path.open("r+b") as file:
-            os.pwrite(file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
+        os.pwrite(self._file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
 
     def open(self) -> FloatArray:
         """All of it as a read-only array that is mapped into memory where it is looked into."""
-        return np.asarray(np.load(self.path, mmap_mode="r")) if self.shape[0] else np.empty(self.shape)
+        if not self.shape[0]:
+            return np.empty(self.shape)
+        return np.asarray(np.memmap(self._file, np.float64, "r", self._start, self.shape))
 
 
 class DiskEngine(Engine):
@@ -139,4 +151,4 @@ class DiskEngine(Engine):
 
     def per_item(self, name: str, *shape: int) -> Any:
         """A file in the fit's folder."""
-        return PerItem(self.run.path / f"{name}.npy", (self.size.n_items, *shape))
+        return PerItem(self.run, name, (self.size.n_items, *shape))

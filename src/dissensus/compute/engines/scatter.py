@@ -150,7 +150,7 @@ def scatter(
     options = options or Spark()
     frame = _frame(source, options.master)
     found = find_columns(columns, frame.columns, "spark")
-    rows = frame.select(*(frame[f"`{column}`"].alias(role) for role, column in found.items()))
+    rows = frame.select(*(frame["`" + column.replace("`", "``") + "`"].alias(role) for role, column in found.items()))
     total, weighted = _check(rows, found), "weight" in found
     who, count = _distinct(rows, "annotator")
     annotators, who_codes = naming.encode(who, "annotator")
@@ -202,6 +202,12 @@ def spread_table(table: Annotations, options: Spark) -> Scattered:
     )
 
 
+def _is_local(master: str | None) -> bool:
+    """True where Spark will run on this machine alone, as far as the environment says."""
+    told = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "MASTER")
+    return master.startswith("local") if master else not any(os.environ.get(name) for name in told)
+
+
 def session(master: str | None = None) -> Any:
     """The Spark session that is there, or a new one: at this master, or as the environment has it."""
     PySparkException = need("pyspark.errors", "engine='spark' needs Java and", "spark").PySparkException
@@ -212,6 +218,8 @@ def session(master: str | None = None) -> Any:
     if found is None and master is not None:
         _check_listens(master)
         builder = builder.master(master)
+    if found is None and _is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # its pages and blocks are for nobody else
     try:
         found = found or builder.getOrCreate()
         if "PYSPARK_PYTHON" not in os.environ and found.sparkContext.master.startswith("local"):

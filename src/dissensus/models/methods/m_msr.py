@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import group_starts
+from dissensus.common.arrays import group_starts, pairs_of_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import readable
@@ -47,16 +47,29 @@ from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
-from dissensus.exceptions import ConvergenceWarning
+from dissensus.compute.readable import LIKELIHOOD
+from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
-from dissensus.models.confusion import PSEUDO, OwnCells, judge, label_totals, leaning
+from dissensus.models.confusion import (
+    COIN,
+    PSEUDO,
+    ConfusionPass,
+    Likelihood,
+    OwnCells,
+    judge,
+    label_totals,
+    leaning,
+    softened_sweep,
+)
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.methods.wawa import judged_labels
 from dissensus.table.annotations import Annotations
 
 MAX_TRIM = 0.49  # share; at a half nothing is left
+MAX_PAIRS = 100_000_000  # pairs of annotators, of about 60 bytes each
+BLOCK_PAIRS = 2**22  # pairs of rows that are in memory at a time
 
 
 @methods.register(
@@ -75,6 +88,7 @@ class MMSR(Aggregator):
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads; None for all cores", low=1)
+    softens_itself = True
 
     @property
     def accuracy_(self) -> FloatArray:
@@ -96,9 +110,9 @@ class MMSR(Aggregator):
             engine = Local(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
             self.prior_ = leaning(totals.sum(axis=(0, 1)), LEAN)
-            self.posterior_, sums = judge(engine, self.prior_, Coins(self.prior_, self.coin_).cells())
+            cells = Coins(self.prior_, self.coin_).cells()
+            softened_sweep(self, engine, ConfusionPass(LIKELIHOOD, COIN), Likelihood.of(self.prior_, cells), totals)
         self.trace_ = np.empty(0)
-        self._judge(sums.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
 
     def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
         """(A, 2) [right, wrong] of everyone, and (1, 2) of the population, which those have who are not linked."""
@@ -197,28 +211,42 @@ class Pairs:
             right = np.bincount(rows.annotator, weight * (rows.label == truth), A)
             known_skill = (K * right / np.where(known_labels > 0, known_labels, 1) - 1) / (K - 1)
             rows = rest_of(rows, ~known)
-        item = np.repeat(np.arange(rows.item_ptr.size - 1), np.diff(rows.item_ptr))
-        shared = meetings(rows, item, A)
-        shared.eliminate_zeros()
-        both = shared + meetings(rows, item * K + rows.label, A)  # a sum: a sparse matrix leaves out zeros
-        first, second, count = np.repeat(np.arange(A), np.diff(shared.indptr)), shared.indices, shared.data
+        at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
+        if at_most > MAX_PAIRS:
+            raise DataError(
+                f"m-msr compares annotators who share an item, up to {at_most:,} pairs here, and takes {MAX_PAIRS:,} "
+                "at most; choose another method."
+            )
+        met = meetings(rows, A)
+        first, second, count = np.repeat(np.arange(A), np.diff(met.indptr)), met.indices, met.data.real
         keep = (first != second) & (count >= least) & (count > kernels.TINY)
-        second, count, agreed = second[keep], count[keep], (both.data - count)[keep]
+        second, count, agreed = second[keep], count[keep], met.data.imag[keep]
         ptr = group_starts(first[keep], A)
         skill = (K * agreed / count - 1) / (K - 1) if K > 1 else count
         labels = np.bincount(rows.annotator, rows.weight, A).astype(float)
         return cls(ptr, second, count, skill, labels, known_labels, known_skill)
 
 
-def meetings(rows: Rows, place: IntArray, n_annotators: int) -> Any:
-    """Sparse (A, A) products of weights, summed over the places (N,) that two annotators have labels at."""
-    from scipy.sparse import csr_array
+def meetings(rows: Rows, n_annotators: int) -> Any:
+    """Sparse (A, A) sums of the products of weights over the items that two annotators share.
 
-    weight = np.ones(place.size) if rows.weight is None else rows.weight
-    at = csr_array((weight, (rows.annotator, place)), (n_annotators, int(place.max(initial=0)) + 1))
-    product = at @ at.T
-    product.sort_indices()
-    return product
+    The imaginary part is the sum where their labels agree: one sum for both is as fast as one of them.
+    """
+    from scipy.sparse import coo_array, csr_array
+
+    size = n_annotators, n_annotators
+    start, length = rows.item_ptr[:-1], np.diff(rows.item_ptr)
+    pairs = np.append(0, np.cumsum(length * (length - 1) // 2))
+    met = csr_array(size, dtype=np.complex128)
+    for first, last in balanced(pairs, 1 + int(pairs[-1]) // BLOCK_PAIRS):
+        left, right = pairs_of_ranges(start[first:last], length[first:last])
+        value = np.where(rows.label[left] == rows.label[right], 1 + 1j, 1)
+        if rows.weight is not None:
+            value *= rows.weight[left] * rows.weight[right]
+        met = met + coo_array((value, (rows.annotator[left], rows.annotator[right])), size).tocsr()
+    met = met + met.T  # the diagonal, where somebody labels an item twice, is of no use
+    met.sort_indices()
+    return met
 
 
 def rest_of(rows: Rows, keep: BoolArray) -> Rows:

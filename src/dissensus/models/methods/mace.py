@@ -48,6 +48,7 @@ from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
 MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # parameters of a prior; ψ(0.01) = −101, so that odds stay numbers
+EXACT = 1024  # labels of an annotator up to which the grid is that of `GRID`
 GRID = 2.0**16  # of what random draws are keyed on: coarser than any rounding, finer than any difference
 
 
@@ -184,6 +185,10 @@ def means(believed: Beliefs) -> tuple[FloatArray, FloatArray]:
 
 
 def draw_by_figures(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
-    """(A,) random 64-bit integers that depend on an annotator's figures, not on its name or place."""
-    right, given = (np.round(number * GRID).astype(np.uint64) for number in (hits, total))
+    """(A,) random 64-bit integers that depend on an annotator's figures, not on its name or place.
+
+    Figures beyond `EXACT` are taken to as many binary digits as those below: they are sums, whose rounding grows.
+    """
+    scale = np.exp2(np.maximum(np.frexp(total / EXACT)[1], 0))
+    right, given = (np.round(number / scale * GRID).astype(np.uint64) for number in (hits, total))
     return naming.mix(naming.mix(right ^ rng.integers(2**64, dtype=np.uint64)) ^ given)

@@ -52,12 +52,21 @@ from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows
-from dissensus.compute.engines.local import Threads, balanced
+from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
-from dissensus.compute.readable import VOTES, label_matrix
+from dissensus.compute.readable import LIKELIHOOD, VOTES, label_matrix
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
-from dissensus.models.confusion import FULL, MAX_PSEUDO, PSEUDO, ConfusionPass, expected_pseudo, judge
+from dissensus.models.confusion import (
+    FULL,
+    MAX_PSEUDO,
+    PSEUDO,
+    ConfusionPass,
+    Likelihood,
+    expected_pseudo,
+    judge,
+    softened_sweep,
+)
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 from dissensus.models.methods.snorkel import given_shares, is_balance
 from dissensus.table.annotations import Annotations
@@ -87,6 +96,7 @@ class MeTaL(Aggregator):
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
+    softens_itself = True
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
@@ -105,10 +115,10 @@ class MeTaL(Aggregator):
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
             self.prior_, self.confusion_ = prior, given_first(counted)
-            self.posterior_, sums = judge(engine, prior, self.confusion_)
+            walk, totals = ConfusionPass(LIKELIHOOD, FULL), votes.labels.sum(axis=1, keepdims=True)
+            sums = softened_sweep(self, engine, walk, Likelihood.of(prior, self.confusion_), totals)
         population = sums.labels.sum(axis=0) + pseudo
         self.population_confusion_ = population / population.sum(axis=1, keepdims=True)
-        self._judge(np.einsum("akk->a", sums.labels), sums.labels.sum(axis=(1, 2)))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         with in_memory(table, None, self.threads) as engine:
@@ -264,7 +274,14 @@ class Moments:
 
     def steps(self, confusion: FloatArray) -> FloatArray:
         """Θ nearer to where each annotator's parabola of the last call is lowest; `confusion` is where that was."""
-        return kernels.improve(confusion, self.pull, self.curvature, GRADIENT_STEPS)
+        better = np.empty_like(confusion)
+
+        def work(_: int, start: int, stop: int) -> None:
+            some = slice(start, stop)
+            better[some] = kernels.improve(confusion[some], self.pull[some], self.curvature[some], GRADIENT_STEPS)
+
+        self.pool.map(work, even(len(confusion), self.pool.threads))
+        return better
 
     def open_labels(self) -> FloatArray:
         """(A,) weight of each annotator's labels on items whose class is not known."""

@@ -12,10 +12,11 @@ from dissensus.common.formatting import percent, word_list
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
+from dissensus.questions.diagnose import FLAG_WORDS
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, entries, first_within, plain, shown, some_of
+from dissensus.report.study import Study, entries, first_within, plain, some_of
 from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # in the table and the chart
@@ -29,36 +30,36 @@ MIN_FILLED = 0.3  # share of its entries, below which there is not enough to see
 MAX_WEAK_NAMED = 5  # in the summary
 MAX_NAMES = 8  # in a sentence
 FLAGS = {
-    "spammer": "var(--c3)",
-    "adversary": "var(--c5)",
-    "copier": "var(--c2)",
-    "weak": "var(--c6)",
+    "unrelated": "var(--c3)",
+    "contrary": "var(--c5)",
+    "copies": "var(--c2)",
+    "below": "var(--c6)",
     "none": "var(--c1)",
 }
 """What is said of annotators, the worst first, and how it is drawn."""
 WORDS = {
-    "spammer": (
+    "unrelated": (
         "gives labels that do not depend on the item",
         "give labels that do not depend on the item",
         "Ask them how they label, and count their labels only once that is clear.",
     ),
-    "adversary": (
+    "contrary": (
         "gives labels that go against what the others say",
         "give labels that go against what the others say",
         "Ask whether they understand the classes in another way.",
     ),
-    "copier": (
+    "copies": (
         "agrees with another far more than people who label by themselves would",
         "agree far more than people who label by themselves would",
-        "Count a group of copiers as one opinion; ask how they work.",
+        "Count their group as one opinion; ask how they work.",
     ),
 }
-NOUNS = {"spammer": "unrelated to the items", "adversary": "contrary", "copier": "copying", "weak": "below the average"}
+NOUNS = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
 COLUMNS = {
     "annotator": Column("annotator"),
     "labels": Column("labels", "number"),
     "interval": Column("reliability", "interval", note="share right, 95 % interval"),
-    "flags": Column("flags", "chips"),
+    "flags": Column("answers", "chips"),
     "why": Column("why", "long"),
 }
 
@@ -75,11 +76,11 @@ class Annotators(Section):
         average = np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300)
         weak = interval[:, 1] < average  # for certain
         flags = [
-            [*one, *(["weak"] if below and not one else [])]
+            [*one, *(["below"] if below and not one else [])]
             for one, below in zip(found.flags, weak.tolist(), strict=True)
         ]
         serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
-        order = np.lexsort((interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
+        order = np.lexsort((study.annotator_place, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
         confusions = _confusions(study, order)
         people = []
         about_all: Facts = {
@@ -92,8 +93,7 @@ class Annotators(Section):
         }
         for number, code in enumerate(order.tolist()):
             person = {"annotator": study.annotator_names[code]} | entries(code, **about_all)
-            about = {name: shown(values[code], 80) for name, values in study.annotators.items() if values[code]}
-            if about:
+            if about := study.about_annotator(code):
                 person["about"] = about
             if number < len(confusions):
                 person["confusion"] = confusions[number]
@@ -102,7 +102,6 @@ class Annotators(Section):
         facts: Facts = {
             "annotators": study.table.n_annotators,
             "active": found.active_annotators,
-            "effective": plain(found.effective_annotators, 4),
             "mean_reliability": average,
             "too_few_labels": found.too_few_labels,
             "flags": {flag: counts.get(flag, 0) for flag in FLAGS if flag != "none"},
@@ -138,12 +137,10 @@ class Annotators(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         flags, people = facts["flags"], facts["people"]
-        worth = [Number(f"{facts['effective']:.0f}", "independent annotators", "copies counted once")]
         yield Numbers(
             [
-                *(worth if facts["groups"] else []),
                 Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
-                *(Number(f"{count:,}", NOUNS[flag]) for flag, count in flags.items() if count),
+                *(Number(f"{count:,}", NOUNS[flag], "annotators' answers") for flag, count in flags.items() if count),
                 Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
             ]
         )
@@ -175,15 +172,16 @@ def _table(name: str, title: str, caption: str, people: list[Facts], facts: Fact
     average, rows = percent(facts["mean_reliability"]), []
     for one in people:
         why = one["reasons"]
-        if "weak" in one["flags"] and not why:
+        if "below" in one["flags"] and not why:
             why = f"right {percent(one['reliability'])} of the time, where the average is {average}"
-        rows.append(one | {"interval": [one["reliability"], one["low"], one["high"]], "why": why})
+        said = {"flags": [NOUNS[flag] for flag in one["flags"]], "why": why}
+        rows.append(one | {"interval": [one["reliability"], one["low"], one["high"]]} | said)
     return Table.of(name, title, caption, COLUMNS, rows, details=[_details(one, facts) for one in people], **options)
 
 
 def _weak_people(facts: Facts) -> list[Facts]:
     """Return annotators whose interval is below the average and who have no worse flag, the least reliable first."""
-    return sorted((one for one in facts["people"] if "weak" in one["flags"]), key=lambda one: one["high"])
+    return sorted((one for one in facts["people"] if "below" in one["flags"]), key=lambda one: one["high"])
 
 
 def _details(person: Facts, facts: Facts) -> list[Facts]:
@@ -240,7 +238,7 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
 
     table = study.table
     labels = np.diff(table.annotator_ptr)
-    order = np.lexsort((-labels, ~(serious & (labels >= MIN_SHARED_ITEMS))))[:MAX_MATRIX_SIZE]
+    order = np.lexsort((study.annotator_place, -labels, ~(serious & (labels >= MIN_SHARED_ITEMS))))[:MAX_MATRIX_SIZE]
     chosen = np.zeros(table.n_annotators, np.bool_)
     chosen[order[labels[order] > 0]] = True
     if chosen.sum() < 2:
@@ -258,6 +256,8 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
     if met.sum() < 3 or (count > 0).sum() < MIN_FILLED * count.size:
         return None
     codes = np.flatnonzero(chosen)[met]
+    by_name = np.argsort(study.annotator_place[codes])
+    codes, share, count = codes[by_name], share[by_name][:, by_name], count[by_name][:, by_name]
     distance = 1 - np.where(np.isnan(share), np.nanmean(share), share)
     np.fill_diagonal(distance, 0)
     leaves = leaves_list(linkage(squareform(distance, checks=False), "average", optimal_ordering=True))
@@ -270,10 +270,11 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
 
 
 def _reliability_chart(facts: Facts) -> Chart:
-    rank = list(FLAGS).index
+    colors = {NOUNS[flag]: color for flag, color in FLAGS.items()}
+    rank = list(colors).index
     rows = [
         {key: p[key] for key in ("annotator", "reliability", "low", "high")}
-        | {"labels": max(p["labels"], 1), "flag": min(p["flags"], key=rank, default="none")}
+        | {"labels": max(p["labels"], 1), "flag": min((NOUNS[one] for one in p["flags"]), key=rank, default="none")}
         for p in facts["people"]
         if p["reliability"] is not None
     ]
@@ -282,14 +283,14 @@ def _reliability_chart(facts: Facts) -> Chart:
     scale = {"type": "log", "nice": False, "padding": 12}
     x = charts.quantity("labels", "labels given", "~s", scale=scale, labelOverlap=True)
     y = charts.quantity("low", "reliability", "%")
-    color = charts.color("flag", there, [FLAGS[flag] for flag in there], columns=4)
+    color = charts.color("flag", there, [colors[words] for words in there], columns=4)
     bars = charts.plot(rows, {"type": "rule", "opacity": 0.35}, x=x, y=y, y2="high:Q", color=color)
     shares = {"reliability": "reliability", "low": "from", "high": "to"}
     in_percent = [(f"{field}:Q", title, charts.SHARE) for field, title in shares.items()]
     tips = ["annotator:N", ("labels:Q", "labels", charts.COUNT), *in_percent, "flag:N"]
     shape = charts.color("flag", there, columns=4)
     dots = charts.dots(rows, 55, 0.9, tips, x=x, y="reliability:Q", color=color, shape=shape)
-    bad = [f"{row['annotator']} ({row['flag']})" for row in rows if row["flag"] in WORDS]
+    bad = [f"{row['annotator']} ({row['flag']})" for row in rows if rank(row["flag"]) < len(WORDS)]
     return Chart(
         charts.spec(bars + dots, 320, opens=("annotators", "annotator")),
         "Who is reliable",

@@ -46,7 +46,7 @@ class ClustersSection(Section):
                     "cluster": number,
                     "annotators": own.size,
                     "labels": model.n_annotations_[own].sum(),
-                    "members": [study.annotator_names[code] for code in own[:MAX_MEMBERS]],
+                    "members": [study.annotator_names[code] for code in study.in_order(own)[:MAX_MEMBERS]],
                 }
                 for number, own in enumerate(members)
             ],

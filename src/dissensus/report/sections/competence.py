@@ -48,6 +48,7 @@ class CompetenceSection(Section):
         people = maps.annotator_rows(found, study)
         for person, row in zip(people, model.competence_[code], strict=True):
             person["competence"] = {where: plain(value, 3) for where, value in zip(WHERE, row, strict=True)}
+        people = [people[n] for n in np.argsort(study.annotator_place[found.annotator])]
         taught = int(model.teaches_.sum())
         labelled = np.flatnonzero((study.votes.sum(axis=1) > 0) & ~np.isnan(difficulty))
         hardest = labelled[np.argsort(-difficulty[labelled], kind="stable")[:MAX_ITEMS]]

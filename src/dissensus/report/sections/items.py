@@ -162,7 +162,8 @@ def look_first(found: Explanation) -> FloatArray:
 def _about(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
     """Return what is known of one item as plain values."""
     table = study.table
-    rows = range(int(table.item_ptr[item]), int(table.item_ptr[item + 1]))
+    rows = np.arange(table.item_ptr[item], table.item_ptr[item + 1])
+    rows = rows[np.argsort(study.annotator_place[table.annotator[rows]], kind="stable")]
     result = study.about_with_votes(item, max_length) | {
         "label": study.classes[study.label[item]],
         "kind": KINDS[found.kind[item]],

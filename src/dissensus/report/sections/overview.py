@@ -63,8 +63,7 @@ class Overview(Section):
             yield Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
         if facts["repeated_pairs"]:
             yield Finding(
-                f"{facts['repeated_pairs']:,} labels are second ones by the same annotator of the same item; every "
-                "one counts.",
+                f"Second labels of an item by the same annotator: {facts['repeated_pairs']:,}; every one counts.",
                 "If several answers were allowed, make one table per answer.",
             )
 

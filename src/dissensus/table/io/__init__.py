@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from dissensus.common.atomic import atomic
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import IntArray, Names
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import as_list
-from dissensus.table.find_columns import Columns, column_names, guess_column, no_column, to_arrow
+from dissensus.table.find_columns import Columns, column_names, guess_column, listed, no_column, to_arrow
 from dissensus.table.io import hub
-from dissensus.table.io.files import about
-from dissensus.table.io.formats import FORMATS, detect, suffix_of
+from dissensus.table.io.build import Build, long_table, of_export
+from dissensus.table.io.files import PACKED_SUFFIXES, about, as_file
+from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpacked_suffix
 from dissensus.table.io.jsonl import dumps
 from dissensus.table.questions import Questions
 
+MAX_FILES = 10_000  # in a folder that is read as one table
 __all__ = ["atomic", "gold_codes", "gold_columns", "read", "read_frame", "read_gold", "write_frame", "write_json"]
 
 
@@ -30,64 +35,160 @@ def read(
     source: Any,
     *,
     format: str | None = None,  # noqa: A002 - the word that users know
-    item: str | None = None,
-    annotator: str | None = None,
+    item: str | Sequence[str] | None = None,
+    annotator: str | Sequence[str] | None = None,
     label: str | None = None,
     question: str | None = None,
     weight: str | None = None,
     proba: Mapping[Any, str] | Sequence[str] | None = None,
     classes: Iterable[Any] | int | None = None,
     abstain: Any = (),
+    wide: bool | None = None,
+    ticks: Literal["votes", "questions"] | None = None,
+    normalize: bool = False,
+    map: Mapping[Any, Any] | None = None,  # noqa: A002
+    many_classes: bool = False,
 ) -> Annotations | Questions:
-    """Read a table from a file, a frame or a Hugging Face dataset: one row per annotation.
+    """Read a table from a file, a folder, a frame or a Hugging Face dataset; `source` of the table says how.
 
     Parameters
     ----------
     source : path, frame or dataset
-        A file of one of the formats in `table.io.formats.FORMATS`, plain or (text) gzipped; a pandas, polars or
-        DuckDB frame or Arrow table; a `datasets.Dataset`.
+        A file of one of the formats in `table.io.formats.FORMATS`, plain or packed (gzip, bzip2, xz, Zstandard, a zip
+        of one file); "-" for standard input; a folder of files with the same columns; a pandas, polars or DuckDB frame
+        or Arrow table; a `datasets.Dataset`.
     format : str, optional
         The file's format; found by suffix and content where left out.
     item, annotator, label, question, weight : str, optional
-        Column names; found by the usual names (`task`, `worker`, `answer`, …) where left out. In the exports of
-        annotation tools, `item` and `annotator` name fields of a record.
+        Column names; found by the usual names (`task`, `worker`, `answer`, …), else by content, where left out. Several
+        columns (a list, or "doc,turn") name an item together. In the exports of annotation tools, `item` and
+        `annotator` name fields of a record, `label` the question that is read.
     proba : list of columns `p_<class>`, or class → column, optional
         A distribution over the classes instead of one label.
     classes, abstain
-        As in `Annotations.from_arrays`. CSV holds text: there, classes and abstentions are text.
+        As in `Annotations.from_arrays`. CSV holds text: there, classes and abstentions are text. None and "" in
+        `abstain` both stand for an empty label.
+    wide : bool, optional
+        True for a table with a column per annotator, which `annotator` may name. Left out, it is seen by the content.
+    ticks : "votes" or "questions", optional
+        How to take answers that tick several labels: each a vote of its own, or a yes/no question per label. Left out,
+        such answers are an error.
+    normalize : bool
+        Take labels that differ by capitals or spaces only for one, in its most frequent spelling.
+    map : dict, optional
+        Old label → new one, None for no answer; applied first.
+    many_classes : bool
+        Accept labels that do not look like classes, because there are nearly as many as rows.
 
     Returns
     -------
     Annotations, or Questions (question → Annotations) where there is a column `question`.
 
     >>> import pyarrow as pa
-    >>> read(pa.table({"task": [7, 7, 8], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}))
+    >>> table = read(pa.table({"task": [7, 7, 8], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}))
+    >>> table
     Annotations: 3 annotations of 2 items by 2 annotators, 2 classes (cat, dog), 1.5 per item
+    >>> print(table.source)
+    Read as frame: item 'task', annotator 'worker', label 'label'; all 3 rows used. Change: item=, annotator=, label=.
     """
+    check_argument("ticks", ticks, Literal["votes", "questions"] | None)
+    _check_kinds(item=item, annotator=annotator, label=label, question=question, weight=weight, format=format)
+    for name, kinds, given in (
+        ("proba", (Mapping, Sequence), proba), ("classes", (int, Iterable), classes), ("map", (Mapping,), map),
+        ("abstain", (str, int, float, Iterable), abstain), ("wide", (bool,), wide),
+    ):  # fmt: skip
+        if not (given is None or isinstance(given, kinds)):
+            raise BadParameter(f"{name} cannot be {given!r}; the guide to tables says what it is.")
     columns = Columns(item, annotator, label, question, weight, proba)
+    build = Build(classes, abstain, ticks, normalize, map, many_classes)
     if not isinstance(source, str | PathLike):
         if not hub.is_dataset(source):
-            return _build(source, columns, classes, abstain)
+            return long_table(lambda _: source, columns, wide, "frame").finish(build)
         frame, names = hub.read(source, columns)
-        return _build(frame, columns, names if classes is None else classes, abstain)
-    path = Path(source)
-    found = FORMATS[format] if format else detect(path)
-    if found.export:
-        given = [role for role in ("label", "question", "weight", "proba") if getattr(columns, role) is not None]
-        if given:
-            raise BadParameter(f"{given[0]}= has no meaning for {found.name}, where it is fixed; leave it out.")
-    with about(path):
-        frame = found.read(path, columns)
-        if found.export:
-            columns, abstain = Columns(), [*as_list(abstain), None]
-        return _build(frame, columns, classes, abstain)
+        build = replace(build, classes=names if classes is None else classes)
+        return long_table(lambda _: frame, columns, wide, "dataset").finish(build)
+    if not str(source):
+        raise UnreadableFile("the name of the file is empty; name one.")
+    with as_file(source) as path, about(path):  # type: ignore[arg-type]
+        if path.is_dir():
+            found, read_columns, note = _folder(path, format)
+        else:
+            found, note = FORMATS[format] if format else detect(path), ""
+            read_columns = partial(found.read, path)
+        if found.collect is not None:
+            given = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
+            if given or wide:
+                what = given[0] if given else "wide"
+                raise BadParameter(f"{what}= has no meaning for {found.name}, where it is fixed; leave it out.")
+            for role, fields in (("item", item), ("annotator", annotator)):
+                if not (fields is None or isinstance(fields, str)):
+                    raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
+            taken = of_export(found.collect(path, columns, ticks))
+        else:
+            taken = long_table(read_columns, columns, wide, found.name)
+        taken.reading.file = str(source)
+        taken.reading.notes += [note] if note else []
+        return taken.finish(build)
+
+
+def _check_kinds(**names: Any) -> None:
+    """Raise where a keyword that names columns is no name; item and annotator may be lists of them."""
+    for keyword, given in names.items():
+        several = keyword in ("item", "annotator") and isinstance(given, list | tuple) and given
+        if not all(one is None or isinstance(one, str) for one in (given if several else [given])):
+            raise BadParameter(f"{keyword} must be text, got {given!r}.")
 
 
 def read_frame(path: str | Path) -> pa.Table:
-    """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types."""
-    path = Path(path)
-    with about(path):
-        return detect(path).read(path, None)
+    """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types.
+
+    Of an annotation tool's export, one row per item: its name, its texts and, where it is known, its label.
+    """
+    with as_file(path) as file, about(file):
+        if file.is_dir():
+            _, read_columns, _ = _folder(file, None)
+            return read_columns(None)
+        return detect(file).read(file, None)
+
+
+def _folder(path: Path, format: str | None) -> tuple[Format, Callable[[Columns | None], pa.Table], str]:  # noqa: A002
+    """The format of the files in a folder, how to read them as one, and a note on those that are not read."""
+    files: list[Path] = []
+    for folder, inside, names in os.walk(path):
+        inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
+        files += sorted(Path(folder) / name for name in names if not name.startswith((".", "_")))
+        if len(files) > MAX_FILES:
+            raise UnreadableFile(f"{path} is a folder of more than {MAX_FILES:,} files; name one file in it.")
+    suffixes = {suffix for one in FORMATS.values() for suffix in one.suffixes}
+    packed = PACKED_SUFFIXES
+    known = [f for f in files if (unpacked_suffix(f) if f.suffix.lower() in packed else f.suffix.lower()) in suffixes]
+    if not known:
+        raise UnreadableFile(f"{path} is a folder without a table in it; name a file.")
+    formats = {(FORMATS[format] if format else detect(file)).name for file in known}
+    if len(formats) > 1:
+        raise UnreadableFile(
+            f"{path} is a folder of several formats ({', '.join(sorted(formats))}); name one file in it."
+        )
+    found = FORMATS[formats.pop()]
+    if found.collect is not None and len(known) > 1:
+        raise UnreadableFile(f"{path} is a folder of {len(known):,} exports of {found.name}; name one file in it.")
+
+    def read_columns(columns: Columns | None) -> pa.Table:
+        parts = []
+        for file in known:
+            with about(file):
+                parts.append(found.read(file, columns))
+            if parts[-1].column_names != parts[0].column_names:
+                one, other = (listed(part.column_names) for part in (parts[0], parts[-1]))
+                raise UnreadableFile(
+                    f"{path} is a folder whose files have other columns each ({known[0].name}: {one}; {file.name}: "
+                    f"{other}); name one file in it."
+                )
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    left = len(files) - len(known)
+    note = f"Files read as one: {len(known):,}" + (f"; files that are no table: {left:,}." if left else ".")
+    return found, read_columns, note
 
 
 def read_gold(path: str | Path, table: Annotations, item: str | None = None, label: str | None = None) -> IntArray:
@@ -118,11 +219,17 @@ def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
     return table.gold_codes(_in_kind_of(item, table.items), _in_kind_of(label, table.classes))
 
 
-def write_frame(columns: Any, path: str | Path, *, format: str | None = None) -> None:  # noqa: A002
+def write_frame(
+    columns: Any,
+    path: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    mode: int | None = None,
+) -> None:
     """Write columns (name → array), an Arrow table or a frame as CSV, Parquet or JSON lines.
 
     The format is taken from the suffix (.csv, .parquet, .jsonl; text also with .gz) where left out. The file appears
-    whole or not at all, and floats read back as the same bits.
+    whole or not at all, and floats read back as the same bits. `mode`: the permissions of the file.
     """
     path = Path(path)
     suffix = suffix_of(path)
@@ -134,7 +241,10 @@ def write_frame(columns: Any, path: str | Path, *, format: str | None = None) ->
     packed = path.suffix.lower() == ".gz"
     try:
         table = _to_table(columns)
-        with atomic(path) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target:
+        with (
+            atomic(path, mode) as file,
+            gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target,
+        ):
             writer.write(table, target)
     except pa.ArrowException as error:
         raise BadParameter(f"cannot write {path} as {writer.name}: {error}.") from error
@@ -146,16 +256,6 @@ def write_json(value: Any, path: str | Path) -> None:
         file.write((dumps(value, indent=2) + "\n").encode())
 
 
-def _build(frame: Any, columns: Columns, classes: Any, abstain: Any) -> Annotations | Questions:
-    found = columns.take(frame)
-    if "question" in found and "proba" in found:
-        raise BadParameter("proba= is for a single question; drop the column of questions, or read each by itself.")
-    if len(found["item"]) == 0:
-        raise DataError("there is no row; a table needs at least one annotation.")
-    kind = Questions if "question" in found else Annotations
-    return kind.from_arrays(**found, classes=classes, abstain=abstain)
-
-
 def _to_table(columns: Any) -> pa.Table:
     if isinstance(columns, Mapping):
         return pa.table(columns)
@@ -164,7 +264,7 @@ def _to_table(columns: Any) -> pa.Table:
 
 def _in_kind_of(column: Any, like: Names) -> Any:
     """Turn text into integers where `like` holds integers and all of the text spells integers."""
-    if like.dtype.kind in "iu" and pa.types.is_string(column.type):
+    if like.dtype.kind in "iu" and pa.types.is_string(getattr(column, "type", None)):
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())
     return column

@@ -21,7 +21,9 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         source.seek(0)
         reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
         wanted = needed(columns, reader.schema.names)
-        return reader.read_all().select(wanted)
+        table = reader.read_all().select(wanted)
+        table.validate(full=True)  # of a damaged file, offsets may point anywhere
+        return table
 
 
 suffixes = (".arrow", ".feather", ".ipc")

@@ -1,4 +1,4 @@
-"""CSV and TSV, plain or gzipped.
+"""CSV and TSV, plain or packed.
 
 Everything is read as text, so that 007 stays 007; nothing is taken for missing but an empty field, so that a class may
 be called NA, None or null.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain, dropwhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dissensus.exceptions import UnreadableFile
 from dissensus.table.find_columns import Columns, needed
-from dissensus.table.io.files import BinaryFile, is_gzip, not_utf8, open_bytes, reading
+from dissensus.table.io.files import BinaryFile, not_utf8, open_bytes, reading
 from dissensus.table.io.formats import Format, add
 from dissensus.table.names import is_text
 
@@ -35,8 +37,7 @@ def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Ta
             table = _parse(path, delimiter, wanted)
         except pa.ArrowInvalid as error:
             raise _explained(path, delimiter, wanted, error) from error
-        if there[-1] in wanted:
-            _check_last_quote(path, table[there[-1]])
+        _check_quotes(path, delimiter)
         return table
 
 
@@ -73,7 +74,7 @@ def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = Tr
 
     block = _FIRST_BLOCK
     while True:
-        with pa.input_stream(str(path), compression="gzip" if is_gzip(path) else None) as file:
+        with open_bytes(path) as file:
             try:
                 return pacsv.read_csv(
                     file,
@@ -116,13 +117,58 @@ def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInv
     return UnreadableFile(f"{path} cannot be read: {said[:200]}.")
 
 
-def _check_last_quote(path: Path, column: Any) -> None:
-    """Raise where a quote in the last column is never closed: Arrow reads the rest of the file as one cell."""
-    if len(column) and "\n" in (column[-1].as_py() or ""):
-        with open_bytes(path) as file:
-            last = deque((line for line in file if line.strip()), maxlen=1).pop()
-        if not last.rstrip().endswith(b'"'):
-            raise UnreadableFile(f"{path}: a quote is never closed, and the rest of the file is one cell; mend it.")
+def _check_quotes(path: Path, delimiter: str) -> None:
+    """Raise where a quote is never closed: Arrow reads what follows, rows and all, as one cell, also if not asked for.
+
+    Where every quote opens a cell, closes one or stands in a pair, an even number of them says that all are closed;
+    else each row is looked at.
+    """
+    before = np.frombuffer((delimiter + '\r\n"').encode(), np.uint8)  # what stands before a quote that opens a cell
+    n_quotes, plain, last = 0, True, ord("\n")
+    with open_bytes(path) as file:
+        while block := file.read(_FIRST_BLOCK):
+            if b'"' in block:
+                cells = np.frombuffer(block, np.uint8)
+                quotes = np.flatnonzero(cells == ord('"'))
+                left = np.where(quotes > 0, cells[quotes - 1], last)
+                right = np.append(cells, ord("\n"))[quotes + 1]  # at a block's end: taken for an end of line
+                opens = (np.arange(quotes.size) + n_quotes) % 2 == 0
+                neighbour = np.where(opens, left, right)
+                plain = plain and bool(np.isin(neighbour, before).all())
+                n_quotes += quotes.size
+            last = block[-1]
+    if n_quotes and not (plain and n_quotes % 2 == 0):
+        _check_each_row(path, delimiter)
+
+
+def _check_each_row(path: Path, delimiter: str) -> None:
+    """Raise where a row over several lines ends inside a quoted cell, or has letters after a closing quote."""
+    with open_bytes(path) as file, _long_cells():
+        lines = (line.decode("utf-8-sig", "replace") for line in file)
+        rows = csv.reader(lines, delimiter=delimiter, strict=True)
+        first = 1
+        while True:
+            try:
+                next(rows)
+            except StopIteration:
+                return
+            except csv.Error:
+                if rows.line_num > first:
+                    raise UnreadableFile(
+                        f"{path}: a quote in line {first:,} is never closed, and the lines after it would be one cell; "
+                        "mend it."
+                    ) from None
+            first = rows.line_num + 1
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Let Python's reader take cells of any length; the limit is one for the whole process."""
+    limit = csv.field_size_limit(_LAST_BLOCK)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 add(Format("csv", (".csv", ".txt"), read, write, summary="text with commas, semicolons or tabs", place=10))

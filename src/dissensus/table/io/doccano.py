@@ -6,15 +6,16 @@ named after them. Versions before 1.0 name the annotator in every record (`usern
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from dissensus.exceptions import DataError
+from dissensus.exceptions import DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, add_export, field, warn_left_out
-from dissensus.table.io.files import reading
+from dissensus.table.io.exports import Answer, Item, Rows, add_export, field, objects
+from dissensus.table.io.files import is_zip, members, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, parse, records
 
@@ -25,58 +26,59 @@ _NOBODY = ("all", "unknown")  # files that are named after no annotator
 
 def claims(record: Record) -> bool:
     """True for a record that looks like an example of doccano: a list of labels, or the older fields."""
+    if {"item", "annotator"} <= record.keys():
+        return False  # a table of one's own
     return (
         any(isinstance(record.get(key), list) for key in (*_LABELS, "annotations"))
         or {"text", "username"} <= record.keys()
     )
 
 
-def answers(path: Path, columns: Columns) -> Iterator[Answer]:
-    """Yield one row per label: item, annotator, label."""
-    total = found = unlabelled = unnamed = 0
-    for source, record in _sources(path):
-        total += 1
-        where = f"{path}: record {total:,} of {source}"
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield the text of every example, and one answer per annotator of it."""
+    found = unnamed = 0
+    for number, (source, record) in enumerate(sources(path), start=1):
+        where = f"{path}: record {number:,} of {source}"
         item = field(record, columns.item, ("id", "doc_id", "item"), "item", where)
-        keys = [columns.annotator] if columns.annotator else _ANNOTATORS
+        yield Item(item, {key: record[key] for key in ("text", "data") if isinstance(record.get(key), str)})
+        keys: Any = [columns.annotator] if columns.annotator else _ANNOTATORS
         named = next((record[key] for key in keys if record.get(key) is not None), source)
-        labels = _labels(record, where)
-        found += len(labels)
-        unlabelled += not labels
-        for user, label in labels:
-            annotator = named if user is None else user
-            unnamed += annotator is source and source in _NOBODY
-            yield Answer(item, str(annotator), label)
-    warn_left_out(unlabelled, total, "records have no label; they are left out", path)
-    what = "labels name no annotator and count as one annotator's, called after the file"
-    warn_left_out(unnamed, found, what, path)
+        for user, labels, spans in _labels(record, where):
+            nobody = user is None and named is source and source in _NOBODY
+            annotator = "" if nobody and not labels else named if user is None else user
+            found += 1
+            unnamed += nobody and bool(labels)
+            yield Answer(item, annotator, None, kind="spans") if spans else Answer(item, annotator, labels)
+    if unnamed:
+        said = "answers name no annotator and count as one annotator's, called after the file"
+        warnings.warn(f"{path}: {unnamed:,} of {found:,} {said}.", DataWarning, stacklevel=2)
 
 
-def _sources(path: Path) -> Iterator[tuple[str, Record]]:
+def sources(path: Path) -> Iterator[tuple[str, Record]]:
     """Yield each record with the name of its file, which is the annotator's."""
     with reading(path):
-        packed = zipfile.is_zipfile(path)
+        packed = is_zip(path)
     if not packed:
         yield from ((path.name.partition(".")[0], record) for record in records(path))
         return
     with reading(path), zipfile.ZipFile(path) as archive:
-        for name in sorted(archive.namelist()):
-            if name.endswith((".jsonl", ".json")):
-                with archive.open(name) as file:
+        for name in sorted(members(path)):
+            if name.endswith(JSON_SUFFIXES):
+                with open_member(archive, name, path) as file:
                     yield from ((PurePath(name).stem, record) for record in parse(file, f"{path}/{name}"))
 
 
-def _labels(record: Record, where: str) -> list[tuple[Any, Any]]:
-    """(annotator or None, label) of each label of a record."""
+def _labels(record: Record, where: str) -> list[tuple[Any, list[Any], bool]]:
+    """(annotator or None, labels, whether they are spans) of each annotator of a record."""
     if isinstance(record.get("annotations"), list):
-        return [(entry.get("user"), entry["label"]) for entry in record["annotations"] if "label" in entry]
+        by_user: dict[Any, list[Any]] = {}
+        for entry in objects(record, "annotations", where):
+            user = entry.get("user")
+            by_user.setdefault(user if user is None else str(user), []).append(entry.get("label"))
+        return [(user, labels, False) for user, labels in by_user.items()] or [(None, [], False)]
     found = next((record[key] for key in _LABELS if key in record), None)
     labels = found if isinstance(found, list) else [] if found is None else [found]
-    if labels and isinstance(labels[0], list | dict):
-        raise DataError(
-            f"{where} labels spans of its text ({str(labels[0])[:40]}); only labels of whole texts are read."
-        )
-    return [(None, label) for label in labels]
+    return [(None, labels, any(isinstance(label, list | dict) for label in labels))]
 
 
 add_export(

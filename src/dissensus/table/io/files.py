@@ -1,20 +1,39 @@
-"""Open files; turn whatever goes wrong in one into one sentence that names it."""
+"""Open files, unpacked and as UTF-8; turn whatever goes wrong in one into one sentence that names it."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
+import shutil
+import sys
+import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, TypeAlias
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
 from dissensus.exceptions import DataError, DissensusError, UnreadableFile
 
-BinaryFile: TypeAlias = IO[bytes] | gzip.GzipFile
+BinaryFile: TypeAlias = IO[bytes] | gzip.GzipFile | io.BufferedReader
+
+MAX_UNPACKED_RATIO = 100  # times the size of the packed file; label tables reach 50, a bomb 1,000 and more
+MIN_UNPACKED_LIMIT = 2**26  # bytes that any packed file may have when unpacked
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
+ZIP = b"PK\x03\x04"
+STDIN = "-"
+
+_OPENERS: dict[bytes, Any] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"\x28\xb5\x2f\xfd": lambda path: pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"),
+}
+PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 @contextmanager
@@ -37,11 +56,17 @@ def reading(path: Path) -> Iterator[None]:
         raise UnreadableFile(f"{path} is a folder; name one file in it.")
     try:
         yield
-    except DissensusError:
+    except (DissensusError, MemoryError):
+        raise
+    except UnicodeEncodeError:  # a name that Arrow cannot open
         raise
     except UnicodeDecodeError as error:
+        if error.encoding != "utf-8":
+            raise UnreadableFile(
+                f"{path} is cut short or no UTF-16 text ({error.reason}); save it as UTF-8."
+            ) from error
         raise not_utf8(path, f" (byte 0x{error.object[error.start]:02x})") from error
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, pa.ArrowException) as error:
+    except Exception as error:  # libraries that unpack and parse raise what they like
         said = str(error).strip().partition("\n")[0][:200].rstrip(".")
         raise UnreadableFile(
             f"{path} cannot be read ({said}); it may be cut short, damaged or of another format: fetch or write it "
@@ -49,15 +74,66 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def is_gzip(path: Path) -> bool:
-    """True where a file is gzip by its first bytes, whatever its name."""
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+@contextmanager
+def as_file(source: str | Path) -> Iterator[Path]:
+    """The path of a file; of "-", that of a temporary copy of standard input, which errors call by its name."""
+    if str(source) != STDIN:
+        yield Path(source)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "standard-input"
+        with path.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        try:
+            yield path
+        except DissensusError as error:
+            raise type(error)(str(error).replace(str(path), "standard input")) from error.__cause__
 
 
 def open_bytes(path: Path) -> BinaryFile:
-    """Open a file for reading bytes, unpacked where it is gzip."""
-    return gzip.open(path) if is_gzip(path) else path.open("rb")
+    """Open a file for reading bytes: unpacked where it is packed, from UTF-16 to UTF-8 where its mark says so."""
+    with path.open("rb") as file:
+        start = file.read(6)
+    opener = next((one for magic, one in _OPENERS.items() if start.startswith(magic)), None)
+    opened: BinaryFile
+    if start.startswith(ZIP):
+        opened = open_member(zipfile.ZipFile(path), only_member(path), path)
+    elif opener:
+        opened = io.BufferedReader(_Bounded(opener(path), path), 2**20)
+    else:
+        opened = path.open("rb")
+    if opened.peek(2)[:2] in UTF16:
+        return io.BufferedReader(_AsUTF8(opened), 2**20)
+    return opened
+
+
+def open_member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BufferedReader:
+    """Open one file of a zip."""
+    return io.BufferedReader(_Bounded(archive.open(name), path), 2**20)
+
+
+def members(path: Path) -> list[str]:
+    """The files in a zip, without what a system hides in it."""
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+    return [n for n in names if not n.startswith("__MACOSX/") and not PurePosixPath(n).name.startswith(".")]
+
+
+def only_member(path: Path) -> str:
+    """The one file in a zip; an error where there are several."""
+    names = members(path)
+    if len(names) != 1:
+        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        raise UnreadableFile(
+            f"{path} is a zip of {len(names):,} files ({some}); unpack it, and name one of them or their folder."
+        )
+    return names[0]
+
+
+def is_zip(path: Path) -> bool:
+    """True where a file is a zip by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(len(ZIP)) == ZIP
 
 
 def not_utf8(path: Path, where: str = "") -> UnreadableFile:
@@ -65,3 +141,50 @@ def not_utf8(path: Path, where: str = "") -> UnreadableFile:
     return UnreadableFile(
         f"{path} is not UTF-8 text{where}; save it as UTF-8, or convert it (iconv -f LATIN1 -t UTF-8 OLD > NEW)."
     )
+
+
+class _Bounded(io.RawIOBase):
+    """What is unpacked, up to a multiple of the packed file's size: a few bytes may else fill a machine."""
+
+    def __init__(self, file: Any, path: Path):
+        self._file, self._path, self._done = file, path, 0
+        self._limit = max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._file.read(len(buffer))
+        self._done += len(part)
+        if self._done > self._limit:
+            raise UnreadableFile(
+                f"{self._path} unpacks to more than {MAX_UNPACKED_RATIO} times its size; if it is meant to, unpack it "
+                "first."
+            )
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _AsUTF8(io.RawIOBase):
+    """UTF-16 text with a byte order mark, as UTF-8."""
+
+    def __init__(self, file: Any):
+        self._text, self._rest = io.TextIOWrapper(file, "utf-16", newline=""), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            self._rest = self._text.read(max(len(buffer) // 4, 1)).encode()
+        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._text.close()
+        super().close()

@@ -16,14 +16,16 @@ import pyarrow as pa
 from dissensus.common.registry import Registry
 from dissensus.exceptions import UnreadableFile
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.io import unread
+from dissensus.table.io.files import PACKED_SUFFIXES, BinaryFile, is_zip, members, open_bytes, reading
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+NOTE = b"dissensus: note"  # in the metadata of what a format reads: a sentence for the account of it
 
 
 @dataclass(frozen=True)
 class Format:
-    """One format. An export's `read` gives the columns item, annotator, label (question); a missing label is none."""
+    """One format. That of an annotation tool has `collect`, which gives its answers; its `read` gives its items."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -31,7 +33,7 @@ class Format:
     write: Callable[[pa.Table, BinaryFile], None] | None = None
     first_bytes: bytes = b""  # how such a file begins, where the suffix says nothing
     claims: Callable[[dict[str, Any]], bool] | None = None  # JSON only: True where a file's first record is of it
-    export: bool = False
+    collect: Callable[[Path, Columns, str | None], Any] | None = None
     summary: str = ""
     place: int = 50  # in lists; of several formats that claim a record, the first reads it
 
@@ -46,7 +48,7 @@ def add(one: Format) -> None:
 
 def detect(path: Path) -> Format:
     """Find the format of a file by its suffix, else by how it begins; JSON always by its first record."""
-    suffix = suffix_of(path)
+    suffix = unpacked_suffix(path)
     if suffix in JSON_SUFFIXES:
         return _json_format(path)
     known = next((one for one in FORMATS.values() if suffix in one.suffixes), None)
@@ -58,9 +60,22 @@ def suffix_of(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
+def unpacked_suffix(path: Path) -> str:
+    """The suffix in lower case, without that of a packer; of a zip of one file, that file's."""
+    with reading(path):
+        if is_zip(path) and len(names := members(path)) == 1:
+            return Path(names[0].lower()).suffix
+    suffix = path.suffix.lower()
+    return Path(path.stem.lower()).suffix if suffix in PACKED_SUFFIXES else suffix
+
+
 def _by_content(path: Path) -> Format:
-    with reading(path), open_bytes(path) as file:
-        start = file.read(4096)
+    with reading(path):
+        if is_zip(path) and len(members(path)) != 1:
+            return _by_members(path)
+        with open_bytes(path) as file:
+            start = file.read(4096)
+    unread.check_text(path, start)
     if start.lstrip()[:1] in (b"{", b"["):
         return _json_format(path)
     for one in FORMATS.values():
@@ -71,10 +86,24 @@ def _by_content(path: Path) -> Format:
     return FORMATS["csv"]
 
 
+def _by_members(path: Path) -> Format:
+    """The format of a zip of several files: a spreadsheet, or one of doccano's files per annotator."""
+    names = members(path)
+    unread.check_members(path, names)
+    if "xl/workbook.xml" in names or {"mimetype", "content.xml"} <= set(names):
+        return FORMATS["spreadsheet"]
+    if any(Path(name.lower()).suffix in JSON_SUFFIXES for name in names):
+        return FORMATS["doccano"]
+    raise UnreadableFile(
+        f"{path} is a zip of {len(names):,} files and no table; unpack it, and name one of them or their folder."
+    )
+
+
 def _json_format(path: Path) -> Format:
     from dissensus.table.io.jsonl import records  # which enters its format here
 
     first = next(records(path), None)
     if first is None:
         raise UnreadableFile(f"{path} is empty; a table needs at least one record.")
+    unread.check_record(path, first)
     return next(one for one in FORMATS.values() if one.claims and one.claims(first))

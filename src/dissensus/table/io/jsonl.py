@@ -1,4 +1,7 @@
-"""JSON lines, or one JSON array of records, plain or gzipped; the exports of annotation tools are such records too."""
+"""JSON lines, or one JSON array of records, plain or packed; the exports of annotation tools are such records too.
+
+A file that is one object over several lines is one record: some exports hold all their records in such an object.
+"""
 
 from __future__ import annotations
 
@@ -41,22 +44,49 @@ def records(path: Path) -> Iterator[Record]:
 
 def parse(file: BinaryFile, where: str) -> Iterator[Record]:
     """Yield the records of an open file, which errors call `where`."""
+    first = True
     for number, line in enumerate(file, start=1):
         line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line  # a byte order mark
         if not line.strip():
             continue
-        try:
-            if line.lstrip()[:1] == b"[":  # the whole file is one array
-                for position, record in enumerate(json.loads(line + file.read())):
-                    yield _checked(record, f"{where}: record {position:,} (from 0)")
-                return
-            record = json.loads(line.rstrip())
-        except json.JSONDecodeError as error:
-            at = f"line {number + error.lineno - 1:,} is not JSON ({error.msg}, column {error.colno:,})"
-            raise UnreadableFile(f"{where}: {at}; mend that line.") from error
-        except RecursionError as error:
-            raise UnreadableFile(f"{where}: line {number:,} is nested too deeply to be a record.") from error
-        yield _checked(record, f"{where}: line {number:,}")
+        if first and line.lstrip()[:1] == b"[":  # the whole file is one array
+            for position, record in enumerate(_loads(line + file.read(), where, number)):
+                yield _checked(record, f"{where}: record {position:,} (from 0)")
+            return
+        if (first and line.strip() == b"{") or (first and line.lstrip()[:1] == b"{" and not _is_whole(line)):
+            yield _checked(_loads(line + file.read(), where, number), where)
+            return
+        first = False
+        yield _checked(_loads(line.rstrip(), where, number), f"{where}: line {number:,}")
+
+
+def _is_whole(line: bytes) -> bool:
+    """False where an object goes on after its first line."""
+    try:
+        json.loads(line)
+    except json.JSONDecodeError as error:
+        return bool(error.doc[error.pos :].strip())
+    except (ValueError, RecursionError):
+        pass
+    return True
+
+
+def _loads(text: bytes, where: str, number: int) -> Any:
+    """Parse JSON that begins in line `number`."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"line {number + error.lineno - 1:,} is not JSON ({error.msg}, column {error.colno:,})"
+        raise UnreadableFile(f"{where}: {at}; mend that line.") from error
+    except RecursionError as error:
+        raise UnreadableFile(f"{where}: line {number:,} is nested too deeply to be a record.") from error
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:  # a number of more digits than Python reads
+        said = str(error).partition(";")[0].partition(" for ")[0]
+        raise UnreadableFile(
+            f"{where}: a number from line {number:,} on is too long ({said}); make it text."
+        ) from error
 
 
 def _checked(record: Any, where: str) -> Record:

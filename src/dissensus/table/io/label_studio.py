@@ -1,69 +1,78 @@
-"""Label Studio's JSON export: `annotations` of tasks, each by `completed_by`, with results of type `choices`.
+"""Label Studio's JSON export: `annotations` of tasks, each by `completed_by`, with results of several controls.
 
-The item is the task's `id`, or a field of its `data` where the caller names one. Every choice control (`from_name`) is
-a question; several choices in one answer are several rows. Regions, texts and predictions are not read.
+The item is the task's `id`, or a field of its `data` where the caller names one; `data` holds the texts. Every control
+(`from_name`) is a question: choices are labels, ratings and numbers are ratings, and regions, texts and predictions are
+counted only. Annotations marked as `ground_truth` are known labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, add_export, field, warn_left_out
+from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Rows, add_export, field, objects, part
 from dissensus.table.io.jsonl import Record, records
 
-_OF_REGIONS = {"start", "end", "x", "y", "points"}  # a choice about a part of the item says where that part is
+_OF_REGIONS = {"start", "end", "x", "y", "points"}  # an answer about a part of the item says where that part is
+_KINDS = {"choices": LABEL, "pairwise": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
+_KEYS = {"pairwise": "selected"}  # of the value, where it is not called as the type
 
 
 def claims(record: Record) -> bool:
     """True for a record that looks like a task of Label Studio."""
-    return isinstance(record.get("data"), dict) and isinstance(_annotations(record), list)
+    return isinstance(record.get("data"), dict) and isinstance(record.get(_key(record)), list)
 
 
-def answers(path: Path, columns: Columns) -> Iterator[Answer]:
-    """Yield one row per choice: item, annotator, label, and the control as the question."""
-    skipped: list[tuple[Any, str]] = []
-    kinds: set[str] = set()
-    questions: set[str] = set()
-    total = 0
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield the data of every task, and one answer per control of an annotation."""
     for task in records(path):
         where = f"{path}: task {task.get('id')}"
-        item = field(task if columns.item is None else task.get("data") or {}, columns.item, ("id",), "item", where)
-        for annotation in _annotations(task) or []:
-            total += 1
+        data = part(task, "data", dict, where)
+        item = field(task if columns.item is None else data, columns.item, ("id",), "item", where)
+        yield Item(item, data)
+        for annotation in objects(task, _key(task), where):
             annotator = _annotator(annotation, columns.annotator, where)
-            chosen = 0
-            for result in [] if annotation.get("was_cancelled") else annotation.get("result") or []:
-                value = result.get("value") or {}
-                kinds.add(str(result.get("type")))
-                if result.get("type") != "choices" or _OF_REGIONS & set(value):
-                    continue
-                for choice in value.get("choices", []):
-                    chosen += 1
-                    questions.add(str(result.get("from_name")))
-                    yield Answer(item, annotator, choice, str(result.get("from_name")))
-            if not chosen:
-                skipped.append((item, annotator))
-    if not questions:
-        raise DataError(
-            f"{path} holds no choices of whole tasks in {total:,} annotations (its results are of type "
-            f"{', '.join(sorted(kinds)) or 'none'}); only the answers of <Choices> are read."
-        )
-    warn_left_out(len(skipped), total, "annotations were skipped or chose nothing; they are left out", path)
-    yield from (Answer(item, annotator, None, question) for item, annotator in skipped for question in questions)
+            results = objects(annotation, "result", where)
+            gold = bool(annotation.get("ground_truth"))
+            if annotation.get("was_cancelled") or not results:
+                why = "annotations skipped" if annotation.get("was_cancelled") else "annotations without an answer"
+                yield Answer(item, annotator, None, left_out=why)
+                continue
+            for result in results:
+                yield _answer(item, annotator, result, gold, where)
+        for key, what in (("predictions", "predictions by models"), ("drafts", "drafts")):
+            for _ in part(task, key, list, where):
+                yield Answer(item, "", None, left_out=what)
 
 
-def _annotations(task: Record) -> Any:
-    return task.get("annotations", task.get("completions"))  # "completions" before version 1.0
+def _answer(item: Any, annotator: str, result: Record, gold: bool, where: str) -> Answer:
+    kind = str(result.get("type"))
+    value = part(result, "value", dict, where)
+    name = str(result.get("from_name", ""))
+    if kind not in _KINDS:
+        return Answer(item, annotator, None, name, f"answers of type {kind}")
+    if _OF_REGIONS & value.keys():
+        return Answer(item, annotator, None, name, "answers about regions")
+    key = _KEYS.get(kind, kind)
+    return Answer(
+        item,
+        annotator,
+        part(value, key, list, where) if kind == "choices" else value.get(key),
+        name,
+        _KINDS[kind],
+        gold=gold,
+    )
 
 
-def _annotator(annotation: Record, named: str | None, where: str) -> str:
+def _key(task: Record) -> str:
+    return "annotations" if "annotations" in task else "completions"  # the latter before version 1.0
+
+
+def _annotator(annotation: Record, named: Any, where: str) -> Any:
     """Name who made an annotation: a user's number, or the email address where the export has it."""
     who = field(annotation, named, ("completed_by", "created_username"), "annotator", where)
-    return str(field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who)
+    return field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
 
 
-add_export("label-studio", answers, claims=claims, summary="Label Studio's choices", place=50)
+add_export("label-studio", answers, claims=claims, summary="Label Studio's choices, ratings and texts", place=50)

@@ -16,7 +16,9 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     import pyarrow.parquet as pq
 
     with reading(path), pq.ParquetFile(path) as file:
-        return file.read(columns=needed(columns, file.schema_arrow.names))
+        table = file.read(columns=needed(columns, file.schema_arrow.names))
+        table.validate(full=True)  # of a damaged file, offsets may point anywhere
+        return table
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:

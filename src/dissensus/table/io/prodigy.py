@@ -1,19 +1,19 @@
 """Prodigy's JSONL, as `db-out` writes it.
 
-Choice tasks (`options`, `accept`): one row per accepted option. Binary tasks: the question is the `label` shown, the
-answer "accept" or "reject". Ignored tasks are abstentions. The item is `_input_hash`, the same for all questions about
-one input.
+Choice tasks (`options`, `accept`): one answer with the accepted options. Binary tasks: the question is the `label`
+shown, the answer "accept" or "reject". Ignored tasks are no answers. The item is `_input_hash`, the same for all
+questions about one input.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import warnings
 from pathlib import Path
 
-from dissensus.exceptions import DataError
+from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, add_export, field, warn_left_out
+from dissensus.table.io.exports import Answer, Item, Rows, add_export, field
 from dissensus.table.io.jsonl import Record, records
 
 _UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # called after the time at which it began
@@ -24,34 +24,29 @@ def claims(record: Record) -> bool:
     return "answer" in record and any(key in record for key in ("_input_hash", "_task_hash", "_view_id", "_session_id"))
 
 
-def answers(path: Path, columns: Columns) -> Iterator[Answer]:
-    """Yield one row per answer: item, annotator, label, and the label shown as the question."""
-    total = unchosen = 0
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield the text of every task, and its answer, with the label shown as the question."""
     sessions = set()
-    for record in records(path):
-        total += 1
-        where = f"{path}: record {total:,}"
+    for number, record in enumerate(records(path), start=1):
+        where = f"{path}: record {number:,}"
         item = field(record, columns.item, ("_input_hash", "_task_hash"), "item", where)
-        annotator = str(field(record, columns.annotator, ("_annotator_id", "_session_id"), "annotator", where))
-        sessions.add(annotator)
+        annotator = field(record, columns.annotator, ("_annotator_id", "_session_id"), "annotator", where)
+        sessions.add(str(annotator))
         answer = record.get("answer")
         if answer not in ("accept", "reject", "ignore"):
             raise DataError(f"{where} has the answer {answer!r}; expected 'accept', 'reject' or 'ignore'.")
+        yield Item(item, {"text": record["text"]} if isinstance(record.get("text"), str) else {})
+        ignored = "tasks ignored" if answer == "ignore" else ""
         if "accept" in record or "options" in record:
-            chosen = record.get("accept") if answer == "accept" else None
-            chosen = chosen if isinstance(chosen, list) else [] if chosen is None else [chosen]
-            unchosen += answer != "ignore" and not chosen
-            yield from (Answer(item, annotator, choice, "choice") for choice in chosen or [None])
+            rejected = "choice tasks rejected" if answer == "reject" else ""
+            yield Answer(item, annotator, record.get("accept"), "choice", left_out=ignored or rejected)
         elif "spans" in record and "label" not in record:
-            raise DataError(f"{where} labels spans of its text; only labels of whole inputs are read.")
+            yield Answer(item, annotator, None, "spans", "spans")
         else:
-            label = None if answer == "ignore" else answer
-            yield Answer(item, annotator, label, str(record.get("label", "answer")))
-    warn_left_out(unchosen, total, "choice tasks were rejected or accepted without a choice; they are left out", path)
-    if len(sessions) > 1:
-        unnamed = sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)
-        what = "annotators are unnamed sessions, called after their time; one person may count as several"
-        warn_left_out(unnamed, len(sessions), what, path)
+            yield Answer(item, annotator, answer, str(record.get("label", "answer")), left_out=ignored)
+    if len(sessions) > 1 and (unnamed := sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)):
+        said = "annotators are unnamed sessions, called after their time; one person may count as several"
+        warnings.warn(f"{path}: {unnamed:,} of {len(sessions):,} {said}.", DataWarning, stacklevel=2)
 
 
 add_export("prodigy", answers, claims=claims, summary="Prodigy's choice and binary tasks", place=60)

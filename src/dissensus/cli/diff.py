@@ -1,0 +1,134 @@
+"""`dissensus diff`: what changed between two snapshots of a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dissensus.cli import folder, options, show
+from dissensus.cli.options import Source, option
+from dissensus.common.registry import DEFAULT_METHOD
+from dissensus.exceptions import BadParameter, DataError
+
+if TYPE_CHECKING:
+    from dissensus.questions.diff import Diff, FrameKind
+    from dissensus.table.annotations import Annotations
+
+TABLES: tuple[FrameKind, ...] = ("items", "labels", "annotators")
+FILES = [Path(f"{name}.csv") for name in TABLES]
+FLIPS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class NewSnapshot(Source):
+    """The second of two files."""
+
+    named: str = typer.Argument(..., metavar="NEW", show_default=False, help="The same table later.")
+
+
+def diff(
+    *,
+    old: str = typer.Argument(..., metavar="OLD", show_default=False, help="One row per annotation, as for describe."),
+    output: Path | None = options.OUTPUT_FOLDER,
+    method: str | None = options.METHOD,
+    setting: list[str] | None = options.SETTINGS,
+    level: float = option(0.05, "Share of the annotators named for drift that may be named by chance."),
+    source: NewSnapshot,
+) -> None:
+    """Labels that were added, changed or removed; items whose answer flipped, and which labels did it; annotators who
+    agree with the others more or less often than before. FOLDER gets items.csv (those that flipped, with the reason),
+    labels.csv (one row per changed label), annotators.csv (agreement before and since, p-values) and summary.json.
+
+    Example: dissensus diff last-week.csv this-week.csv
+
+    Example: dissensus diff last-week.csv this-week.csv -o changes
+    """
+    folder.check(output, FILES)
+    options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
+    before = dataclasses.replace(source, named=old).read()
+    after = source.read(output=output)
+    if isinstance(before, Mapping) != isinstance(after, Mapping):
+        raise BadParameter(
+            f"one of {old} and {source.file} has several questions, the other has one; compare like files."
+        )
+
+    def answer(table: Annotations, question: str | None) -> Diff:
+        from dissensus.questions.diff import diff
+
+        earlier = before.get(question or "") if isinstance(before, Mapping) else before
+        if earlier is None:
+            raise DataError(f"{old} has no such question; take it out of {source.file}.")
+        with show.waiting(f"comparing {old} with {source.title(question)}"):
+            return diff(earlier, table, method=options.new_model(method, setting), level=level)
+
+    answers = options.answer_each(after, answer)
+    head = {"old": show.path(Path(old)), "method": method or DEFAULT_METHOD, "level": level}
+    if output is not None:
+        found = answers[None]
+        with folder.results(output, FILES, {"new": show.path(source.file), **head, **_facts(found)}) as part:
+            for kind in TABLES:
+                folder.write_file(found.columns(kind), part / f"{kind}.csv")
+    source.print_each(answers, _show, _facts, **head, **show.paths(folder=output))
+    if not source.json:
+        show.written(output, "All changes are", "FOLDER to keep all changes")
+
+
+def _facts(found: Diff) -> dict[str, Any]:
+    people = found.columns("annotators")
+    drifting = found.drift.drifts.nonzero()[0].tolist()
+    return {
+        "verdict": found.verdict(),
+        "labels": {"old": found.old_labels, "new": found.new_labels, **found.counts()},
+        "items": {"only_new": found.new_items, "only_old": found.lost_items},
+        "annotators": {"only_new": found.new_annotators, "only_old": found.lost_annotators},
+        "flipped": _rows(found.columns("items")),
+        "tested_annotators": int((found.drift.p_value == found.drift.p_value).sum()),
+        "drifting": [{name: values[at] for name, values in people.items() if name != "drifts"} for at in drifting],
+    }
+
+
+def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
+
+
+def _show(title: str, found: Diff) -> None:
+    show.line(f"{show.clean(title)}: {found.verdict()}")
+    some = [
+        f"{count:,} {what}"
+        for count, what in (
+            (found.new_items, "new items"), (found.lost_items, "items without labels now"),
+            (found.new_annotators, "new annotators"), (found.lost_annotators, "annotators without labels now"),
+        )
+        if count
+    ]  # fmt: skip
+    if some:
+        show.text(f"There are {', '.join(some)}.")
+    flips = _rows(found.columns("items"))
+    rows = [
+        (
+            show.name(one["item"]),
+            f"{show.name(one['old'])} ({show.percent(one['old_confidence'])})",
+            f"{show.name(one['new'])} ({show.percent(one['new_confidence'])})",
+            show.clean(one["reason"]),
+        )
+        for one in flips[:FLIPS_SHOWN]
+    ]
+    if len(flips) > FLIPS_SHOWN:
+        rows.append((f"… {len(flips) - FLIPS_SHOWN:,} more", "", "", "with -o and --json"))
+    if rows:
+        show.table("Items with another answer", ("item", "was", "is", "because"), rows)
+    for sentence in found.drift_sentences():
+        show.text(show.clean(sentence))
+    few = found.annotators.size - int((found.drift.p_value == found.drift.p_value).sum())
+    if few and found.changes.item.size:
+        from dissensus.questions.diff import MIN_LABELS
+
+        show.text(
+            f"{few:,} of {found.annotators.size:,} annotators have fewer than {MIN_LABELS} labels before or since that "
+            "others can be compared with; nothing is said of them."
+        )

@@ -1,0 +1,201 @@
+"""Item effect (Qu, Tan & Kutner 1996): given the class, labels of one item still share how easy the item is.
+
+    z_i ~ Cat(π)      b_i ~ N(0, 1)      P(y_ij = l | z_i = c, b_i) = L_j[c, b_i, l] ∝ exp(θ_j[c, l] + λ_c b_i [l = c])
+
+With two classes this is the paper's latent class model with a random effect, its loading common to all annotators and
+its link logistic in place of probit; here there may be more classes. λ = 0 is `dawid-skene`. The integral over b is a
+sum over Gauss–Hermite points b_s of weight w_s, so that a class and a point together are a latent class:
+
+E step  q_i(c, s) ∝ π_c w_s Π_{j∈M_i} L_j[c, b_s, y_ij]      the posterior of class c is Σ_s q_i(c, s)
+sums    n_j[c, s, l] = w_s a[c, l] + Σ_{i: y_ij = l} q_i(c, s)      N_j[c, s] = Σ_l n_j[c, s, l]
+M step  π_c ∝ g_c + Σ_i Σ_s q_i(c, s)
+        θ_j[c, l] += log Σ_s n_j[c, s, l] − log Σ_s N_j[c, s] L_j[c, b_s, l]      (iterative scaling; exact where λ = 0)
+        λ_c += (Σ_{j,s} b_s (n_j[c, s, c] − N_j[c, s] L_j[c, b_s, c]) − λ_c/t²) / (Σ_{j,s} b_s² N_j[c, s] h(x) + 1/t²)
+
+x are the log odds of the right label, h(x) = tanh(x/2)/(2x) is the curvature of a parabola below the logistic function
+(Jaakkola & Jordan 2000): either step raises the objective. λ_c ~ N(0, t²); its sign is arbitrary.
+
+| symbol | name | shape |
+|---|---|---|
+| θ | `theta_` | (A, K, K) [annotator, true, given]; `confusion_` is the mean of L over b |
+| λ | `loading_` | (K,) |
+| π | `prior_` | (K,) |
+| a, g | `pseudo_`, `class_pseudo_` | (K, K) and (K,), pseudo-counts as those of `dawid-skene` |
+
+What the effect explains is less than what labels of one item share: items that are misleading for everybody pass for
+easy ones of the other class. So the posterior is softened like that of any other method, see `models.dependence`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.parameters import param
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.engines import in_memory
+from dissensus.compute.engines.base import Checkpoint, hard_rows
+from dissensus.compute.readable import FULL, VOTES
+from dissensus.models.base import methods
+from dissensus.models.confusion import ConfusionPass, class_pseudo, draw_shares
+from dissensus.models.em import EMAggregator, remembered
+from dissensus.models.methods.dawid_skene import crowd_pseudo
+from dissensus.models.params import SIMPLEX, Params, moved, real
+from dissensus.table.annotations import Annotations
+
+FIRST_LOADING = 1.0  # at 0 the objective is level in λ
+MAX_LOGIT = 40.0  # |θ| and |λ| after a step
+MIN_CHANCE = 1e-12  # of a label, where log odds are taken
+UNSEEN_STEPS = 50  # of θ of an annotator who was not there
+
+
+@dataclass(frozen=True)
+class Effects(Params):
+    """The parameters: π (K,), λ (K,) and θ (A, K, K) [annotator, true, given]."""
+
+    prior: FloatArray = moved(SIMPLEX)
+    loading: FloatArray = moved(real(MAX_LOGIT))
+    theta: FloatArray = moved(real(MAX_LOGIT), per_annotator=True)
+
+
+@methods.register(
+    "item-effect", summary="confusion matrices, and an ease of each item that all its labels share; EM",
+    cite="Qu et al. 1996",
+)  # fmt: skip
+class ItemEffect(EMAggregator[Effects]):
+    """A latent class model with a shared item effect; in memory."""
+
+    points: int = param(11, "Gauss–Hermite points of the item effect", low=2, high=100)
+    loading_sd: float = param(1.5, "standard deviation t of the prior of a loading", low=1e-6, high=1e6)
+
+    theta_: FloatArray
+    loading_: FloatArray
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        labels, K = self._by_item(table), table.n_classes
+        with in_memory(table, gold, 1) as engine:
+            votes = engine.sweep(ConfusionPass(VOTES, FULL), None)
+            self.pseudo_ = crowd_pseudo(votes.labels, crowd_labels=1.25, smoothing=0.15, least_labels=2.0)
+            self.class_pseudo_ = class_pseudo(engine, votes, class_count=1.0, vote_count=0.5)
+
+        def start(rng: np.random.Generator | None) -> Effects:
+            counts = votes.labels
+            if rng is not None:
+                shares = draw_shares(table.votes(), gold, rng)
+                counts = (labels.T @ shares).reshape(-1, K, K).swapaxes(1, 2)
+            theta = np.log(counts + self.pseudo_)
+            prior = self._shares(votes.classes)
+            return Effects(prior, np.full(K, FIRST_LOADING), theta - theta.mean(axis=2, keepdims=True))
+
+        def em_pass(params: Effects) -> tuple[float, Effects]:
+            evidence, posterior = self._judge_items(labels, params, gold)
+            return evidence + self.log_penalty(params), self.maximise(labels, posterior, params)
+
+        params = self.run(em_pass, start, on_step, Checkpoint())
+        evidence, posterior = self._judge_items(labels, params, gold)
+        self.trace_ = np.append(self.trace_, evidence + self.log_penalty(params))  # of what is returned
+        self.prior_, self.loading_, self.theta_ = params.prior, params.loading, params.theta
+        self.posterior_ = _of_classes(posterior)
+        counts = self._counts(labels, posterior).sum(axis=0, keepdims=True)
+        everybody = replace(params, theta=np.log(counts.sum(axis=2) + self.pseudo_))
+        for _ in range(UNSEEN_STEPS):
+            everybody = replace(everybody, theta=self._scaled(counts + self._pseudo, everybody))
+        self.population_theta_ = everybody.theta[0]
+
+    def maximise(self, labels: Any, posterior: FloatArray, params: Effects) -> Effects:
+        """The M step from the labels of items (I, A·K) and q (I, K, S)."""
+        counts = self._counts(labels, posterior) + self._pseudo  # (A, K, S, K)
+        params = replace(params, prior=self._shares(posterior.sum(axis=(0, 2))), theta=self._scaled(counts, params))
+        right = np.einsum("acsc->acs", self.likelihood(params))
+        total, points, precision = counts.sum(axis=3), self._quadrature[0], self.loading_sd**-2
+        odds = np.log(np.maximum(right, MIN_CHANCE)) - np.log(np.maximum(1 - right, MIN_CHANCE))
+        curved = np.divide(np.tanh(odds / 2), 2 * odds, out=np.full_like(odds, 0.25), where=np.abs(odds) > 1e-6)
+        pull = np.einsum("acs,s->c", np.einsum("acsc->acs", counts) - total * right, points)
+        curvature = np.einsum("acs,s->c", total * curved, points**2)
+        return replace(params, loading=params.loading + (pull - precision * params.loading) / (curvature + precision))
+
+    @remembered
+    def likelihood(self, params: Effects) -> FloatArray:
+        """(A, K, S, K) L, [annotator, true, point, given]."""
+        K, points = params.prior.size, self._quadrature[0]
+        own = np.eye(K)[:, None, :] * (params.loading[:, None] * points)[:, :, None]  # (K, S, K)
+        logits = params.theta[:, :, None, :] + own
+        chances = np.exp(logits - logits.max(axis=3, keepdims=True))
+        return np.asarray(chances / chances.sum(axis=3, keepdims=True))
+
+    def log_penalty(self, params: Effects) -> float:
+        """Log prior densities, up to a constant."""
+        logs = np.log(np.maximum(self.likelihood(params), 1e-300))
+        matrices = np.einsum("cl,s,acsl->", self.pseudo_, self._quadrature[1], logs)
+        loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)
+        return float(matrices + self.class_pseudo_ @ np.log(params.prior)) - loading
+
+    def _scaled(self, counts: FloatArray, params: Effects) -> FloatArray:
+        """θ of the next pass."""
+        expected = np.einsum("acs,acsl->acl", counts.sum(axis=3), self.likelihood(params))
+        theta = params.theta + np.log(counts.sum(axis=2)) - np.log(expected)
+        return np.asarray(theta - theta.mean(axis=2, keepdims=True))
+
+    def _judge_items(self, labels: Any, params: Effects, gold: IntArray | None) -> tuple[float, FloatArray]:
+        """Log evidence, and q (I, K, S)."""
+        by_label = np.log(np.maximum(self.likelihood(params), 1e-300)).transpose(0, 3, 1, 2)  # [annotator, given, …]
+        prior = np.log(params.prior)[:, None] + np.log(self._quadrature[1])
+        q = (labels @ by_label.reshape(labels.shape[1], -1)).reshape(-1, *prior.shape) + prior
+        if gold is not None:
+            q[(gold >= 0)[:, None] & (gold[:, None] != np.arange(prior.shape[0]))] = -np.inf
+        most = q.max(axis=(1, 2), keepdims=True, initial=-np.inf)
+        np.exp(q - most, out=q)
+        total = q.sum(axis=(1, 2), keepdims=True)
+        return float((most + np.log(total)).sum()), np.asarray(q / total)
+
+    def _counts(self, labels: Any, posterior: FloatArray) -> FloatArray:
+        """(A, K, S, K) n without pseudo-counts."""
+        _, K, S = posterior.shape
+        return np.asarray((labels.T @ posterior.reshape(-1, K * S)).reshape(-1, K, K, S).transpose(0, 2, 3, 1))
+
+    def _by_item(self, table: Annotations) -> Any:
+        """(I, A·K) sparse: how much each annotator's every label weighs on each item."""
+        from scipy.sparse import csr_array
+
+        rows, K = hard_rows(table), table.n_classes
+        weight = np.ones(rows.label.size) if rows.weight is None else rows.weight
+        column = rows.annotator.astype(np.int64) * K + rows.label
+        return csr_array((weight, column, rows.item_ptr), shape=(table.n_items, table.n_annotators * K))
+
+    def _shares(self, classes: FloatArray) -> FloatArray:
+        return np.asarray((classes + self.class_pseudo_) / (classes + self.class_pseudo_).sum())
+
+    @property
+    def _quadrature(self) -> tuple[FloatArray, FloatArray]:
+        """(S,) points and weights."""
+        points, weights = np.polynomial.hermite_e.hermegauss(self.points)
+        return points, weights / weights.sum()
+
+    @property
+    def _pseudo(self) -> FloatArray:
+        """(K, S, K) pseudo-counts of n."""
+        return np.asarray(self.pseudo_[:, None, :] * self._quadrature[1][:, None])
+
+    def _fitted(self, known: IntArray) -> Effects:
+        """The parameters of annotators by code, −1 for one who was not there."""
+        everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # −1 takes the last
+        return Effects(self.prior_, self.loading_, everyone[known])
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        return _of_classes(self._judge_items(self._by_item(table), self._fitted(known), None)[1])
+
+    def _confusions(self, known: IntArray) -> FloatArray:
+        return np.asarray(np.einsum("s,acsl->acl", self._quadrature[1], self.likelihood(self._fitted(known))))
+
+    @property
+    def confusion_(self) -> FloatArray:
+        """(A, K, K) [annotator, true, given], made when asked for: the mean of L over b."""
+        return self._confusions(np.arange(self.annotators_.size))
+
+
+def _of_classes(posterior: FloatArray) -> FloatArray:
+    """(I, K) from q (I, K, S); a known class has 1, without a rounding error."""
+    shares = posterior.sum(axis=2)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))

@@ -1,0 +1,392 @@
+"""What changed between two snapshots of a table: labels, answers that flipped and why, annotators that drift.
+
+A row is known by its item and annotator. It is *changed* where both snapshots have one for the pair with another
+label, else *added* or *removed*. Where a pair has several rows, equal labels are matched first.
+
+An item *flips* where both snapshots have labels for it and a method fitted to each gives it different labels. A change
+of one of its labels is *decisive* where the method of the new snapshot, shown the item without this one change,
+believes the old answer at least as much as the new one. Where undoing all changes of the item does not bring the old
+answer back, the item flipped because of what was learnt about its annotators from other items.
+
+An annotator *drifts* where the share of its labels that agree with the others' moved by more, or the other way, than
+everybody else's did. With h of n labels in agreement, before (0) and since (1), each label judged by what the other
+annotators say now of the item,
+
+    d_j = logit(h_1, n_1) − logit(h_0, n_0)         logit(h, n) = log((h + ½) / (n − h + ½))
+    v_j = Σ_t 1 / (h_t + ½) + 1 / (n_t − h_t + ½)
+    z_j = (d_j − d̄) / √(v_j + τ² + v̄)
+
+where d̄ is the mean of the others, weighted by 1 / v, v̄ its variance and τ² how far the others' d differ by more than
+chance (DerSimonian & Laird 1986): not everybody's agreement falls alike where items get harder.
+
+The two-sided p-values are adjusted by Benjamini & Hochberg (1995): of those named, a share of at most `level` is
+expected to be named by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import false_discovery_control
+
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
+from dissensus.common.registry import DEFAULT_METHOD
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.exceptions import DataError
+from dissensus.models.base import Aggregator
+from dissensus.questions.compare import named_model, timed_fit
+from dissensus.questions.honesty import ask_others
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+FrameKind = Literal["items", "labels", "annotators"]
+KINDS = ("added", "changed", "removed")
+MIN_LABELS = 10  # before and since, that can be judged by others; with fewer nobody's drift is tested
+MIN_OTHERS = 2  # annotators to compare one with
+MAX_UNDONE_ROWS = 5_000_000  # labels that are looked at again to see which change was decisive; beyond, none is named
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """One entry per row that is not the same in both snapshots; −1 for a row, or a label, that is not there."""
+
+    item: IntArray  # (C,) code into `Diff.items`
+    annotator: IntArray  # (C,) code into `Diff.annotators`
+    old: IntArray  # (C,) class code
+    new: IntArray  # (C,) class code
+    old_row: IntArray  # (C,) row of the old table
+    new_row: IntArray  # (C,) row of the new table
+    decisive: BoolArray  # (C,) True where this change alone made its item flip
+
+    @property
+    def kind(self) -> IntArray:
+        """(C,) code into `KINDS`."""
+        return np.where(self.old < 0, 0, np.where(self.new < 0, 2, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Flips:
+    """The items whose answer changed, the most surely changed first."""
+
+    item: IntArray  # (F,) code into `Diff.items`
+    old: IntArray  # (F,) class code
+    new: IntArray  # (F,) class code
+    old_confidence: FloatArray  # (F,)
+    new_confidence: FloatArray  # (F,)
+    by_own_labels: BoolArray  # (F,) False where it flipped by what was learnt about its annotators
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """Agreement of every annotator with what the others say now, before and since; NaN where it is not tested."""
+
+    labels_before: IntArray  # (A,) that can be judged
+    labels_since: IntArray  # (A,)
+    agreement_before: FloatArray  # (A,)
+    agreement_since: FloatArray  # (A,)
+    others_before: FloatArray  # (A,) share of everybody else's labels
+    others_since: FloatArray  # (A,)
+    p_value: FloatArray  # (A,)
+    adjusted: FloatArray  # (A,) by Benjamini & Hochberg
+    drifts: BoolArray  # (A,)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diff:
+    """What changed from one snapshot to the next."""
+
+    items: Names  # of both snapshots
+    annotators: Names  # of both
+    classes: Names  # of both
+    old_labels: int
+    new_labels: int
+    new_items: int  # labelled only in the new snapshot
+    lost_items: int  # labelled only in the old one
+    new_annotators: int
+    lost_annotators: int
+    method: str
+    level: float
+    changes: Changes
+    flips: Flips
+    drift: Drift
+
+    def __repr__(self) -> str:
+        return f"Diff: {self.verdict()}"
+
+    def counts(self) -> dict[str, int]:
+        """How many labels were added, changed and removed."""
+        return dict(zip(KINDS, np.bincount(self.changes.kind, minlength=3).tolist(), strict=True))
+
+    def verdict(self) -> str:
+        """All of it in a sentence or two."""
+        added, changed, removed = self.counts().values()
+        named = int(self.drift.drifts.sum())
+        if not added + changed + removed:
+            return "No label changed."
+        return (
+            f"{added:,} labels were added, {changed:,} changed and {removed:,} removed; {self.flips.item.size:,} items "
+            f"have another answer. {named or 'No'} annotator{'' if named == 1 else 's'} "
+            f"{'agrees' if named == 1 else 'agree'} with the others clearly more or less often than before."
+        )
+
+    def reasons(self) -> list[str]:
+        """(F,) why each item flipped, in a few words."""
+        c, order = self.changes, np.argsort(self.changes.item, kind="stable")
+        starts = np.searchsorted(c.item[order], self.flips.item)
+        ends = np.searchsorted(c.item[order], self.flips.item, side="right")
+        return [
+            self._reason(order[start:end], own)
+            for start, end, own in zip(starts, ends, self.flips.by_own_labels, strict=True)
+        ]
+
+    def _reason(self, changes: IntArray, own: bool) -> str:
+        if not own:
+            more = f", and its {changes.size} own changes do not explain it" if changes.size else ""
+            return f"what was learnt about its annotators from other items{more}"
+        decisive = changes[self.changes.decisive[changes]]
+        if decisive.size:
+            said = [self._say(change) for change in decisive[:3]]
+            return said[0] if len(said) == 1 else "any one of: " + "; ".join(said)
+        said = [self._say(change) for change in changes[:3]]
+        return "together: " + "; ".join(said) + ("; …" if changes.size > 3 else "")
+
+    def _say(self, change: int) -> str:
+        c = self.changes
+        who = self.annotators[c.annotator[change]]
+        old, new = (naming.shown(self.classes[code]) for code in (c.old[change], c.new[change]))
+        if c.old[change] < 0:
+            return f"{who} added {new}"
+        return f"{who} removed {old}" if c.new[change] < 0 else f"{who} changed {old} to {new}"
+
+    def to_frame(self, kind: FrameKind = "items") -> Any:
+        """Rows about items that flipped, "labels" that changed or "annotators"; of pandas where it is installed."""
+        check_argument("kind", kind, FrameKind)
+        return as_frame(self.columns(kind))
+
+    def columns(self, kind: FrameKind) -> dict[str, Any]:
+        """The columns of `to_frame`."""
+        if kind == "items":
+            f = self.flips
+            return {
+                "item": self.items[f.item],
+                "old": self.classes[f.old],
+                "new": self.classes[f.new],
+                "old_confidence": f.old_confidence,
+                "new_confidence": f.new_confidence,
+                "reason": np.array(self.reasons(), object),
+            }
+        if kind == "labels":
+            c = self.changes
+            names = np.array([*self.classes.tolist(), None], object)  # −1 takes the last
+            return {
+                "item": self.items[c.item],
+                "annotator": self.annotators[c.annotator],
+                "change": np.array(KINDS, object)[c.kind],
+                "old": names[c.old],
+                "new": names[c.new],
+                "decisive": c.decisive,
+            }
+        return {"annotator": self.annotators} | vars(self.drift)
+
+    def drift_sentences(self) -> Iterator[str]:
+        """One for every annotator that drifts, the surest first, as it could be said to them."""
+        d = self.drift
+        for a in np.flatnonzero(d.drifts)[np.argsort(d.p_value[d.drifts], kind="stable")]:
+            yield (
+                f"{self.annotators[a]} agrees with the others on {d.agreement_since[a]:.0%} of {d.labels_since[a]:,} "
+                f"labels since, {d.agreement_before[a]:.0%} of {d.labels_before[a]:,} before; for everybody else it is "
+                f"{d.others_since[a]:.0%} after {d.others_before[a]:.0%}. Ask what changed for them: the guideline, "
+                "the kind of item, or the tool."
+            )
+
+
+def diff(
+    old: Annotations,
+    new: Annotations,
+    *,
+    method: str | Aggregator = DEFAULT_METHOD,
+    level: float = 0.05,
+) -> Diff:
+    """Say what changed between two snapshots of a table.
+
+    Parameters
+    ----------
+    old, new : Annotations
+        Two snapshots; names say what is the same item, annotator and class.
+    method : name or Aggregator
+        What gives the items their answer; a fitted one is not changed.
+    level : float
+        Share of the annotators named as drifting that may be named by chance.
+
+    >>> from dissensus.table.annotations import Annotations
+    >>> old = Annotations.from_arrays("aaabb", "xyzxy", ["cat", "cat", "dog", "dog", "dog"])
+    >>> new = Annotations.from_arrays("aaabbb", "xyzxyz", ["dog", "dog", "dog", "dog", "dog", "cat"])
+    >>> found = diff(old, new, method="majority-vote")
+    >>> found.counts(), found.reasons()
+    ({'added': 1, 'changed': 2, 'removed': 0}, ["together: x changed 'cat' to 'dog'; y changed 'cat' to 'dog'"])
+    """
+    check_argument("level", level, float, above=0, below=1)
+    if not (len(old) and len(new)):
+        raise DataError(f"the {'new' if len(old) else 'old'} snapshot has no labels; there is nothing to compare.")
+    name, blank = named_model(method)
+    answers = [_answers(timed_fit(blank, table)[0]) for table in (old, new)]
+    both = Annotations.concat([old, new])  # for the names
+    old, new = (_with_names(table, both) for table in (old, new))
+    changes = _changes(old, new)
+    flips, decisive = _flips(answers, blank, old, new, changes)
+    changes = Changes(*(vars(changes) | {"decisive": decisive}).values())
+    has_old, has_new = (np.diff(table.item_ptr) > 0 for table in (old, new))
+    who_old, who_new = (np.diff(table.annotator_ptr) > 0 for table in (old, new))
+    return Diff(
+        both.items, both.annotators, both.classes, len(old), len(new),
+        int((has_new & ~has_old).sum()), int((has_old & ~has_new).sum()),
+        int((who_new & ~who_old).sum()), int((who_old & ~who_new).sum()),
+        name, level, changes, flips, _drift(new, changes, level),
+    )  # fmt: skip
+
+
+def _with_names(table: Annotations, names: Annotations) -> Annotations:
+    """The same rows, in the same order, with the names of another table."""
+    return Annotations.from_codes(
+        naming.recode(table.item, table.items, names.items, "items"),
+        naming.recode(table.annotator, table.annotators, names.annotators, "annotators"),
+        naming.recode(table.label, table.classes, names.classes, "classes"),
+        names.items, names.annotators, names.classes, weight=table.weight,
+    )  # fmt: skip
+
+
+def _changes(old: Annotations, new: Annotations) -> Changes:
+    """Match equal rows, then rows of one pair in their order; tables are sorted by item, annotator, label."""
+    pairs = [table.item.astype(np.int64) * table.n_annotators + table.annotator for table in (old, new)]
+    rows = [pair * old.n_classes + table.label for pair, table in zip(pairs, (old, new), strict=True)]
+    _, left = _match(rows[0], rows[1])
+    changed, (gone, come) = _match(pairs[0][left[0]], pairs[1][left[1]])
+    old_row = np.concatenate([left[0][changed[0]], left[0][gone], np.full(come.size, -1)])
+    new_row = np.concatenate([left[1][changed[1]], np.full(gone.size, -1), left[1][come]])
+    there = np.where(new_row >= 0, pairs[1][new_row], pairs[0][old_row])
+    order = np.argsort(there, kind="stable")
+    old_row, new_row, there = old_row[order], new_row[order], there[order]
+    return Changes(
+        there // old.n_annotators,
+        there % old.n_annotators,
+        np.where(old_row >= 0, old.label[old_row].astype(np.int64), -1),
+        np.where(new_row >= 0, new.label[new_row].astype(np.int64), -1),
+        old_row,
+        new_row,
+        np.zeros(there.size, np.bool_),
+    )
+
+
+def _match(one: IntArray, other: IntArray) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
+    """Match equal keys of two sorted lists, the first with the first …: places of the matched, and of the rest."""
+    ranks = [np.arange(keys.size) - np.searchsorted(keys, keys) for keys in (one, other)]
+    size = 1 + max((int(rank.max(initial=0)) for rank in ranks), default=0)
+    first, second = (keys * size + rank for keys, rank in zip((one, other), ranks, strict=True))
+    _, at, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    rest = [np.setdiff1d(np.arange(keys.size), used) for keys, used in ((one, at), (other, there))]
+    return (at, there), (rest[0], rest[1])
+
+
+def _answers(model: Aggregator) -> tuple[Aggregator, IntArray, FloatArray]:
+    """The model, (I,) the class code of every item by it, and (I,) how sure that is."""
+    code = naming.match(model.predict(), model.classes_, "classes")
+    return model, code, model.posterior_[np.arange(code.size), code]
+
+
+def _flips(
+    answers: list[tuple[Aggregator, IntArray, FloatArray]],
+    blank: Aggregator,
+    old: Annotations,
+    new: Annotations,
+    changes: Changes,
+) -> tuple[Flips, BoolArray]:
+    """The items that flipped, and (C,) True for each change that alone made its item flip."""
+    label = np.full((2, old.n_items), -1)
+    sure = np.zeros((2, old.n_items))
+    for time, (model, code, confidence) in enumerate(answers):
+        at = naming.match(model.items_, old.items, "items")
+        label[time, at] = naming.match(model.classes_, old.classes, "classes")[code]
+        sure[time, at] = confidence
+    was, now = label
+    labelled = (np.diff(old.item_ptr) > 0) & (np.diff(new.item_ptr) > 0)
+    item = np.flatnonzero(labelled & (was != now))
+    own, decisive = np.zeros(old.n_items, np.bool_), np.zeros(changes.item.size, np.bool_)
+    if item.size:
+        after = answers[1][0]
+        if after.classes_.size < old.n_classes:  # it must know the classes that only the old snapshot has
+            after = timed_fit(blank, new)[0]
+        mask = np.isin(np.arange(old.n_items), item)
+        own[item] = _believes_old(after, old.select(items=mask), was[item], now[item])
+        asked = np.flatnonzero(own[changes.item])
+        if asked.size and np.diff(new.item_ptr)[changes.item[asked]].sum() <= MAX_UNDONE_ROWS:
+            of = changes.item[asked]
+            decisive[asked] = _believes_old(after, _undone(old, new, changes, asked), was[of], now[of])
+    item = item[np.argsort(-np.minimum(*sure[:, item]), kind="stable")]
+    return Flips(item, was[item], now[item], sure[0, item], sure[1, item], own[item]), decisive
+
+
+def _believes_old(model: Aggregator, table: Annotations, was: IntArray, now: IntArray) -> BoolArray:
+    """(I,) True where a model gives the items of a table their old answer rather than the new one."""
+    at = naming.match(table.classes, model.classes_, "classes")
+    p, row = model.predict_proba(table), np.arange(table.n_items)
+    return np.asarray(p[row, at[was]] >= p[row, at[now]])
+
+
+def _undone(old: Annotations, new: Annotations, changes: Changes, asked: IntArray) -> Annotations:
+    """One item for each change that is asked about: the labels of its item in the new table, without this change."""
+    start, size = new.item_ptr[changes.item[asked]], np.diff(new.item_ptr)[changes.item[asked]]
+    of = np.repeat(np.arange(asked.size), size)  # which change a row is for
+    row = np.arange(of.size) - np.repeat(np.cumsum(size) - size, size) + start[of]
+    keep = row != changes.new_row[asked][of]
+    of, row = of[keep], row[keep]
+    put_back = np.flatnonzero(changes.old_row[asked] >= 0)
+    old_row = changes.old_row[asked[put_back]]
+    weight = None
+    if new.weight is not None or old.weight is not None:
+        ones = [np.ones(len(table)) if table.weight is None else table.weight for table in (new, old)]
+        weight = np.concatenate([ones[0][row], ones[1][old_row]])
+    return Annotations.from_codes(
+        np.concatenate([of, put_back]),
+        np.concatenate([new.annotator[row], old.annotator[old_row]]),
+        np.concatenate([new.label[row], old.label[old_row]]),
+        np.arange(asked.size), new.annotators, new.classes, weight=weight,
+    )  # fmt: skip
+
+
+def _drift(new: Annotations, changes: Changes, level: float) -> Drift:
+    """See the module."""
+    A = new.n_annotators
+    others = ask_others(new, np.arange(A))
+    said, judged = others.q.argmax(axis=1), ~others.alone
+    since = np.zeros(len(new), np.bool_)
+    since[changes.new_row[changes.new_row >= 0]] = True
+    both = changes.new_row[(changes.new_row >= 0) & (changes.old_row >= 0)]  # had another label before
+    label_before = changes.old[(changes.new_row >= 0) & (changes.old_row >= 0)]
+    right = new.label == said
+    n, h = np.zeros((2, A), np.int64), np.zeros((2, A), np.int64)
+    for time, rows, hits in (
+        (0, np.append(np.flatnonzero(~since), both), np.append(right[~since], label_before == said[both])),
+        (1, np.flatnonzero(since), right[since]),
+    ):
+        rows, hits = rows[judged[rows]], hits[judged[rows]]
+        n[time], h[time] = (np.bincount(new.annotator[rows], weights, A) for weights in (None, hits))
+    tested = (n >= MIN_LABELS).all(axis=0)
+    logit = np.log(h + 0.5) - np.log(n - h + 0.5)
+    d, v = logit[1] - logit[0], (1 / (h + 0.5) + 1 / (n - h + 0.5)).sum(axis=0)
+    tested &= tested.sum() >= MIN_OTHERS + 1  # somebody else was there at both times
+    w = np.where(tested, 1 / v, 0.0)
+    W, Wd, Wdd, WW, m = (part.sum() - part for part in (w, w * d, w * d**2, w**2, tested.astype(np.float64)))  # others
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.maximum(0, (Wdd - Wd**2 / W - (m - 1)) / (W - WW / W))  # τ²
+        z = (d - Wd / W) / np.sqrt(v + spread + 1 / W + spread * WW / W**2)
+        share, other_share = h / n, (h.sum(axis=1, keepdims=True) - h) / (n.sum(axis=1, keepdims=True) - n)
+    p, adjusted = np.full(A, np.nan), np.full(A, np.nan)
+    p[tested] = 2 * ndtr(-np.abs(z[tested]))
+    if tested.any():
+        adjusted[tested] = false_discovery_control(p[tested])
+    return Drift(n[0], n[1], share[0], share[1], other_share[0], other_share[1], p, adjusted, adjusted <= level)

@@ -1,0 +1,100 @@
+"""Argilla's records, in the shapes in which they are found.
+
+Version 2: `responses` is question → list of `value` and `user_id` (`records.to_json`), or is spread over fields
+`<question>.responses`, `.responses.users` and `.responses.status` (flattened, as in a dataset on the hub). Version 1
+and the server: `responses` is a list by person, of `values` by question; on the hub, a field `<question>` is a list of
+`value`, `user_id` and `status`. Suggestions are a model's: only counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import DataError
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Rows, add_export, field, objects, part
+from dissensus.table.io.jsonl import Record, records
+
+_RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
+_COUNTED = ("submitted", None)  # a status; None where the export does not tell
+
+
+def claims(record: Record) -> bool:
+    """True for a record that looks like one of Argilla."""
+    nested = isinstance(record.get("fields"), dict) and isinstance(record.get("responses"), dict | list)
+    return nested or any(key.endswith(_USERS) for key in record) or bool(_asked(record))
+
+
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield the fields of every record, and one answer per person and question."""
+    for number, record in enumerate(records(path)):
+        where = f"{path}: record {number:,} (from 0)"
+        item = field(record, columns.item, ("id", "external_id"), "item", where)
+        flat = any(key.endswith(_USERS) for key in record) or "responses" not in record
+        yield Item(item, _texts(record) if flat else part(record, "fields", dict, where))
+        for question, user, value, status in _responses(record, flat, where):
+            if user is None:
+                raise DataError(f"{where} has a response to {question!r} without its user.")
+            left_out = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
+            yield Answer(item, user, value, question, _kind(value), left_out)
+        suggested = (
+            [key for key in record if key.endswith((".suggestion", "-suggestion"))]
+            if flat
+            else record.get("suggestions") or ()
+        )
+        for _ in suggested if isinstance(suggested, list | dict) else ():
+            yield Answer(item, "", None, left_out="suggestions by models")
+
+
+def _responses(record: Record, flat: bool, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
+    """(question, user, value, status) of every response."""
+    for question in _asked(record) if flat else ():
+        for response in objects(record, question, where):
+            yield question, response.get("user_id"), response.get("value"), response.get("status")
+    if flat:
+        for key in [key for key in record if key.endswith(_USERS)]:
+            question = key.removesuffix(_USERS)
+            users, values, states = (
+                part(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS)
+            )
+            if not len(users) == len(values) == len(states or users):
+                raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
+            for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
+                yield question, user, value, status
+    elif isinstance(record.get("responses"), list):
+        for response in objects(record, "responses", where):
+            for question, answer in part(response, "values", dict, where).items():
+                value = answer.get("value") if isinstance(answer, dict) else answer
+                yield question, response.get("user_id"), value, response.get("status")
+    else:
+        for question in part(record, "responses", dict, where):
+            for response in objects(record["responses"], question, where):
+                yield question, response.get("user_id"), response.get("value"), response.get("status")
+
+
+def _kind(value: Any) -> str:
+    """What a value is: a label, a list of them, a rating, spans or a ranking."""
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "rankings" if "rank" in value[0] else "spans"
+    return RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
+
+
+def _texts(record: Record) -> Record:
+    """The fields of a flat record: those that belong to no question."""
+    questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_asked(record)]
+    parts = tuple(f"{question}{mark}" for question in questions for mark in ".-")
+    own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
+    return {key: value for key, value in record.items() if key not in own and not key.startswith(parts)}
+
+
+def _asked(record: Record) -> list[str]:
+    """The questions that are fields of a record by themselves."""
+    return [
+        key for key, value in record.items()
+        if isinstance(value, list) and value and isinstance(value[0], dict) and {"user_id", "value"} <= value[0].keys()
+    ]  # fmt: skip
+
+
+add_export("argilla", answers, claims=claims, summary="Argilla's label and rating questions", place=55)

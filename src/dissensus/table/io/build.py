@@ -1,0 +1,336 @@
+"""From columns to a table and the account of how it was read: the same steps for every format."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
+from dissensus.table import names as naming
+from dissensus.table import sniff
+from dissensus.table.annotations import Annotations
+from dissensus.table.encoding import floats, joined
+from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, to_arrow
+from dissensus.table.io.exports import Collected, several_ticks
+from dissensus.table.io.formats import NOTE
+from dissensus.table.questions import Questions
+from dissensus.table.reading import Reading, columns_named
+
+MAX_CLASSES = 1_000  # that are never doubted
+MIN_ROWS_PER_CLASS = 10  # of more classes than these
+MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
+MAX_QUESTIONS = 50
+ROW = "its number (from 0)"
+
+
+@dataclass(frozen=True)
+class Build:
+    """What to do with the columns, whatever they come from; see `read`."""
+
+    classes: Iterable[Any] | int | None = None
+    abstain: Any = ()
+    ticks: str | None = None
+    normalize: bool = False
+    map: Mapping[Any, Any] | None = None
+    many_classes: bool = False
+
+
+@dataclass
+class Taken:
+    """The columns taken from a file, with the account of it."""
+
+    columns: dict[str, Any]
+    reading: Reading
+    items: Any = None  # all of them, where some may have no label
+    annotators: Any = None
+    golds: dict[str, tuple[list[Any], list[Any]]] = field(default_factory=dict)  # question → items, known labels
+    guessed_question: bool = False
+    loud: bool = False  # warn of what is not used
+
+    def finish(self, build: Build) -> Annotations | Questions:
+        """Make the table, or one per question, and give each its account."""
+        columns, reading = self.columns, self.reading
+        if len(columns["item"]) == 0:
+            raise DataError("there is no row; a table needs at least one annotation.")
+        if "question" in columns and "proba" in columns:
+            raise BadParameter("proba= is for a single question; drop the column of questions, or read each by itself.")
+        if self.loud:
+            warnings.warn(f"{reading.file}: {reading.left_out()}".lstrip(": "), RowsLeftOut, stacklevel=3)
+        self._check_questions()
+        if "label" in columns:
+            columns["label"] = _relabelled(columns["label"], build, reading)
+        if "label" in columns and _is_list(columns["label"]):
+            if (ticked := self._take_ticks(build)) is not None:
+                return self._with_source(ticked)
+        columns = self.columns
+        more = {"items": self.items} if self.items is not None else {}
+        if "question" in columns:
+            return self._with_source(
+                Questions.from_arrays(**columns, **more, classes=build.classes, abstain=build.abstain), build
+            )
+        more |= {"annotators": self.annotators} if self.annotators is not None else {}
+        table = Annotations.from_arrays(**columns, **more, classes=build.classes, abstain=build.abstain)
+        return self._with_source(table, build)
+
+    def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
+        tables = made if isinstance(made, Mapping) else {"": made}
+        if build is not None:
+            abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
+            if abstained:
+                self.reading.unused["rows without an answer (abstain=)"] += abstained
+        for question, table in tables.items():
+            if build is not None and build.classes is None and not build.many_classes:
+                _check_classes(table, self.reading.columns.get("label", "'label'"))
+            gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
+            object.__setattr__(table, "source", replace(self.reading, gold=gold))
+        return made
+
+    def _check_questions(self) -> None:
+        """Take no column of texts for questions; each would be a table."""
+        if "question" not in self.columns:
+            return
+        question, item = (naming.to_column(self.columns[role], role) for role in ("question", "item"))
+        n, rows = count_rows(question), len(question)
+        own = n > 2 and n == count_rows(item) == count_rows(question, item)
+        if not own and n <= max(MAX_QUESTIONS, rows // MIN_ROWS_PER_CLASS):
+            return
+        name = self.reading.columns["question"]
+        what = "one for each item" if own else f"{n:,} different ones in {rows:,} rows"
+        if not self.guessed_question:
+            raise DataError(f"column {name} holds {what}; these do not look like questions, of which each is a table.")
+        del self.columns["question"]
+        self.reading.columns["text"] = self.reading.columns.pop("question")
+        self.reading.notes.append(
+            f"Column {name} holds {what}: taken for texts, not for questions (question= insists)."
+        )
+
+    def _take_ticks(self, build: Build) -> Questions | None:
+        """Take lists of labels apart as the caller says: as yes/no questions, or as votes, which stay the columns."""
+        columns = self.columns
+        lists = _flat_list(columns["label"])
+        sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+        several = sizes > 1
+        if several.any() and build.ticks is None:
+            some = lists[int(several.argmax())].as_py()
+            raise DataError(several_ticks(int(several.sum()), len(sizes), some))
+        if build.ticks == "questions" and "question" in columns:
+            raise BadParameter("ticks='questions' is for one question; read each by itself.")
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        if empty := int((sizes == 0).sum()):
+            self.reading.unused["answers without a choice"] += empty
+        if several.any():
+            what = "votes" if build.ticks == "votes" else "yes/no questions"
+            said = f"Answers with several ticks were taken apart into {what}: {several.sum():,}."
+            self.reading.notes.append(said)
+        if self.items is None:
+            self.items = naming.encode(naming.to_column(columns["item"], "item"), "item")[0]
+        if self.annotators is None and "question" not in columns:
+            self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
+        taken = {
+            role: floats(values, role)[rows]
+            if role == "weight"
+            else joined(_arrow(naming.to_column(values, role))).take(pa.array(rows))
+            for role, values in columns.items()
+            if role != "label"
+        }
+        taken["label"] = lists.flatten()
+        self.columns = taken
+        if build.ticks != "questions" or not several.any():
+            return None
+        if "weight" in taken:
+            raise BadParameter("ticks='questions' takes no weights; leave out weight=.")
+        return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
+
+
+def long_table(
+    read_columns: Callable[[Columns | None], Any], columns: Columns, wide: bool | None, format_name: str
+) -> Taken:
+    """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
+    guessed: dict[str, str] = {}
+    frame = shape = None
+    if not wide:
+        try:
+            frame = read_columns(columns)
+            columns.find(column_names(frame))
+        except MissingColumn as error:
+            frame = read_columns(None)
+            try:
+                columns, guessed = sniff.complete(frame, columns, error)
+            except sniff.NoAnnotator as none:
+                if wide is None and columns.label is None and columns.proba is None:
+                    shape = sniff.wide_columns(frame, columns, insist=False)
+                if shape is None:
+                    raise MissingColumn(str(none)) from None
+    else:
+        frame = read_columns(None)
+        shape = sniff.wide_columns(frame, columns, insist=True)
+    if shape is not None:
+        return _noted(_wide(frame, *shape, format_name), frame)
+    found = columns.find(column_names(frame))
+    taken = columns.take(frame)
+    reading = Reading(format=format_name, rows=len(taken["item"]))
+    for role, names in found.items():
+        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in flat([names]))
+        reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
+    result = Taken(taken, reading, guessed_question=columns.question is None)
+    if columns.item is None and isinstance(found["item"], str) and not guessed.get("item"):
+        _check_item(read_columns, found, taken)
+    _take_gold(frame, flat(v for k, v in found.items() if k != "proba"), result)
+    return _noted(result, frame)
+
+
+def _noted(taken: Taken, frame: Any) -> Taken:
+    """What the format says of its reading, as a note."""
+    if isinstance(frame, pa.Table) and NOTE in (frame.schema.metadata or {}):
+        taken.reading.notes.append(frame.schema.metadata[NOTE].decode())
+    return taken
+
+
+def of_export(found: Collected) -> Taken:
+    """What was collected from the export of an annotation tool."""
+    return Taken(found.columns, found.reading, found.items, found.annotators, found.golds, loud=found.loud)
+
+
+def _check_item(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
+    """Ask where a column called `id` or the like numbers the rows, and another one may name the items."""
+    name, n = found["item"], len(taken["item"])
+    plain = name.strip().lower().removesuffix("_id")
+    if plain == "item" or n < sniff.MIN_ROWS_FOR_REPEATS or not isinstance(found["annotator"], str):
+        return
+    if count_rows(naming.to_column(taken["item"], "item")) < n:
+        return
+    if other := sniff.better_item(read_columns(None), name, found["annotator"]):
+        raise DataError(
+            f"column {name!r} is another in every row, so that no item would have two labels; say what names the "
+            f"items: item={other!r}, whose values repeat, or item={name!r}."
+        )
+
+
+def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:
+    """Take known labels from a column of the table that has one value per item."""
+    there = [name for name in column_names(frame) if name in GOLD_BESIDE_LABELS and name not in used]
+    if there and "question" in taken.columns:
+        taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
+        return
+    for name in there:
+        label = joined(_arrow(naming.to_column(to_arrow(frame, [name])[name], name)))
+        item = joined(_arrow(naming.to_column(taken.columns["item"], "item")))
+        known = pa.array(~naming.missing_rows(naming.to_column(label, name)))
+        pairs = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
+        if count_rows(pairs["i"]) < pairs.num_rows:
+            taken.reading.notes.append(f"Column '{name}' differs within items and is not taken for known labels.")
+        elif pairs.num_rows and not taken.golds:
+            taken.golds[""] = (pairs["i"].to_pylist(), pairs["g"].to_pylist())
+            taken.reading.columns["gold"] = f"'{name}'"
+
+
+def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> Taken:
+    """A column per annotator as rows; empty cells are no answers."""
+    data = to_arrow(frame, [*people, *([item] if item else [])])
+    n = len(data[people[0]])
+    items = joined(_arrow(naming.to_column(data[item], item))) if item else pa.array(np.arange(n))
+    columns = [joined(_arrow(naming.to_column(data[name], name))) for name in people]
+    if len({column.type for column in columns if not pa.types.is_null(column.type)}) > 1:
+        columns = [column.cast(pa.string()) for column in columns]
+    kinds = [column.type for column in columns if not pa.types.is_null(column.type)]
+    columns = [column.cast(kinds[0]) if kinds else column for column in columns]
+    given = [
+        np.flatnonzero(~naming.missing_rows(naming.to_column(c, name))) for name, c in zip(people, columns, strict=True)
+    ]
+    taken = {
+        "item": pa.concat_arrays([items.take(pa.array(rows)) for rows in given]),
+        "annotator": pa.array(np.repeat(np.array(people, object), [rows.size for rows in given]), pa.string()),
+        "label": pa.concat_arrays([column.take(pa.array(rows)) for column, rows in zip(columns, given, strict=True)]),
+    }
+    reading = Reading(format=f"wide {format_name}", unit="cells", rows=n * len(people))
+    reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
+    reading.columns["label"] = "their cells"
+    if left := [name for name in column_names(frame) if name not in (*people, item, *GOLD_BESIDE_LABELS)]:
+        reading.columns["not read"] = columns_named(left)
+    result = Taken(taken, reading, naming.encode(naming.to_column(items, "item"), "item")[0], people)
+    if len(result.items) < n:
+        raise DataError(
+            f"column {item!r} names {n - len(result.items):,} rows of this wide table as another one is named."
+        )
+    result.columns["item"], whole = items, result.columns["item"]
+    _take_gold(frame, [], result)
+    result.columns["item"] = whole
+    if empty := reading.rows - len(taken["label"]):
+        reading.unused["empty cells"] = empty
+    return result
+
+
+def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
+    """The labels after map= and normalize=."""
+    if not build.map and not build.normalize:
+        return column
+    if _is_list(column):
+        lists = _flat_list(column)
+        values = _relabelled(lists.flatten(), build, reading)
+        new = pa.ListArray.from_arrays(lists.offsets, values) if lists.null_count == 0 else None
+        if new is None:
+            raise DataError("map= and normalize= need a list of labels in every row; write [] where there is none.")
+        return pa.array([list(dict.fromkeys(one)) for one in new.to_pylist()], pa.list_(values.type))
+    labels = joined(_arrow(naming.to_column(column, "label"))).dictionary_encode()
+    codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    old = labels.dictionary.to_pylist()
+    count = np.bincount(codes[codes >= 0], minlength=len(old))
+    by_text = {str(key): value for key, value in (build.map or {}).items()}
+    new = [by_text.get(str(name), name) for name in old]
+    if unknown := sorted(by_text.keys() - set(map_text(old))):
+        reading.notes.append(f"map= names {columns_named(unknown)}, which no label is.")
+    if build.normalize:
+        spellings: dict[str, dict[str, int]] = {}
+        for name, n in zip(new, count.tolist(), strict=True):
+            if isinstance(name, str):
+                clean = " ".join(name.split())
+                same = spellings.setdefault(clean.casefold(), {})
+                same[clean] = same.get(clean, 0) + n
+        best = {key: max(sorted(same, reverse=True), key=same.__getitem__) for key, same in spellings.items()}
+        new = [best[" ".join(name.split()).casefold()] if isinstance(name, str) else name for name in new]
+    new = [None if name is None or not str(name).strip() else name for name in new]
+    if len({type(name) for name in new if name is not None}) > 1:
+        new = [None if name is None else str(name) for name in new]
+    changed = sum(n for name, other, n in zip(old, new, count.tolist(), strict=True) if name != other)
+    if changed:
+        reading.notes.append(f"Labels rewritten by normalize= and map=: {changed:,}.")
+    return pa.array([*new, None]).take(pa.array(np.where(codes < 0, len(new), codes)))
+
+
+def map_text(values: Iterable[Any]) -> list[str]:
+    """The values as text."""
+    return [str(value) for value in values]
+
+
+def _check_classes(table: Annotations, label: str) -> None:
+    """Refuse labels that do not look like classes: every method counts items × classes."""
+    K, N = table.n_classes, len(table)
+    if K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES):
+        raise DataError(
+            f"column {label} holds {K:,} different labels in {N:,} rows of {table.n_items:,} items; these do not look "
+            "like classes. Name another column: label=<column>, or insist: many_classes=True."
+        )
+
+
+def _is_list(column: Any) -> bool:
+    kind = getattr(column, "type", None)
+    return kind is not None and bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _flat_list(column: Any) -> Any:
+    whole = joined(column)
+    if pa.types.is_nested(whole.type.value_type):
+        raise DataError(f"column 'label' holds lists of {whole.type.value_type}; expected lists of labels.")
+    return whole.cast(pa.list_(whole.type.value_type))
+
+
+def _arrow(column: Any) -> Any:
+    return pa.array(column) if isinstance(column, np.ndarray) else column

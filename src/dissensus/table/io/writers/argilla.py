@@ -1,0 +1,77 @@
+"""Argilla's records with our labels as `suggestions`, for `records.from_json` or, flat, `records.log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.writers import Labels, add
+
+
+def suggestions(labels: Labels) -> Iterator[Record]:
+    """Yield the records of the export, each with our suggestion in place of an earlier one to the same question."""
+    if labels.source is None:
+        for item, given in labels.named_items():
+            ours = {question or "label": _suggestion(*one, labels.agent) for question, one in given.items()}
+            yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
+        return
+    said, values = labels.by_item(), _values(labels.source)
+    keys = (labels.item,) if labels.item else ("id", "external_id")
+    for record in records(labels.source):
+        item = next((record[key] for key in keys if record.get(key) is not None), None)
+        for question, one in said.get(str(item), {}).items():
+            name = question or labels.question or next(iter(values), "label")
+            known = values.get(name, {})
+            label = known.get(str(one.label), one.label)  # 4 where a table holds the text "4"
+            if any(isinstance(value, list) for value in known.values()):  # several may be ticked
+                label = [label]
+            record = _with(record, name, _suggestion(label, one.confidence, labels.agent))
+        yield record
+
+
+def _with(record: Record, name: str, ours: Record) -> Record:
+    """The record with our suggestion to one question, in its own shape; see the reader."""
+    if isinstance(record.get("responses"), dict):
+        return record | {"suggestions": {**(record.get("suggestions") or {}), name: ours}}
+    if isinstance(record.get("responses"), list):
+        before = [old for old in record.get("suggestions") or [] if old.get("question_name") != name]
+        return record | {"suggestions": [*before, {"question_name": name, **ours}]}
+    about = {"score": ours["score"], "agent": ours["agent"]}
+    if f"{name}.responses" in record:
+        key = f"{name}.suggestion"
+        return record | {key: ours["value"]} | {f"{key}.{part}": value for part, value in about.items()}
+    return record | {f"{name}-suggestion": ours["value"], f"{name}-suggestion-metadata": about}
+
+
+def _values(path: Path) -> dict[str, dict[str, Any]]:
+    """Question → what was answered, as text → as the tool has it."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records(path):
+        for name, value in _answered(record):
+            found.setdefault(name, {})[str(value)] = value
+    return found
+
+
+def _answered(record: Record) -> Iterator[tuple[str, Any]]:
+    """(question, value) of every response."""
+    responses = record.get("responses")
+    if isinstance(responses, list):
+        for answers in (one.get("values") or {} for one in responses):
+            for name, answer in answers.items():
+                yield name, answer.get("value") if isinstance(answer, dict) else answer
+        return
+    for name, answers in (responses if isinstance(responses, dict) else record).items():
+        for one in answers if isinstance(answers, list) else ():
+            if isinstance(one, dict) and "user_id" in one:
+                yield name, one.get("value")
+            elif name.endswith(".responses"):
+                yield name.removesuffix(".responses"), one
+
+
+def _suggestion(label: Any, confidence: float, agent: str) -> Record:
+    return {"value": label, "score": confidence, "agent": agent}
+
+
+add("argilla", "to-argilla.json", suggestions, "Argilla's records with suggestions", place=20)

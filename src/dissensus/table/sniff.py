@@ -1,0 +1,256 @@
+"""Guess by content what the names of the columns do not say: which column is which, and whether a table is wide.
+
+A guess is made only where one candidate is left, and is always said; where there are several, the error names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus.exceptions import DataError, MissingColumn
+from dissensus.table.find_columns import (
+    GOLD_BESIDE_LABELS,
+    Columns,
+    column_names,
+    count_rows,
+    flat,
+    guess_column,
+    listed,
+    no_column,
+    split,
+    to_arrow,
+)
+from dissensus.table.names import is_text, to_column
+
+N_ROWS_LOOKED_AT = 20_000  # the first ones
+MAX_CLASSES_GUESSED = 20  # distinct values up to which a column with repeats may hold classes whatever its length
+MAX_CLASS_LENGTH = 60  # characters, on average
+MIN_ROWS_FOR_REPEATS = 8  # below, a column of items without repeats means nothing
+
+OTHER_NAMES: dict[str, str] = {
+    "item": "doc document sample record row prompt text sentence image file filename url post tweet comment hit query",
+    "annotator": "user username labeler labeller coder reviewer annotated_by completed_by created_by email author "
+    "participant expert grader evaluator model scorer who",
+    "label": "labels rating score verdict class category choice vote grade response value decision judgement judgment "
+    "sentiment tag result",
+}
+"""Column names that are taken for one of ours only where the content agrees."""
+
+
+class NoAnnotator(MissingColumn):
+    """No column names who gave the labels: it may be a wide table."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the first rows of a column look like."""
+
+    name: str
+    values: Any
+
+    @cached_property
+    def known(self) -> Any:
+        """The values that are there, as an Arrow array; none where they are no names."""
+        found = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
+        if isinstance(found, pa.ChunkedArray):
+            found = pa.concat_arrays(found.chunks)
+        if pa.types.is_nested(found.type) or pa.types.is_null(found.type):
+            return pa.array([], pa.string())
+        if pa.types.is_dictionary(found.type):
+            found = found.cast(found.type.value_type)
+        if pa.types.is_string_view(found.type):  # Arrow cannot filter these
+            found = found.cast(pa.large_string())
+        found = found.filter(found.is_valid())
+        return found.filter(pc.not_equal(pc.utf8_trim_whitespace(found), "")) if is_text(found.type) else found
+
+    @cached_property
+    def distinct(self) -> set[Any]:
+        """The different values."""
+        return set(self.known.unique().to_pylist())
+
+    @cached_property
+    def holds_classes(self) -> bool:
+        """True where few short values repeat, none of them JSON."""
+        n, several = len(self.known), len(self.distinct)
+        if not 1 <= several < n or several > max(MAX_CLASSES_GUESSED, n // 10):
+            return False
+        if not is_text(self.known.type):
+            return not pa.types.is_temporal(self.known.type)
+        texts = [str(value) for value in self.distinct]
+        long = sum(map(len, texts)) / len(texts) > MAX_CLASS_LENGTH
+        return not long and not any(text.lstrip()[:1] in ("[", "{") for text in texts)
+
+
+def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Columns, dict[str, str]]:
+    """The columns with those that the names did not tell, and role → why; where there is no telling, raise `error`."""
+    there = column_names(frame)
+    head = _head(frame, there)
+    named = {
+        role: split(getattr(columns, role), there) for role in ("item", "annotator", "label", "question", "weight")
+    }
+    taken = set(flat(named.values()))
+    if any(name not in there for name in taken):
+        raise error
+    free = [name for name in there if name not in taken and name not in GOLD_BESIDE_LABELS]
+    found: dict[str, str] = {}
+    for role in ("item", "annotator", "label"):
+        if named[role]:
+            continue
+        if column := guess_column(role, free):
+            named[role] = (column,)
+        elif column := _by_other_name(role, [head[name] for name in free]):
+            named[role], found[role] = (column,), "by name and content"
+        if named[role]:
+            free = [name for name in free if name not in named[role]]
+    missing = [role for role in ("item", "annotator", "label") if not named[role]]
+    if missing == ["label"]:
+        named["label"], found["label"] = (_label_by_content(head, named, free, there),), "by content"
+    elif missing == ["item"]:
+        named["item"], found["item"] = (_item_by_content(head, named, free, there),), "by content"
+    elif missing:
+        raise NoAnnotator(str(no_column("annotator", there))) if "annotator" in missing else error
+    chosen: dict[str, Any] = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
+    return replace(columns, **chosen), found
+
+
+def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None, list[str]] | None:
+    """The column of the items (None: each row is one) and those of the annotators; None where a table is not wide.
+
+    With `insist`, because the caller says that it is one, an error where its columns cannot be told.
+    """
+    there = column_names(frame)
+    head = _head(frame, there)
+    item, people = split(columns.item, there), split(columns.annotator, there)
+    for role, names in (("item", item), ("annotator", people)):
+        if any(name not in there for name in names):
+            raise no_column(role, there, next(name for name in names if name not in there))
+    if len(item) > 1:
+        raise DataError("a wide table has one column that names the items; item= names several.")
+    free = [name for name in there if name not in item and name not in people and name not in GOLD_BESIDE_LABELS]
+    named = item[0] if item else guess_column("item", free)
+    group = list(people) or _alike([head[name] for name in free if name != named])
+    if len(group) < 2:
+        if insist:
+            raise DataError(
+                f"no columns of the same labels were found among {listed(there)}; name them: wide=True, annotator=[…]."
+            )
+        return None
+    if not insist and (label := guess_column("label", group)):
+        raise DataError(
+            f"each of {listed(group)} may hold one annotator's labels, and {label!r} all labels or the known ones; say "
+            "which: wide=True, annotator=[…], or annotator=<column>."
+        )
+    if named is None:
+        unique = [name for name in free if name not in group and len(head[name].distinct) == len(head[name].values)]
+        named = unique[0] if unique else None
+    elif not insist and len(head[named].distinct) < len(head[named].values):
+        return None
+    return named, group
+
+
+def better_item(frame: Any, item: str, annotator: str) -> str | None:
+    """A column that may name the items where `item` is another in every row; None where there is none."""
+    there = column_names(frame)
+    head = _head(frame, there)
+    n = len(head[item].values)
+    for name, column in head.items():
+        if name in (item, annotator) or len(column.known) < n or 2 * len(column.distinct) > n:
+            continue
+        if _pairs(column, head[annotator]) >= 0.9 * n:
+            return name
+    return None
+
+
+def _head(frame: Any, there: Sequence[str]) -> dict[str, Column]:
+    data = to_arrow(frame, there)
+    return {name: Column(name, data[name][:N_ROWS_LOOKED_AT] if len(data[name]) else data[name]) for name in there}
+
+
+def _by_other_name(role: str, free: Sequence[Column]) -> str | None:
+    """The one column with another usual name whose content does not contradict it."""
+    plain = {one.name: one.name.strip().lower().removesuffix("_id").removesuffix("_name") for one in free}
+    found = [one for one in free if plain[one.name] in OTHER_NAMES[role].split() and _fits(role, one)]
+    if len(found) > 1:
+        raise DataError(
+            f"columns {listed([one.name for one in found])} could each be {role}; say which: {role}=<column>."
+        )
+    return found[0].name if found else None
+
+
+def _fits(role: str, one: Column) -> bool:
+    if role == "label" and pa.types.is_list(one.values.type):
+        return True
+    return (
+        bool(one.distinct)
+        and (role != "label" or one.holds_classes)
+        and (role != "item" or not pa.types.is_floating(one.known.type))
+    )
+
+
+def _label_by_content(
+    head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str], there: Sequence[str]
+) -> str:
+    """The one column of classes whose values differ within items."""
+    item = head[named["item"][0]]
+    found = [
+        name for name in free
+        if head[name].holds_classes and len(head[name].distinct) > 1
+        and (len(named["item"]) > 1 or _pairs(item, head[name]) > len(item.distinct))
+    ]  # fmt: skip
+    if len(found) == 1:
+        return found[0]
+    error = no_column("label", free)
+    raise MissingColumn(f"{str(error)[:-1]}; it may be {' or '.join(map(repr, found))}.") if found else error
+
+
+def _item_by_content(
+    head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str], there: Sequence[str]
+) -> str:
+    """The one column that, with the annotator, tells the rows apart, and whose values repeat."""
+    annotator = head[named["annotator"][0]]
+    n = len(annotator.values)
+    found = [
+        name for name in free
+        if 1.5 * len(head[name].distinct) <= n == len(head[name].known) and _pairs(head[name], annotator) >= 0.9 * n
+    ]  # fmt: skip
+    if len(found) == 1:
+        return found[0]
+    error = no_column("item", free)
+    raise MissingColumn(f"{str(error)[:-1]}; it may be {' or '.join(map(repr, found))}.") if found else error
+
+
+def _alike(free: Sequence[Column]) -> list[str]:
+    """The largest group of columns that hold the same few classes."""
+    groups: list[list[Column]] = []
+    for one in free:
+        if not one.holds_classes and not (one.distinct and len(one.distinct) <= 3 and is_short(one)):
+            continue
+        home = next((group for group in groups if _share(one, group)), None)
+        if home is None:
+            groups.append([one])
+        else:
+            home.append(one)
+    largest = max(groups, key=len, default=[])
+    return [one.name for one in largest] if len({v for one in largest for v in one.distinct}) > 1 else []
+
+
+def is_short(one: Column) -> bool:
+    """True where the values could be names of classes by their length."""
+    return all(len(str(value)) <= MAX_CLASS_LENGTH for value in one.distinct)
+
+
+def _share(one: Column, group: Sequence[Column]) -> bool:
+    """True where at least half of the values of a column, or of the group, are also in the other."""
+    values = {value for other in group for value in other.distinct}
+    return 2 * len(one.distinct & values) >= min(len(one.distinct), len(values))
+
+
+def _pairs(one: Column, other: Column) -> int:
+    """How many different pairs of values two columns have."""
+    return count_rows(*(to_column(column.values, column.name) for column in (one, other)))

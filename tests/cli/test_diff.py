@@ -1,0 +1,50 @@
+import csv
+import json
+
+from cli.tables import rows, write_csv
+
+
+def snapshots(here):
+    header, (all_rows, _) = ["item", "annotator", "label"], rows(60, 7)
+    write_csv(here / "old.csv", header, all_rows[:280])
+    changed = [(i, w, "cat" if (i, w) in {("i000", f"w{a}") for a in range(7)} else label) for i, w, label in all_rows]
+    write_csv(here / "new.csv", header, changed)
+
+
+def test_labels_flips_and_drift_are_shown_and_kept(here, cli):
+    snapshots(here)
+    result = cli("diff", "old.csv", "new.csv", "-o", "out")
+    assert result.exit_code == 0, result.output
+    assert "140 labels were added" in result.stdout
+    assert "There are 20 new items." in result.stdout
+    assert "Items with another answer" in result.stdout
+    assert sorted(path.name for path in (here / "out").iterdir()) == [
+        "annotators.csv", "items.csv", "labels.csv", "summary.json"
+    ]  # fmt: skip
+    with (here / "out" / "labels.csv").open() as file:
+        assert {row["change"] for row in csv.DictReader(file)} == {"added", "changed"}
+    summary = json.loads((here / "out" / "summary.json").read_text())
+    assert "i000" in [one["item"] for one in summary["flipped"]]
+
+
+def test_json_says_the_same(here, cli):
+    snapshots(here)
+    facts = json.loads(cli("diff", "old.csv", "new.csv", "--json").stdout)
+    assert facts["labels"]["added"] == 140
+    assert facts["tested_annotators"] == 7
+    assert {"item", "old", "new", "reason"} <= facts["flipped"][0].keys()
+
+
+def test_questions_are_compared_one_by_one(questions, here, cli):
+    (here / "later.csv").write_text(questions.read_text())
+    facts = json.loads(cli("diff", questions, "later.csv", "--json").stdout)
+    assert {one["verdict"] for one in facts["questions"].values()} == {"No label changed."}
+    assert len(facts["questions"]) == 3
+
+
+def test_wrong_use_is_one_sentence(labels, questions, here, cli):
+    result = cli("diff", labels, questions)
+    assert result.exit_code == 2
+    assert "has several questions, the other has one" in result.stderr
+    assert cli("diff", labels).exit_code == 2
+    assert cli("diff", labels, "nowhere.csv").exit_code == 1

@@ -1,0 +1,136 @@
+"""Every command prints one JSON object, with the fields that docs/json.md lists, and is silent with --quiet."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.tables import rows, write_csv
+from dissensus import __version__
+from dissensus.cli import COMMANDS
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "json.md"
+RUNS = {
+    "describe": ["labels.csv"],
+    "aggregate": ["labels.csv", "--gold", "gold.csv", "-o", "out"],
+    "compare": ["labels.csv", "--gold", "gold.csv", "-m", "majority-vote,wawa", "--resamples", 50],
+    "diagnose": ["labels.csv", "-o", "annotators.csv"],
+    "explain": ["labels.csv", "--annotators", "people.csv", "-m", "wawa"],
+    "redundancy": ["labels.csv", "--gold", "gold.csv", "-m", "wawa", "--seeds", 1],
+    "recommend": ["few.csv", "--budget", 9, "-m", "majority-vote"],
+    "report": ["labels.csv", "-m", "majority-vote"],
+    "agreement": ["labels.csv", "--pairs", "--resamples", 50],
+    "diff": ["few.csv", "labels.csv", "-m", "majority-vote"],
+    "cluster": ["labels.csv", "-m", "fmm", "--item-clusters", "2,3"],
+    "train": [
+        "labels.csv",
+        "--features",
+        "items.csv",
+        "--gold",
+        "gold.csv",
+        "--epochs",
+        1,
+        "--device",
+        "cpu",
+        "-o",
+        "m",
+    ],
+    "predict": ["m", "items.csv"],
+    "evaluate": ["labels.csv", "gold.csv", "--gold", "gold.csv", "--resamples", 50],
+    "methods": [],
+    "datasets": ["digits-crowd"],
+}
+
+
+@pytest.fixture
+def files(labels, here):
+    """labels.csv and gold.csv with people.csv, items.csv and few.csv, an earlier snapshot."""
+    annotations, truth = rows()
+    write_csv(here / "people.csv", ["annotator", "group"], [(f"w{a}", "ab"[a % 2]) for a in range(7)])
+    write_csv(here / "items.csv", ["item", "x", "y"], [(i, len(label), n % 5) for n, (i, label) in enumerate(truth)])
+    few = [(i, w, "owl" if i == "i000" else label) for i, w, label in annotations if w in ("w4", "w5", "w6")]
+    write_csv(here / "few.csv", ["item", "annotator", "label"], few)
+    return here
+
+
+def paths(value, before=()):
+    """The place of every value: keys of objects, [] for an entry of a list of objects, ∅ below what is empty."""
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield from paths(one, (*before, key))
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for one in value:
+            yield from paths(one, (*before[:-1], f"{before[-1]}[]"))
+    else:
+        yield (*before, "∅") if value in ({}, []) else before
+
+
+def documented(command):
+    """The patterns of a command's table, each with whether it is always there."""
+    text = PAGE.read_text(encoding="utf-8")
+    section = re.search(rf"^## {command}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)[1]
+    found = {("command",): True, ("version",): True, ("reading", "…"): False}
+    for fields, meaning in re.findall(r"^\| (`.+?) \| (.+?) \|$", section, flags=re.MULTILINE):
+        for field in re.findall(r"`([^`]+)`", fields):
+            parts = [[one] if one[0] != "{" else one[1:-1].split(",") for one in re.findall(r"\{.*?\}|[^{}]+", field)]
+            for pieces in itertools.product(*parts):
+                name = "".join(pieces).replace("items_below_0.7", "items_below_0 7")
+                pattern = tuple(piece.replace("0 7", "0.7") for piece in name.split("."))
+                found[pattern] = not re.search(r"\bif\b|`--", meaning)
+    return found
+
+
+def fits(path, pattern):
+    if pattern[-1] == "…":
+        return len(path) >= len(pattern) - 1 and fits(path[: len(pattern) - 1], pattern[:-1])
+    if path[-1] == "∅":
+        path = path[:-1]
+        pattern = tuple(part.removesuffix("[]") for part in pattern[: len(path)])
+    return len(path) == len(pattern) and all(p in (one, "*") for one, p in zip(path, pattern, strict=True))
+
+
+def run(cli, command, *more):
+    if command in ("train", "predict"):
+        pytest.importorskip("torch", reason="needs the extra learning")
+    if command == "predict":
+        cli("train", *RUNS["train"])
+    return cli(command, *RUNS[command], *more)
+
+
+def test_every_command_is_tried_and_on_the_page():
+    assert RUNS.keys() == COMMANDS.keys()
+    assert set(re.findall(r"^## (\w+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)) == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_json_is_one_object_with_the_fields_of_the_page(files, cli, command, monkeypatch):
+    if command == "report":  # drawing takes seconds, and is tested with the report
+        pytest.importorskip("altair", reason="needs the extra report")
+        monkeypatch.setattr("dissensus.report.Report.save", lambda self, path: [path])
+    result = run(cli, command, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert list(found)[:2] == ["command", "version"]
+    assert (found["command"], found["version"]) == (command, __version__)
+    patterns, there = documented(command), set(paths(found))
+    unknown = [".".join(path) for path in there if not any(fits(path, pattern) for pattern in patterns)]
+    assert not unknown, f"docs/json.md does not say what these fields of {command} are"
+    missing = [".".join(one) for one, always in patterns.items() if always and not any(fits(p, one) for p in there)]
+    assert not missing, f"docs/json.md names fields that {command} does not print"
+
+
+@pytest.mark.parametrize("command", ["describe", "aggregate", "agreement", "diff", "methods", "datasets"])
+def test_quiet_prints_nothing(files, cli, command):
+    assert run(cli, command).stdout
+    result = run(cli, command, "-q")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_quiet_keeps_warnings_and_errors(files, cli):
+    assert "no file nowhere.csv" in cli("describe", "nowhere.csv", "-q").stderr
+    write_csv(files / "other.csv", ["item", "label"], [("elsewhere", "cat")])
+    assert "warning: none of the items" in cli("aggregate", "labels.csv", "--gold", "other.csv", "-q").stderr

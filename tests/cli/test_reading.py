@@ -1,0 +1,148 @@
+"""Commands say how FILE was read, and every option of reading does what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dissensus.cli import app
+from dissensus.cli.inputs import Inputs
+from dissensus.exceptions import DataError
+from dissensus.table.io import write_frame
+
+LONG = "item,annotator,label\na,x,yes\na,y,no\nb,x,no\nb,y,no\n"
+WIDE = "id,text,ann,bob\n1,first,yes,no\n2,second,no,no\n3,third,no,\n"
+SPELLED = "item,annotator,label\na,x, Yes\na,y,yes\nb,x,YES\nb,y,no\nc,x,\n"
+
+
+def choices(*ticks):
+    return {"type": "choices", "from_name": "tone", "value": {"choices": list(ticks)}}
+
+
+def task(number, **answers):
+    right = {"id": number, "completed_by": 9, "ground_truth": True, "result": [choices("kind")]}
+    given = [{"id": 1, "completed_by": who, "result": [choices(tick)]} for who, tick in answers.items()]
+    return {"id": number, "data": {"text": f"text {number}"}, "annotations": [*given, *([right] if number < 3 else [])]}
+
+
+PROJECT = [task(n, ann="kind" if n % 2 else "rude", bob="kind", eve="rude" if n % 3 else "kind") for n in range(8)]
+
+
+def described(cli, *args):
+    result = cli("describe", *args, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_a_command_says_how_it_read_its_file_above_its_results(cli, here):
+    Path("labels.csv").write_text(LONG.replace("annotator", "worker"))
+    said = "Read as csv: item 'item', annotator 'worker', label 'label'; all 4 rows used. Change: --item, --annotator, "
+    for command in (("describe",), ("aggregate", "-m", "majority-vote"), ("agreement", "--resamples", "0")):
+        lines = cli(command[0], "labels.csv", *command[1:]).stdout.splitlines()
+        assert lines[0] == f"{said}--label."
+    assert not any(line.startswith("Read as") for line in lines[1:])
+    assert described(cli, "labels.csv")["reading"]["columns"]["annotator"] == "'worker'"
+
+
+def test_summary_json_keeps_the_account(cli, here):
+    Path("project.json").write_text(json.dumps(PROJECT))
+    result = cli("aggregate", "project.json", "-o", "out", "-m", "majority-vote")
+    assert result.stdout.splitlines()[1] == "Not used: 3 answers marked as right (known labels, no votes)."
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["reading"] == {
+        "format": "label-studio",
+        "columns": {
+            "item": "id",
+            "annotator": "who answered",
+            "label": "'tone'",
+            "text": "'text'",
+            "gold": "3 answers marked as right",
+        },
+        "answers": 27,
+        "used": 24,
+        "not_used": {"answers marked as right (known labels, no votes)": 3},
+        "notes": [],
+    }
+    assert summary["gold"]["items"] == 3  # ground truth is used as gold where no file is named
+
+
+@pytest.mark.parametrize(
+    ("content", "args", "expected"),
+    [
+        (WIDE, (), {"items": 3, "annotators": 2, "annotations": 5}),
+        (WIDE, ("--wide", "--item", "text", "--annotator", "ann,bob"), {"items": 3, "annotations": 5}),
+        ("doc,turn,who,label\na,1,x,yes\na,2,y,no\na,1,y,no\n", ("--item", "doc,turn"), {"items": 2}),
+        (SPELLED, ("--abstain", "", "--normalize"), {"classes": 2, "annotations": 4}),
+        (SPELLED, ("--abstain", "", "--map", "YES=yes", "--map", " Yes=yes"), {"classes": 2}),
+        (SPELLED, ("--abstain", "", "--map", "map.csv"), {"classes": 3}),
+        (SPELLED, ("--abstain", "", "--map", "no="), {"classes": 3, "annotations": 3}),
+    ],
+)  # fmt: skip
+def test_options_of_reading(cli, here, content, args, expected):
+    Path("map.csv").write_text("old,new\nYES,yes\n")
+    Path("labels.csv").write_text(content)
+    found = described(cli, "labels.csv", *args)
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_standard_input(here):
+    result = CliRunner().invoke(app, ["describe", "-", "--json"], input=LONG)
+    assert json.loads(result.stdout)["annotations"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "args", "says"),
+    [
+        ("t.csv", "id,ann\n1,yes\n2,no\n", (), "--annotator COLUMN, or say --wide if each annotator has a column."),
+        ("t.csv", "id,ann\n1,yes\n2,no\n", ("--wide",), "name them: --wide, --annotator A,B,…"),
+        ("t.jsonl", '{"item": 1, "annotator": 1, "labels": ["a", "b"]}', (), "--ticks 'votes' counts each tick"),
+        ("t.csv", "\n".join(["item,annotator,label", *(f"{n},a,{n}" for n in range(1100))]), (), "--many-classes"),
+        ("t.csv", SPELLED, (), 'declare them as abstentions: --abstain "".'),
+    ],
+    ids=["no annotator", "not wide", "ticks", "no classes", "empty label"],
+)  # fmt: skip
+def test_advice_names_options_that_there_are(cli, here, name, content, args, says):
+    Path(name).write_text(content)
+    result = cli("describe", name, *args)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_texts_of_an_export_are_those_of_its_items(cli, here, monkeypatch):
+    def report(*_, items, **__):
+        raise DataError(f"{items.column_names}, {items['text'][5]}")
+
+    monkeypatch.setattr("dissensus.report.Report", report)
+    Path("project.json").write_text(json.dumps(PROJECT))
+    result = cli("report", "project.json", "-o", "page.html", "--method", "majority-vote")
+    assert "['item', 'text', 'gold'], text 5" in result.stderr
+
+
+def test_texts_may_stand_in_the_table_of_labels(here):
+    Path("labels.csv").write_text("item,annotator,label,text\nb,x,1,second\nb,y,0,second\na,x,1,first\n")
+    names, texts = Inputs("texts", ("text",)).read(Path("labels.csv"))
+    assert (names.tolist(), texts) == (["b", "a"], ["second", "first"])
+    Path("labels.csv").write_text("item,annotator,label,text\nb,x,1,second\nb,y,0,other\n")
+    with pytest.raises(DataError, match="item 'b' has 2 rows; keep one"):
+        Inputs("texts", ("text",)).read(Path("labels.csv"))
+
+
+def test_known_labels_outside_the_classes_are_said_and_not_used(cli, here):
+    Path("labels.csv").write_text(
+        LONG.replace("label\n", "label,gold\n").replace("yes\n", "yes,maybe\n").replace("no\n", "no,\n")
+    )
+    result = cli("aggregate", "labels.csv", "-m", "majority-vote")
+    assert result.exit_code == 0
+    assert (
+        "the known labels in FILE are not used: gold: 1 of 1 labels are none of the table's 2 classes" in result.stderr
+    )
+
+
+def test_a_table_on_a_disk_is_said_too(cli, here):
+    write_frame({"task": ["a", "a", "b"], "worker": ["x", "y", "x"], "label": ["p", "q", "p"]}, "labels.parquet")
+    said = cli("aggregate", "labels.parquet", "--engine", "disk", "-m", "majority-vote").stdout
+    assert said.startswith("Read as parquet: item 'task', annotator 'worker', label 'label'; all 3 rows used.")

@@ -1,0 +1,145 @@
+"""A model that was altered on the disk is refused in one sentence, whichever of its arrays it was."""
+
+import json
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+
+from dissensus import load, methods, save
+from dissensus.exceptions import UnreadableFile
+from dissensus.models.base import clusterings
+from dissensus.models.saving import ALWAYS, OPTIONAL, SCHEMA, STORED
+from dissensus.table.simulate import simulate
+
+EVERY = [*methods, *clusterings]
+
+
+def fitted(name):
+    kind = methods[name] if name in methods else clusterings[name]
+    binary = name in methods and methods.entry(name).facts.get("binary")
+    table = simulate(31, 9, 2 if binary else 4, redundancy=3, seed=0).annotations
+    keywords = {"max_iter": 3} if "max_iter" in kind.declared() else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kind(**keywords).fit(table), table
+
+
+def rewrite(path, change):
+    """Change what is stored: `change` takes the arrays, among them the header as a dict."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    arrays["header"] = json.loads(arrays["header"].tobytes())
+    change(arrays)
+    arrays["header"] = np.frombuffer(json.dumps(arrays["header"]).encode(), np.uint8)
+    np.savez(path, **arrays)
+
+
+def altered(array):
+    """The array with other shapes, types and values."""
+    yield "cut", array[:1]
+    yield "longer", np.concatenate([array, array])
+    yield "one axis more", array[None]
+    yield "scalar", array.ravel()[0] if array.size else np.float64(0)
+    yield "text", np.full(array.shape, "a")
+    yield "complex", array.astype(complex)
+    yield "swapped bytes", array.astype(array.dtype.newbyteorder(">"))
+    if array.size:
+        yield "empty", array[:0]
+        huge = array.copy()
+        huge.flat[0] = -(2**31) if array.dtype.kind == "i" else -1e30
+        yield "negative", huge
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_schema_names_all_that_a_method_stores(name, tmp_path):
+    model, table = fitted(name)
+    there = {key for key in vars(model) if key.endswith("_") and not key.startswith("_")}
+    assert there - {"items_path_", *OPTIONAL} == {*ALWAYS, *STORED[name]} - set(OPTIONAL)
+    for items in (True, False):
+        loaded = load(save(model, tmp_path, items=items))
+        np.testing.assert_array_equal(loaded.predict(table), model.predict(table))
+
+
+FREE = {"trace_"}  # of any length and any values
+SIGNED = {name for name, about in SCHEMA.items() if about.endswith((" real", " names"))}  # may be negative
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_altered_array_is_refused_in_one_sentence(name, tmp_path):
+    model, _ = fitted(name)
+    path = save(model, tmp_path)
+    whole = path.read_bytes()
+    with np.load(path) as stored:
+        arrays = {key: stored[key] for key in stored.files if key != "header"}
+    tried = 0
+    for key, array in arrays.items():
+        for how, other in altered(array):
+            if key in FREE or (how == "negative" and key in SIGNED) or np.array_equal(other, array):
+                continue
+            path.write_bytes(whole)
+            rewrite(path, lambda stored, key=key, other=other: stored.update({key: other}))
+            with pytest.raises(UnreadableFile, match="is damaged"):
+                load(path)
+            tried += 1
+        path.write_bytes(whole)
+        rewrite(path, lambda stored, key=key: stored.pop(key))
+        if key not in OPTIONAL:
+            with pytest.raises(UnreadableFile, match=f"there is no {key}"):
+                load(path)
+    assert tried > 50
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda header: header.update(parameters={"seed": -5}), "seed must be"),
+        (lambda header: header.update(parameters={"seed": [1]}), "seed must be"),
+        (lambda header: header.update(parameters={"nothing": 1}), "unexpected keyword"),
+        (lambda header: header.update(method="none"), "no .* 'none'"),
+        (lambda header: header.update(method=["mace"]), "damaged"),
+        (lambda header: header.update(values=[1]), "damaged"),
+        (lambda header: header["values"].update(predict=1), "has no predict"),
+        (lambda header: header["values"].update(_fit=1), "has no _fit"),
+        (lambda header: header["values"].update(n_iter_="many"), "n_iter_"),
+        (lambda header: header["values"].update(tie_seed_=-1), "tie_seed_"),
+        (lambda header: header["values"].update(dependence_=None), "dependence_"),
+        (lambda header: header["values"].pop("converged_"), "there is no converged_"),
+        (lambda header: header.update(format=["x" * 999]), "is of format"),
+        (lambda header: header.pop("parameters"), "damaged"),
+    ],
+)
+def test_an_altered_header_is_refused_in_one_sentence(change, says, tmp_path):
+    path = save(fitted("dawid-skene")[0], tmp_path)
+    rewrite(path, lambda stored: change(stored["header"]))
+    with pytest.raises(UnreadableFile, match=says) as raised:
+        load(path)
+    assert len(str(raised.value)) < 400
+
+
+def test_a_packed_archive_is_refused_before_it_is_unpacked(tmp_path):
+    path = save(fitted("dawid-skene")[0], tmp_path)
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb_.npy", bytes(10**7))
+    with pytest.raises(UnreadableFile, match="its arrays are packed"):
+        load(path)
+
+
+def test_names_that_do_not_fill_their_bytes_are_refused(tmp_path):
+    table = simulate(10, 4, 3, redundancy=3, seed=0).annotations
+    from dissensus import Annotations
+
+    texts = [np.array([f"n{name}" for name in names], object) for names in (table.items, table.annotators)]
+    model = methods["dawid-skene"]().fit(
+        Annotations.from_codes(table.item, table.annotator, table.label, *texts, table.classes)
+    )
+    path = save(model, tmp_path)
+    for offsets in ([], [0, 2], [0, 9, 2, 6, 8], [-1, 2, 4, 6, 8], [[0, 2, 4, 6, 8]], [0.0, 2, 4, 6, 8]):
+        rewrite(path, lambda stored, offsets=offsets: stored.update({"annotators_:offsets": np.array(offsets)}))
+        with pytest.raises(UnreadableFile, match="is damaged"):
+            load(path)
+
+
+def test_every_range_of_the_schema_is_used():
+    assert {name for names in STORED.values() for name in names} | set(ALWAYS) == set(SCHEMA)

@@ -1,0 +1,482 @@
+"""Tables as people have them: each is read, with an account of how, or refused in one sentence that says what to do."""
+
+import bz2
+import gzip
+import io as bytes_io
+import json
+import lzma
+import sys
+import warnings
+import zipfile
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dissensus import Annotations, Questions
+from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn, RowsLeftOut, UnreadableFile
+from dissensus.table import io
+from dissensus.table.io import files
+
+LONG = b"item,annotator,label\na,x,yes\na,y,no\nb,x,no\nb,y,no\n"
+WIDE = b"id,text,ann,bob,cat\n1,first one,yes,no,yes\n2,second one,no,,no\n3,third one,no,no,maybe\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_bytes(content, name="table.csv", **options):
+        (tmp_path / name).write_bytes(content)
+        return io.read(tmp_path / name, **options)
+
+    return read_bytes
+
+
+def rows_of(table):
+    return sorted(zip(*(column.to_pylist() for column in table.to_arrow().columns), strict=True))
+
+
+PLAIN = [("a", "x", "yes"), ("a", "y", "no"), ("b", "x", "no"), ("b", "y", "no")]
+
+
+# Packed, recoded, piped, in a folder --------------------------------------------------------------------------------
+
+
+def zipped(content, *names, method=zipfile.ZIP_DEFLATED):
+    file = bytes_io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name in names:
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+PACKED = {
+    "table.csv.gz": gzip.compress(LONG),
+    "table.csv.bz2": bz2.compress(LONG),
+    "table.csv.xz": lzma.compress(LONG),
+    "table.csv.zst": pa.compress(LONG, "zstd", asbytes=True),
+    "table.csv.zip": zipped(LONG, "table.csv", "__MACOSX/table.csv", ".hidden"),
+    "table.zip": zipped(LONG, "inside.csv", method=zipfile.ZIP_LZMA),
+    "utf16.csv": LONG.decode().encode("utf-16"),
+    "utf16.csv.gz": gzip.compress(LONG.decode().encode("utf-16")),
+    "mark.csv": b"\xef\xbb\xbf" + LONG,
+    "no-suffix": LONG,
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_and_recoded_files_are_the_same_table(read, name):
+    assert rows_of(read(PACKED[name], name)) == PLAIN
+
+
+def test_standard_input_is_a_file(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", bytes_io.TextIOWrapper(bytes_io.BytesIO(LONG)))
+    assert rows_of(io.read("-")) == PLAIN
+    monkeypatch.setattr(sys, "stdin", bytes_io.TextIOWrapper(bytes_io.BytesIO(b"")))
+    with pytest.raises(UnreadableFile, match=r"^standard input is empty"):
+        io.read("-")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_a_folder_of_files_with_the_same_columns_is_one_table(tmp_path, suffix):
+    for number, part in enumerate((PLAIN[:1], PLAIN[1:])):
+        columns = zip(*part, strict=True)
+        io.write_frame(dict(zip(("item", "annotator", "label"), columns, strict=True)), tmp_path / f"{number}.{suffix}")
+    (tmp_path / "README.md").write_text("not this")
+    (tmp_path / "_SUCCESS").write_text("nor this")
+    table = io.read(tmp_path)
+    assert rows_of(table) == PLAIN
+    assert table.source.notes == ["Files read as one: 2; files that are no table: 1."]
+    io.write_frame({"item": ["a"], "label": ["yes"]}, tmp_path / f"gold.{suffix}")
+    with pytest.raises(DataError, match=r"is a folder whose files have other columns each .* name one file in it"):
+        io.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (zipped(LONG, "a.csv", "b.csv"), "t.zip", "is a zip of 2 files"),
+        (zipped(LONG, "a.csv")[:60], "t.zip", "cannot be read .*cut short"),
+        (lzma.compress(LONG)[:40], "t.csv.xz", "cannot be read"),
+        (bz2.compress(LONG)[:40], "t.csv.bz2", "cannot be read"),
+        (b"\x00\x01", "t.xlsx", "cannot be read"),
+        (b'{"item": 1, "annotator": 1, "label": 1' + b"0" * 5000 + b"}\n", "t.jsonl", "number .* is too long"),
+        (b'{"item": 1, "annotator": 1, "label": 1}\n[]\n', "t.jsonl", r"line 2 holds '\[\]'; expected an object"),
+        (b'{"item": 1,\n "annotator": 1,\n}', "t.json", "line 3 is not JSON"),
+        (b'{"item": 1, "annotator": 1, "\\ud800": 1, "labels": 2}', "t.json", "which is no text that can be stored"),
+        (b'{"a": {"x": 1}}', "t.json", "is one object of objects without annotations"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("t.") else "",
+)
+def test_what_cannot_be_unpacked_or_parsed_is_one_sentence(read, content, name, message):
+    with pytest.raises(DataError, match=message):
+        read(content, name)
+
+
+@pytest.mark.parametrize("name", [name for name in PACKED if name.endswith((".gz", ".bz2", ".xz", ".zst", ".zip"))])
+def test_a_few_bytes_do_not_fill_the_memory(read, name, monkeypatch):
+    monkeypatch.setattr(files, "MIN_UNPACKED_LIMIT", 2**16)
+    bomb = LONG + b"a,x,y\n" * 10**5
+    pack = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zip": lambda b: zipped(b, "t.csv")}
+    content = pack.get(name.rpartition(".")[2], lambda b: pa.compress(b, "zstd", asbytes=True))(bomb)
+    with pytest.raises(
+        UnreadableFile, match="unpacks to more than 100 times its size; if it is meant to, unpack it first"
+    ):
+        read(content, name)
+
+
+@pytest.mark.parametrize("suffix", ["xlsx", "ods"])
+def test_the_first_sheet_of_a_spreadsheet_is_a_table(tmp_path, suffix):
+    pytest.importorskip("python_calamine", reason="the extra 'excel' is not installed")
+    path = tmp_path / f"table.{suffix}"
+    path.write_bytes(
+        spreadsheet(suffix, [["item", "annotator", "label"], [7, "x", "yes"], [8, "x", 1.5], [8, "y", ""]])
+    )
+    table = io.read(path, abstain=None)
+    assert rows_of(table) == [("7", "x", "yes"), ("8", "x", "1.5")]
+    assert table.source.notes == ["Sheet 's' was read; not read: 'other'."]
+    with pytest.raises(DataError, match=r"column 'label': 1 of 3 rows are blank or missing"):
+        io.read(path)
+
+
+OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
+XMLNS = " ".join(f'xmlns:{name}="{OASIS}{name}:1.0"' for name in ("office", "table", "text"))
+FORMATS_OF = "http://schemas.openxmlformats.org/"
+MAIN, OF = f"{FORMATS_OF}spreadsheetml/2006/main", f"{FORMATS_OF}officeDocument/2006/relationships"
+
+
+def spreadsheet(suffix, rows):
+    """The smallest workbook that readers accept."""
+    if suffix == "ods":
+        cells = "".join("<table:table-row>" + "".join(map(ods_cell, row)) + "</table:table-row>" for row in rows)
+        sheets = f'<table:table table:name="s">{cells}</table:table><table:table table:name="other"/>'
+        content = f"<office:spreadsheet>{sheets}</office:spreadsheet>"
+        return zip_of(
+            {
+                "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+                "META-INF/manifest.xml": f'<manifest:manifest xmlns:manifest="{OASIS}manifest:1.0"/>',
+                "content.xml": f"<office:document-content {XMLNS}><office:body>{content}</office:body>"
+                "</office:document-content>",
+            }
+        )
+    relation = f'<Relationships xmlns="{FORMATS_OF}package/2006/relationships"><Relationship Id="r1" Type="{OF}/'
+    cells = "".join(
+        f'<row r="{r}">' + "".join(xlsx_cell(f"{'ABC'[c]}{r}", value) for c, value in enumerate(row)) + "</row>"
+        for r, row in enumerate(rows, 1)
+    )
+    sheets = '<sheets><sheet name="s" sheetId="1" r:id="r1"/><sheet name="other" sheetId="2" r:id="r1"/></sheets>'
+    return zip_of(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{FORMATS_OF}package/2006/content-types"/>',
+            "_rels/.rels": f'{relation}officeDocument" Target="xl/workbook.xml"/></Relationships>',
+            "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OF}">{sheets}</workbook>',
+            "xl/_rels/workbook.xml.rels": f'{relation}worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+            "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{MAIN}"><sheetData>{cells}</sheetData></worksheet>',
+        }
+    )
+
+
+def zip_of(files):
+    file = bytes_io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def xlsx_cell(at, value):
+    if isinstance(value, str):
+        return f'<c r="{at}" t="inlineStr"><is><t>{value}</t></is></c>' if value else ""
+    return f'<c r="{at}"><v>{value}</v></c>'
+
+
+def ods_cell(value):
+    kind = 'office:value-type="string"' if value else ""
+    if not isinstance(value, str):
+        kind = f'office:value-type="float" office:value="{value}"'
+    return f"<table:table-cell {kind}><text:p>{value}</text:p></table:table-cell>"
+
+
+# Which column is which ----------------------------------------------------------------------------------------------
+
+
+def test_a_wide_table_is_recognised_and_said(read):
+    table = read(WIDE)
+    assert len(table) == 8
+    assert table.items.tolist() == ["1", "2", "3"]
+    assert table.annotators.tolist() == ["ann", "bob", "cat"]
+    assert ("2", "bob") not in {row[:2] for row in rows_of(table)}
+    assert str(table.source).splitlines() == [
+        "Read as wide csv: item 'id', annotator the columns 'ann', 'bob', 'cat', label their cells, not read 'text'; "
+        "8 of 9 cells used. Change: item=, annotator=, label=.",
+        "Not used: 1 empty cell.",
+    ]
+    assert rows_of(read(WIDE, wide=True)) == rows_of(table)
+    assert rows_of(read(WIDE, wide=True, item="text", annotator="ann,bob"))[0] == ("first one", "ann", "yes")
+    with pytest.raises(MissingColumn, match=r"no column 'annotator' .*or say wide=True if each annotator has a column"):
+        read(WIDE, wide=False)
+    with pytest.raises(DataError, match=r"no columns of the same labels were found .*wide=True, annotator="):
+        read(b"id,ann\n1,yes\n2,no\n", wide=True)
+
+
+def test_a_wide_table_with_known_labels_and_without_item_names(read):
+    table = read(b"ann,bob,gold\n1,2,1\n2,2,2\n1,1,\n")
+    assert table.items.tolist() == [0, 1, 2]
+    assert table.source.columns["item"] == "its number (from 0)"
+    assert table.gold_codes(*table.source.gold).tolist() == [0, 1, -1]
+    with pytest.raises(DataError, match=r"may hold one annotator's labels, and 'label' all labels or the known ones"):
+        read(b"id,label,ann,bob\n1,yes,yes,no\n2,no,no,no\n3,no,no,no\n")
+
+
+def test_frames_may_be_wide(read):
+    frame = pd.DataFrame({"id": ["p", "q", "r"], "ann": [1, 2, 1], "bob": [1.0, np.nan, 2.0]})
+    assert rows_of(io.read(frame)) == [
+        ("p", "ann", 1),
+        ("p", "bob", 1),
+        ("q", "ann", 2),
+        ("r", "ann", 1),
+        ("r", "bob", 2),
+    ]
+
+
+@pytest.mark.parametrize("header", ["doc_id,user,verdict", "prompt,model,score", "sample_id,grader_id,category"])
+def test_other_names_are_taken_where_the_content_agrees(read, header):
+    table = read(header.encode() + b"\n" + LONG.split(b"\n", 1)[1])
+    assert rows_of(table) == PLAIN
+    assert table.source.columns["label"] == f"'{header.split(',')[2]}' (guessed by name and content)"
+
+
+def test_a_label_is_found_by_content_where_one_column_can_be_it(read):
+    content = b"item,annotator,text,when,tone\na,x,hi,1,yes\na,y,hi,2,no\nb,x,ho,3,no\nb,y,ho,4,no\n"
+    table = read(content)
+    assert rows_of(table) == PLAIN
+    assert table.source.columns["label"] == "'tone' (guessed by content)"
+    two = content.replace(b"tone", b"tone,mood").replace(b"yes", b"yes,sad").replace(b",no", b",no,gay")
+    with pytest.raises(MissingColumn, match=r"Name it: label=<column>; it may be 'tone' or 'mood'"):
+        read(two)
+
+
+def test_a_column_of_row_numbers_is_not_taken_for_the_items(read):
+    lines = [f"{n},text {n // 3},w{n % 3},{'yes' if n % 2 else 'no'}" for n in range(12)]
+    content = "\n".join(["id,text,worker,label", *lines]).encode()
+    with pytest.raises(
+        DataError, match=r"column 'id' is another in every row, .*item='text', whose values repeat, or item="
+    ):
+        read(content)
+    assert read(content, item="text").n_items == 4
+    assert read(content, item="id").n_items == 12
+
+
+def test_two_columns_may_name_the_item_together(read):
+    content = b"doc,turn,annotator,label\nd,1,x,yes\nd,2,x,no\ne,1,x,no\n"
+    for named in ("doc,turn", ["doc", "turn"]):
+        table = read(content, item=named)
+        assert table.items.tolist() == ["d/1", "d/2", "e/1"]
+    assert table.source.columns["item"] == "'doc' with 'turn'"
+    with pytest.raises(DataError, match="columns 'doc', 'turn' name no item together: a value holds '/'"):
+        read(b"doc,turn,annotator,label\na/b,c,x,yes\na,b/c,x,no\n", item="doc,turn")
+    with pytest.raises(MissingColumn, match="no column 'page' for item"):
+        read(content, item="doc,page")
+
+
+def test_known_labels_in_a_column_of_the_table_are_kept_beside_it(read):
+    table = read(b"item,annotator,label,truth\na,x,yes,no\na,y,no,no\nb,x,no,\n")
+    assert table.gold_codes(*table.source.gold).tolist() == [0, -1]
+    assert table.source.columns["gold"] == "'truth'"
+    table = read(b"item,annotator,label,truth\na,x,yes,no\na,y,no,yes\n")
+    assert (table.source.gold, table.source.notes) == (
+        None, ["Column 'truth' differs within items and is not taken for known labels."],
+    )  # fmt: skip
+
+
+def test_a_guess_that_would_waste_rows_asks(read):
+    content = b"item,annotator,tone\na,x,yes\na,y,no\nb,x,no\nb,y,\n"
+    with pytest.raises(DataError, match=r"column 'label': 1 of 4 rows are blank or missing; .*abstain=\[None\]"):
+        read(content)
+    assert read(content, abstain=None).source.columns["label"] == "'tone' (guessed by content)"
+    several = b"item,annotator,label,gold,question\na,x,yes,no,q\na,y,no,no,r\nb,x,no,,q\n"
+    note = "Column 'gold' is not taken for known labels: there are several questions."
+    assert read(several)["q"].source.notes == [note]
+
+
+def test_a_column_of_texts_called_question_is_no_question(read):
+    table = read(b"question,item,annotator,label\nhi?,1,x,a\nhi?,1,y,b\nho?,2,x,a\nha?,3,x,a\n")
+    assert isinstance(table, Annotations)
+    assert table.source.columns["text"] == "'question'"
+    with pytest.raises(DataError, match="column 'question' holds one for each item; these do not look like questions"):
+        read(b"question,item,annotator,label\nhi?,1,x,a\nho?,2,x,a\nha?,3,x,a\n", question="question")
+
+
+# Labels -------------------------------------------------------------------------------------------------------------
+
+SPELLED = b"item,annotator,label\na,x, Yes\na,y,yes\nb,x,YES\nb,y,no\nc,x,yes\nc,y,can't say\n"
+
+
+def test_spellings_are_merged_and_labels_renamed_on_request(read):
+    assert read(SPELLED).n_classes == 5
+    table = read(SPELLED, normalize=True, map={"can't say": None}, abstain=None)
+    assert table.classes.tolist() == ["no", "yes"]
+    assert table.source.unused == {"rows without an answer (abstain=)": 1}
+    assert table.source.notes == ["Labels rewritten by normalize= and map=: 3."]
+    table = read(SPELLED, map={"yes": "1", "no": "0", "never": "0"})
+    assert table.classes.tolist() == [" Yes", "0", "1", "YES", "can't say"]
+    assert "map= names 'never', which no label is." in table.source.notes
+    integers = pa.table({"item": [1, 2], "annotator": [1, 1], "label": [1, 2]})
+    assert io.read(integers, map={1: 5}).classes.tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("nothing", [None, "", " ", float("nan"), ["", "can't say"]])
+def test_an_empty_label_is_no_answer_by_any_name(read, nothing):
+    content = LONG + b'c,x,\nc,y,""\n'
+    assert rows_of(read(content, abstain=nothing)) == PLAIN
+    records = [{"item": i, "annotator": a, "label": v} for i, a, v in [*PLAIN, ("c", "x", None), ("c", "y", " ")]]
+    table = read("\n".join(map(json.dumps, records)).encode(), "table.jsonl", abstain=nothing)
+    assert rows_of(table) == PLAIN
+    assert (table.source.rows, table.source.used, table.n_items) == (6, 4, 3)
+
+
+def test_lists_of_labels_are_taken_apart_only_on_request(read):
+    lines = [("a", "x", ["p", "q"]), ("a", "y", ["p"]), ("b", "x", []), ("b", "y", ["q"])]
+    content = "\n".join(json.dumps({"item": i, "annotator": a, "labels": v}) for i, a, v in lines).encode()
+    with pytest.raises(DataError, match="1 of 4 answers tick several labels, such as 'p', 'q'; say how"):
+        read(content, "t.jsonl")
+    votes = read(content, "t.jsonl", ticks="votes")
+    assert rows_of(votes) == [("a", "x", "p"), ("a", "x", "q"), ("a", "y", "p"), ("b", "y", "q")]
+    assert (votes.source.rows, votes.source.unused) == (4, {"answers without a choice": 1})
+    tables = read(content, "t.jsonl", ticks="questions", label="labels")
+    assert isinstance(tables, Questions)
+    assert rows_of(tables["q"]) == [("a", "x", "1"), ("a", "y", "0"), ("b", "y", "1")]
+    single = content.replace(b'"p", "q"', b'"p"')
+    assert rows_of(read(single, "t.jsonl")) == [("a", "x", "p"), ("a", "y", "p"), ("b", "y", "q")]
+    with pytest.raises(BadParameter, match="ticks must be"):
+        read(content, "t.jsonl", ticks="all")
+
+
+def test_labels_that_do_not_look_like_classes_are_refused_early(read):
+    content = "\n".join(["item,annotator,label", *(f"i{n},w{n % 9},note {n}" for n in range(60_000))]).encode()
+    with pytest.raises(
+        DataError, match=r"column 'label' holds 60,000 different labels in 60,000 rows .* many_classes=True"
+    ):
+        read(content)
+    assert read(content, many_classes=True).n_classes == 60_000
+    some = "\n".join(["item,annotator,label", *(f"i{n},w{n % 9},{n % 900}" for n in range(2000))]).encode()
+    assert read(some).n_classes == 900
+
+
+# Frames -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.binary(), pa.null(),
+             pa.struct({"a": pa.int8()}), pa.timestamp("s"), pa.decimal128(5, 2), pa.list_(pa.int8())], ids=str,
+)  # fmt: skip
+def test_a_frame_may_have_columns_of_any_type_beside(kind):
+    beside = pa.nulls(4, pa.string() if pa.types.is_dictionary(kind) else kind).cast(kind)
+    frame = pa.table({"item": [1, 1, 2, 2], "annotator": [1, 2, 1, 2], "tone": ["a", "b", "b", "b"], "other": beside})
+    assert io.read(frame).source.columns["label"] == "'tone' (guessed by content)"
+
+
+def test_the_names_of_a_matrix_that_is_a_frame_are_kept():
+    frame = pd.DataFrame({"ann": [0, 1], "bob": [1, -1]}, index=["p", "q"])
+    table = Annotations.from_matrix(frame)
+    assert (table.items.tolist(), table.annotators.tolist(), len(table)) == (["p", "q"], ["ann", "bob"], 3)
+    table = Annotations.from_matrix(frame, items=[1, 2], annotators=[3, 4])
+    assert (table.items.tolist(), table.annotators.tolist()) == ([1, 2], [3, 4])
+    for other in (pl.DataFrame({"ann": [0, 1], "bob": [1, 1]}), pa.table({"ann": [0, 1], "bob": [1, 1]})):
+        table = Annotations.from_matrix(other)
+        assert (table.items.tolist(), table.annotators.tolist()) == ([0, 1], ["ann", "bob"])
+    with pytest.raises(DataError, match="on several levels"):
+        Annotations.from_matrix(pd.DataFrame([[0, 1]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")])))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([0, 1, 2], "a column of the frame is called 0, which is no text; rename it"),
+        (["item", "annotator", "annotator"], "2 columns are called 'annotator'; rename or drop all but one"),
+        (pd.MultiIndex.from_tuples([("a", "b"), ("a", "c"), ("d", "e")]), "columns have several levels"),
+    ],
+)
+@pytest.mark.parametrize("make", [io.read, Annotations.from_frame])
+def test_frames_with_odd_column_names_are_refused_in_one_sentence(make, columns, message):
+    with pytest.raises(DataError, match=message):
+        make(pd.DataFrame([["a", "x", "y"]], columns=columns))
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [("item", 5), ("item", ["item", 5]), ("label", ["label"]), ("label", 3), ("weight", 2), ("format", 3), ("proba", 3),
+     ("classes", 3.5), ("map", [1]), ("map", "a=b"), ("abstain", object()), ("wide", "yes"), ("ticks", "all")],
+)  # fmt: skip
+def test_a_keyword_of_a_wrong_type_is_a_bad_parameter(read, keyword, value):
+    with pytest.raises(BadParameter, match=f"^{keyword} (must be|cannot be)"):
+        read(LONG, **{keyword: value})
+
+
+# Nothing disappears, whatever the file ------------------------------------------------------------------------------
+
+
+def mutated(rng, value):
+    """A JSON value in which one part, drawn at random, is of another type."""
+    other = [None, 3, -1.5, "x", "", [], [1], {}, {"a": [1]}, True][rng.integers(10)]
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = list(value)[rng.integers(len(value))]
+        return value | {key: mutated(rng, value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        at = int(rng.integers(len(value)))
+        return [*value[:at], mutated(rng, value[at]), *value[at + 1 :]]
+    return other
+
+
+RESULTS = [
+    {"type": "choices", "from_name": "s", "value": {"choices": ["a"]}},
+    {"type": "rating", "from_name": "r", "value": {"rating": 3}},
+]
+BY_PERSON = {"user_id": "u", "status": "submitted", "values": {"q": {"value": "a"}}}
+RECORDS = {
+    "label-studio": {
+        "id": 1,
+        "data": {"text": "t"},
+        "predictions": [1],
+        "annotations": [{"completed_by": {"id": 1, "email": "e"}, "result": RESULTS}],
+    },
+    "doccano": {"id": 1, "text": "t", "annotations": [{"label": "x", "user": 3}], "label": ["x"]},
+    "prodigy": {"text": "t", "_input_hash": 1, "label": "x", "answer": "accept", "_session_id": "s", "accept": ["x"]},
+    "argilla": {"id": 1, "fields": {"t": "t"}, "suggestions": {}, "responses": {"q": [{"value": "a", "user_id": "u"}]}},
+    "argilla, flat": {"id": 1, "q.responses": ["a"], "q.responses.users": ["u"], "q.responses.status": ["submitted"]},
+    "argilla, by person": {"id": 1, "fields": {}, "responses": [BY_PERSON]},
+    "lewidi": {"1": {"text": {"a": "b"}, "annotators": "A,B", "annotations": {"A": "1", "B": "0"}}},
+    "jsonl": {"item": 1, "annotator": "a", "labels": ["x"]},
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_json_of_wrong_types_is_read_or_refused_in_one_sentence(read, name, tmp_path):
+    rng = np.random.default_rng(0)
+    good, said = json.dumps(RECORDS[name]), []
+    for _ in range(100):
+        content = "\n".join([good, json.dumps(mutated(rng, RECORDS[name]))]).encode()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with suppress(DissensusError):
+                (tmp_path / "t.jsonl").write_bytes(content)
+                assert io.read_frame(tmp_path / "t.jsonl").num_rows
+            try:
+                found = read(content, "t.jsonl", format=name.partition(",")[0])
+            except DissensusError as error:
+                said.append(str(error))
+                continue
+        for table in found.values() if isinstance(found, Questions) else [found]:
+            assert 0 < table.source.used <= table.source.rows
+    assert 0 < len(said) < 100
+    assert not any("\n" in sentence for sentence in said)
+
+
+def test_a_warning_in_python_counts_what_people_answered_and_is_not_used(read):
+    record = RECORDS["argilla"] | {
+        "responses": {"q": [{"value": "a", "user_id": "u"}], "s": [{"value": 3, "user_id": "u"}]}
+    }
+    with pytest.warns(RowsLeftOut, match=r"t\.json: Not used: 1 rating 's' \(read by label='s'\)"):
+        read(json.dumps(record).encode(), "t.json")
