@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -69,7 +69,11 @@ def evaluate(
 
         folder.write_file(pa.Table.from_pylist(found.rows()), output)
     if source.json:
-        facts = {"file": show.path(source.file), "reading": source.account, **show.paths(gold_file=gold.gold)}
+        facts: dict[str, Any] = {
+            "file": show.path(source.file),
+            "reading": source.account,
+            **show.paths(gold_file=gold.gold),
+        }
         facts |= {
             "resamples": resamples,
             "predictions": list(found.predictions),
