@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dissensus.questions.compare import compare as compare
     from dissensus.questions.diagnose import diagnose as diagnose
     from dissensus.questions.diff import diff as diff
+    from dissensus.questions.evaluate import evaluate as evaluate
     from dissensus.questions.explain import explain as explain
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
@@ -42,6 +43,7 @@ _HOME = {
     "compare": "dissensus.questions.compare",
     "diagnose": "dissensus.questions.diagnose",
     "diff": "dissensus.questions.diff",
+    "evaluate": "dissensus.questions.evaluate",
     "evaluation": "dissensus.evaluation",
     "explain": "dissensus.questions.explain",
     "features": "dissensus.features",

@@ -40,6 +40,7 @@ RUNS = {
         "m",
     ],
     "predict": ["m", "items.csv"],
+    "evaluate": ["labels.csv", "gold.csv", "--gold", "gold.csv", "--resamples", 50],
     "methods": [],
     "datasets": ["digits-crowd"],
 }

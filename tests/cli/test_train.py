@@ -450,3 +450,71 @@ def test_without_torch_the_extra_is_named(cli, labels, features, monkeypatch, co
     result = cli(*arguments[command])
     assert result.exit_code == 1
     assert "pip install 'dissensus[learning]'" in result.stderr
+
+
+@pytest.fixture
+def splits(labels, features):
+    """items.csv with features as columns and what each item is for; teach.csv and dev.csv have the labels of two."""
+    with np.load(features) as arrays:
+        names, x = arrays["item"].tolist(), arrays["x"]
+    words = ["train", "Training", "", "dev", "test"]
+    told = {name: words[i % 5] for i, name in enumerate(names)}
+    header = ["item", "split", "a", "b", "c"]
+    lines = [(name, told[name], *row) for name, row in zip(names, x.tolist(), strict=True)]
+    write_csv(labels.parent / "items.csv", header, lines)
+    write_csv(labels.parent / "plain.csv", ["item", "a", "b", "c"], [(name, *rest) for name, _, *rest in lines])
+    given = frame(labels)
+    for file, kinds in (("teach.csv", ("train", "Training")), ("dev.csv", ("dev",))):
+        kept = [row.values() for row in given if told[row["item"]] in kinds]
+        write_csv(labels.parent / file, ["item", "annotator", "label"], kept)
+    right = [(item, label) for item, label in rows()[1] if told[item] == "dev"]
+    write_csv(labels.parent / "dev_gold.csv", ["item", "label"], right)
+    return labels
+
+
+def test_items_of_another_file_or_a_column_judge_and_do_not_teach(cli, splits):
+    from dissensus import read
+    from dissensus.evaluation import cross_entropy
+    from dissensus.learning import CrowdClassifier
+
+    here, common = splits.parent, (*QUICK, "--objective", "soft", "--features")
+    assert cli("train", "teach.csv", *common, "plain.csv", "--validation", "dev.csv", "-o", "by_file").stderr == ""
+    assert cli("train", splits, *common, "items.csv", "--split", "split", "-o", "by_column").stderr == ""
+    by_file, by_column = ([{**row, "seconds": ""} for row in frame(here / name / "history.csv")]
+                          for name in ("by_file", "by_column"))  # fmt: skip
+    assert by_file == by_column
+    assert summary(here / "by_file")["inputs"] == summary(here / "by_column")["inputs"]
+    model, dev = CrowdClassifier.load(here / "by_column"), read("dev.csv")
+    at = np.searchsorted(model.items_, dev.items)
+    loss = cross_entropy(dev.soft_labels(), model.proba_[at]).mean()
+    assert loss == pytest.approx(model.history_[model.best_epoch_ - 1]["cross-entropy"], abs=1e-6)
+    assert summary(here / "by_column")["held_out"] == dev.n_items
+    assert not model.teaches_[at].any()
+
+    gold = ("--validation", "dev_gold.csv", "--known", "gold.csv", "-o", "by_gold")
+    result = cli("train", splits, *common, "plain.csv", *gold)
+    assert f"{dev.n_items} items of dev_gold.csv have labels in {splits} too; these do not teach." in result.stderr
+    taught = {row["item"] for row in frame(here / "by_gold" / "items.csv") if row["taught"] == "true"}
+    assert len(taught) == 40 - dev.n_items
+    assert taught.isdisjoint(dev.items)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--validation", "none.csv"), "--validation none.csv is neither a share, such as 0.1, nor a file"),
+        (("--validation", "other.csv"), "none of the 1 items of other.csv, such as 'z', has inputs"),
+        (("--validation", "0.1", "--split", "split"), "both say which items judge"),
+        (("--split", "when"), "no column 'when' for --split"),
+        (("--split", "b"), "it may say train, dev or test"),
+        (("--split", "late"), "says train of no item with labels"),
+    ],
+)
+def test_a_split_that_cannot_be_is_one_sentence(cli, splits, options, message):
+    lines = [[*row.values(), "test"] for row in frame(splits.parent / "plain.csv")]
+    write_csv(splits.parent / "late.csv", ["item", "a", "b", "c", "late"], lines)
+    write_csv(splits.parent / "other.csv", ["item", "annotator", "label"], [("z", "x", "cat")])
+    inputs = "late.csv" if "late" in options else "plain.csv"
+    result = cli("train", splits, *QUICK, "--features", inputs, *options, "-o", "out")
+    assert result.exit_code != 0
+    assert message in " ".join(result.stderr.split())

@@ -407,8 +407,8 @@ def test_rows_that_do_not_match_are_named():
     table, X, _ = blobs()
     with pytest.raises(DataError, match="X has 59 rows for 60 items"):
         quick().fit(table, X[:59])
-    with pytest.raises(DataError, match="fit takes a table of annotations, got ndarray"):
-        quick().fit(X, table)
+    with pytest.raises(DataError, match="y must be a table of annotations"):
+        quick().fit(X, X)
 
 
 def test_names_may_be_numbers():

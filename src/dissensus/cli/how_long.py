@@ -56,7 +56,7 @@ def training_seconds(model: CrowdClassifier, table: Annotations, X: Any, fits: i
 
     def seconds(items: int, epochs: int) -> float:
         mask = np.isin(np.arange(table.n_items), labelled[:items])
-        one = type(model)(**model.get_params(deep=False) | {"epochs": epochs, "checkpoint": None})
+        one = type(model)(**model.get_params(deep=False) | {"epochs": epochs, "checkpoint": None, "log": None})
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -59,6 +59,9 @@ class Shortcuts:
     mixup: float | None = option(
         None, "Train on mixtures of two items, often 0.2 to 1.", metavar="ALPHA", panel=LEARNING
     )
+    log: str | None = option(
+        None, "Write log.csv, and events for TensorBoard, while it trains.", metavar="FOLDER", panel=LEARNING
+    )
     precision: str | None = option(None, "auto, 32-true, bf16-mixed, ….", panel=LEARNING)
     device: str | None = options.DEVICE
     seed: int | None = options.SEED
@@ -85,11 +88,15 @@ def train(
         metavar="KEY=VALUE",
     ),
     shortcuts: Shortcuts,
-    validation: float | None = option(
+    validation: str | None = option(
         None,
-        "Of the labelled items, to choose the epoch by; auto holds out what it needs.",
-        metavar="SHARE",
+        "A share of the labelled items, or a file of labels of others, to choose the epoch by; auto holds out what it "
+        "needs.",
+        metavar="SHARE|FILE",
         panel=LEARNING,
+    ),
+    split: str | None = option(
+        None, "ITEMS' column that says train, dev or test of each item.", metavar="COLUMN", panel=LEARNING
     ),
     folds: int | None = option(
         None, "Also predict each item by one of so many networks that did not see it.", min=2, panel=LEARNING
@@ -119,11 +126,24 @@ def train(
 
     folder.check(output, (*FILES, Path(MODEL)))
     file, inputs = Inputs.choose(files)
+    inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != split))
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
     table = source.read_one()
     table, X = align_inputs(table, *inputs.read(file), source.file, file)
     sure, truth = gold.read_file(known, table), gold.read(table)
+    judges: Any = None
+    if validation is not None or split is not None:
+        from dissensus.cli import splits
+
+        if validation is not None and split is not None:
+            raise BadParameter("--validation and --split both say which items judge; give one.")
+        if split is not None:
+            aside, judges = splits.by_column(split, file, table, X)
+        else:
+            aside, judges = splits.by_share_or_file(str(validation), table, X, source)
+        table = table.select(rows=~aside[table.item])
+        sure = None if sure is None else (sure + 1) * ~aside - 1  # −1 where aside
 
     store = output / "checkpoint"
     if fresh or not store.exists():
@@ -141,12 +161,12 @@ def train(
     apart: OutOfFold | None = None
     passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
     with show.waiting(f"training on {source.file}", passes) as on_step:
-        model.fit(table, X, gold=sure, validation=validation, on_step=on_step)
+        model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
         if folds is not None:
             from dissensus.learning import out_of_fold
 
             apart = out_of_fold(
-                model, table, X, gold=sure, validation=validation, folds=folds, seed=model.seed or 0,
+                model, table, X, gold=sure, validation=judges, folds=folds, seed=model.seed or 0,
                 on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
             )  # fmt: skip
     summary: dict[str, Any] = {
@@ -154,6 +174,8 @@ def train(
         "reading": source.account,
         **_summary(model, inputs, table, apart, time.perf_counter() - began),
     }
+    if isinstance(judges, tuple):
+        summary["held_out"] = len(judges[1].items) if hasattr(judges[1], "items") else len(judges[1])
     if truth is not None:
         import numpy as np
 
@@ -226,7 +248,9 @@ def _summary(
         "inputs": asdict(inputs),
         "encoder": encoders.name_of(type(model.encoder_)),
         "objective": objectives.name_of(type(model.objective_)),
-        "parameters": {key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint")}
+        "parameters": {
+            key: parameters[key] for key in parameters if key not in ("encoder", "objective", "checkpoint", "log")
+        }
         | {"encoder": model.encoder_.get_params(), "objective": model.objective_.get_params()},
         "annotations": table.n_annotations,
         "annotations_taught": int(taught[table.item].sum()),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 100  # characters of a line that goes into a pipe or a file
 SECONDS_BEFORE_BAR = 1.0
+VALIDATION = ("cross-entropy", "accuracy")  # scores of an epoch that a bar shows
 SECONDS_BEFORE_LINE = 2.0  # into a pipe; the pauses between lines get longer
 MAX_SECONDS_BETWEEN_LINES = 60.0
 
@@ -71,10 +72,11 @@ class Bar:
         self.said: dict[str, Any] = {"description": clean(text), "state": "", "completed": None, "total": total}
         self.task = None if progress is None else progress.add_task(clean(text), total=total, state="")
 
-    def __call__(self, step: int, objective: float) -> None:
-        """Show that a pass is done."""
+    def __call__(self, step: int, objective: float, entry: Mapping[str, float] | None = None) -> None:
+        """Show that a pass is done; of an `entry` also the scores on validation items."""
         at_most = f" of at most {self.total:,}" if self.total else ""
         known = f", objective {objective:,.6g}" if objective == objective else ""
+        known += "".join(f", {name} {entry[name]:.4f}" for name in VALIDATION if entry and name in entry)
         self._update(completed=step, state=f"pass {step:,}{at_most}{known}")
 
     def tell(self, text: str, done: int | None = None, total: int | None = None) -> None:

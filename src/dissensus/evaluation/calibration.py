@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
@@ -71,9 +72,24 @@ def expected_calibration_error(gold: Any, h: Any, *, bins: int = 15, equal: Equa
 
 def log_loss(gold: Any, h: Any) -> float:
     """Mean of −log h[gold] over the items with known gold; infinite where a gold class is given no probability."""
+    return float(log_losses(gold, h).mean())
+
+
+def log_losses(gold: Any, h: Any) -> FloatArray:
+    """(known items,) −log h[gold]."""
     gold, h = known_rows(gold, h, "h")
     with np.errstate(divide="ignore"):
-        return float(-np.log(h[np.arange(gold.size), gold]).mean() + 0.0)  # no −0
+        return np.asarray(-np.log(h[np.arange(gold.size), gold]) + 0.0)  # no −0
+
+
+def gaps(gold: Any, h: Any, *, bins: int = 15) -> Any:
+    """(known items, bins) sparse: by how much an item is right above its confidence, in its bin of equal width.
+
+    Σ_b |sum of column b| / items is the expected calibration error, so a bootstrap needs no more than these sums.
+    """
+    confidence, right = _confidence(gold, h)
+    at = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], confidence)
+    return csr_array((right - confidence, (np.arange(at.size), at)), shape=(at.size, bins))
 
 
 def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, hstack
 
 from dissensus.common.arrays import TIE
 from dissensus.common.types import FloatArray, IntArray
@@ -56,9 +57,7 @@ def tied(posterior: FloatArray, tie: float = TIE) -> Any:
 
 def balanced_accuracy(gold: Any, predicted: Any) -> float:
     """Mean over the gold classes of the share of each that is found (recall)."""
-    counts = confusion_matrix(gold, predicted)
-    total = counts.sum(axis=1)
-    return float((counts.diagonal()[total > 0] / total[total > 0]).mean())
+    return float(mean_recall(_counts(gold, predicted))[0])
 
 
 def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
@@ -80,12 +79,50 @@ def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
     return {one.__name__: one(gold, predicted) for one in (accuracy, balanced_accuracy, macro_f1, micro_f1)}
 
 
-def _f1(average: str, gold: Any, predicted: Any, classes: Sequence[int] | None) -> float:
-    from sklearn.metrics import f1_score
+def outcomes(gold: IntArray, chosen: FloatArray) -> Any:
+    """(n, 3 K) sparse: which class was found, which was right and which was chosen, by codes (n,) and choices (n, K).
 
-    gold, predicted, _ = known_codes(gold, predicted)
+    A choice among t tied classes has 1/t for each of them. `mean_recall` and `mean_f1` are functions of the sums.
+    """
+    n, K = chosen.shape
+    right = csr_array((np.ones(n), (np.arange(n), gold)), shape=(n, K))
+    return hstack([right * chosen, right, csr_array(chosen)], format="csr")
+
+
+def mean_recall(sums: FloatArray) -> FloatArray:
+    """(B,) mean over the gold classes of the share that is found, from sums (B, 3 K) of `outcomes`."""
+    found, right, _ = np.split(sums, 3, axis=1)
+    return _mean_ratio(found, right)
+
+
+def mean_f1(sums: FloatArray) -> FloatArray:
+    """(B,) mean of F1 over the classes that occur, from sums (B, 3 K) of `outcomes`."""
+    found, right, chosen = np.split(sums, 3, axis=1)
+    return _mean_ratio(2 * found, right + chosen)
+
+
+def _mean_ratio(part: FloatArray, of: FloatArray) -> FloatArray:
+    there = of > 0
+    shares = np.where(there, part / np.where(there, of, 1), 0)
+    return np.asarray(shares.sum(axis=1) / there.sum(axis=1))
+
+
+def _counts(gold: Any, predicted: Any, n_classes: int | None = None) -> FloatArray:
+    """(1, 3 K) the sums of `outcomes` over the items whose gold is known."""
+    counts = confusion_matrix(gold, predicted, n_classes)
+    return np.concatenate([counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)])[None].astype(np.float64)
+
+
+def _f1(average: str, gold: Any, predicted: Any, classes: Sequence[int] | None) -> float:
+    counts = _counts(gold, predicted)
     if classes is not None:
         chosen = integers(classes, "classes")
         if chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size < chosen.size:
             raise DataError(f"classes must be different class codes, at least one; got {list(classes)}.")
-    return float(f1_score(gold, predicted, labels=classes, average=average, zero_division=0))
+        n = max(counts.shape[1] // 3, int(chosen.max()) + 1)
+        counts = _counts(gold, predicted, n).reshape(3, n)[:, chosen].reshape(1, -1)
+    found, right, said = np.split(counts, 3, axis=1)
+    if average == "micro":
+        return float(2 * found.sum() / max((right + said).sum(), 1))
+    occur = 1 if classes is None else ((right + said) > 0).mean()  # a class that is given and never occurs counts 0
+    return float(mean_f1(counts)[0] * occur) if occur else 0.0

@@ -7,6 +7,7 @@ stated ε. An item without votes has no `y`; leave it out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -92,17 +93,18 @@ def entropy_correlation(y: Any, h: Any) -> float:
     return float(first @ second / scale) if scale > tiny * tiny else float("nan")
 
 
+MEASURES: dict[str, Callable[[Any, Any], FloatArray]] = {
+    one.__name__: one
+    for one in (
+        cross_entropy, kl_divergence, inverse_kl_divergence, jensen_shannon, total_variation, manhattan, brier
+    )
+}  # fmt: skip
+"""Name → measure that is a mean over items and needs no order of the classes; the lower the better."""
+
+
 def soft_scores(y: Any, h: Any, *, epsilon: float = EPSILON) -> dict[str, float]:
     """The mean of each measure over items, by name. Wasserstein is left out: it needs classes that have an order."""
-    measures: dict[str, Any] = {
-        "cross_entropy": cross_entropy,
-        "kl_divergence": kl_divergence,
-        "inverse_kl_divergence": partial(inverse_kl_divergence, epsilon=epsilon),
-        "jensen_shannon": jensen_shannon,
-        "total_variation": total_variation,
-        "manhattan": manhattan,
-        "brier": brier,
-    }
+    measures = MEASURES | {"inverse_kl_divergence": partial(inverse_kl_divergence, epsilon=epsilon)}
     means = {name: float(measure(y, h).mean()) for name, measure in measures.items()}
     return means | {"entropy_correlation": entropy_correlation(y, h)}
 

@@ -20,11 +20,13 @@ from dissensus.learning.distribution_scores import DistributionScores, distribut
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
 from dissensus.learning.lia_ml import LIAML
+from dissensus.learning.sklearn_loop import ByItem, annotation_likelihood, soft_cross_entropy
 from dissensus.learning.unknown_annotators import Inferred, infer_annotators
 
 __all__ = [
     "LIA",
     "LIAML",
+    "ByItem",
     "CrowdClassifier",
     "Crowdlab",
     "DecisionFunction",
@@ -32,10 +34,12 @@ __all__ = [
     "Inferred",
     "LabelSets",
     "OutOfFold",
+    "annotation_likelihood",
     "crowdlab",
     "distribution_scores",
     "encoders",
     "infer_annotators",
     "objectives",
     "out_of_fold",
+    "soft_cross_entropy",
 ]

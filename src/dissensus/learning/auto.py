@@ -41,6 +41,7 @@ from dissensus.learning.objectives.auto import Auto, Pool
 from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, parameter_groups, torch_seed
 from dissensus.learning.saving import run_key, with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
+from dissensus.learning.training_log import tell
 from dissensus.learning.validation import Validation, hold_out, known_truth, stratified_folds, validation_items
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
@@ -288,7 +289,7 @@ class _Choice:
             trace = trainer.fit(
                 network, Lessons(columns, objective.targets(), model.mixup), split.taught,
                 parameter_groups(model, network, layers), evaluate=judge, key=key,
-                on_step=lambda epoch, loss, before=before: self.on_step(before + epoch, loss),  # type: ignore[misc]
+                on_step=lambda epoch, loss, entry, before=before: tell(self.on_step, before + epoch, loss, entry),
             )  # fmt: skip
             self.trace.epochs += [{**entry, "epoch": before + entry["epoch"]} for entry in trace.epochs]
             parts.append(network.ask(network.logits, judging, rows=split.rows))

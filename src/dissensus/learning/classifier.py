@@ -33,6 +33,7 @@ from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
 from dissensus.learning.saving import loaded_part, stored_part, with_learnt
+from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
@@ -42,7 +43,7 @@ from dissensus.table.annotations import ANONYMOUS, Annotations
 FILE = "model.safetensors"
 
 
-class CrowdClassifier(Training):
+class CrowdClassifier(Learner, Training):
     """A classifier taught by the disagreeing labels of many annotators.
 
     Items without annotations (and without gold) are predicted, not trained on.
@@ -131,9 +132,11 @@ class CrowdClassifier(Training):
             their classes (names or, where classes are no integers, codes as in `gold`) or with an Annotations table of
             theirs.
         on_step : callable, optional
-            Called after every epoch with (epoch, mean loss). Left out, a bar shows the progress in a terminal or a
-            notebook, where training takes longer than a second.
+            Called after every epoch with (epoch, mean loss), and with all that a logger wants where it has a parameter
+            `entry` (`training_log`). Left out, a bar shows the progress in a terminal or a notebook, where training
+            takes longer than a second.
         """
+        table, X, gold = table_first(table, X, gold)
         given.check_table(table)
         X = given.aligned(X, table, items)
         if isinstance(new_part(self.objective, objectives, Objective), Auto):
@@ -260,7 +263,7 @@ class CrowdClassifier(Training):
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""
         self._check_fitted()
-        truth = one_hot(labels, self.classes_)
+        truth = one_hot(np.asarray(labels) if isinstance(labels, ByItem) else labels, self.classes_)
         if given.rows(X) != len(truth):
             raise DataError(f"score: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
         known = truth.sum(axis=1) > 0
@@ -310,7 +313,7 @@ class CrowdClassifier(Training):
         described = self.annotator_features_
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = stored_optimizer(parameters["optimizer"])
-        parameters["checkpoint"] = None  # a folder of the machine that trained
+        parameters["checkpoint"] = parameters["log"] = None  # folders of the machine that trained
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
             "encoder": stored_part(self.encoder_, encoders),

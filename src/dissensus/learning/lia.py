@@ -41,6 +41,7 @@ from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.pairs import PairLearner
+from dissensus.learning.sklearn_loop import Learner, table_first
 from dissensus.learning.trainer import Training
 from dissensus.learning.tuning import SPLITS, Tuned, tune
 from dissensus.models.base import Likelihoods, arg_max, given_first
@@ -139,7 +140,7 @@ class LIALearner(LIAKeywords, PairLearner):
         return np.asarray(classes[best])
 
 
-class LIA(LIALearner):
+class LIA(Learner, LIALearner):
     """Truth, difficulty and competence."""
 
     file = "lia.safetensors"
@@ -179,6 +180,7 @@ class LIA(LIALearner):
         known classes, −1 where unknown. `annotators` is a frame with a column `annotator` and what is known of them,
         numbers or texts.
         """
+        table, X, gold = table_first(table, X, gold)
         given.check_table(table)
         self.check_parameters()
         if self.seed is None and self.n_seeds > 1:

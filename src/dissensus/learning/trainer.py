@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import Parameters, param
-from dissensus.common.types import IntArray, OnStep
+from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
@@ -41,9 +41,10 @@ from dissensus.learning.devices import DEVICE, gpus, make_fabric, own_draws, pla
 from dissensus.learning.rows import clip_gradients, drop_zero_rows, use_row_sparse
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
 from dissensus.learning.shards import Data, Shard
+from dissensus.learning.training_log import Entry, reporter
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
-RUNNING = ("checkpoint", "checkpoint_every", "device", "precision", "processes", "compile", "accumulate")
+RUNNING = ("checkpoint", "checkpoint_every", "log", "device", "precision", "processes", "compile", "accumulate")
 """Keywords that say where and how a run is computed, not what it computes."""
 BATCHES_AT_ONCE = 4  # asked together without gradients, where a batch needs less memory than in training
 
@@ -70,6 +71,7 @@ class Training(Parameters):
     compile: bool = param(False, "train through torch.compile: a slow start, faster steps, other random numbers")
     checkpoint: str | Path | None = param(None, "folder that a run which was killed goes on from, to the same result")
     checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
+    log: str | Path | None = param(None, "folder that gets log.csv and events for TensorBoard, an entry per epoch")
     seed: int | None = param(
         0, "the same seed gives the same bits on the CPU", low=0, must="must be 0 or more, or None"
     )
@@ -104,13 +106,13 @@ class Trainer(Training):
         groups: list[dict[str, Any]],
         *,
         evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
-        on_step: OnStep | None = None,
+        on_step: Callable[..., None] | None = None,
         key: str = "",
     ) -> Trace:
         """Train `model` in place; see the module for model, data, rows and groups.
 
         `evaluate(model)` gives metrics by name after every epoch; `monitor` is one of them. `on_step(epoch, mean loss)`
-        is called after every epoch. A checkpoint of another `key` is refused.
+        is called after every epoch (`training_log` says with what more). A checkpoint of another `key` is refused.
         """
         self.check()
         if len(rows) == 0:
@@ -124,12 +126,16 @@ class Trainer(Training):
         place = {id(parameter): i for i, parameter in enumerate(model.parameters())}
         places = [{**group, "params": [place[id(parameter)] for parameter in group["params"]]} for group in groups]
         if self.processes == 1:
-            return _Loop(fabric, _Job(self, model, data, rows, places, key, evaluate, on_step)).run()
+            report = reporter(on_step, self.log)
+            return _Loop(fabric, _Job(self, model, data, rows, places, key, evaluate, report)).run()
         with tempfile.TemporaryDirectory() as folder:  # a pipe between processes holds but a few kilobytes
             file = Path(folder) / "weights"
             job = _Job(self, model, data, rows, places, key, evaluate, weights=file)
             trace: Trace = fabric.launch(job.in_process)
             model.load_state_dict(load_file(file))
+        report = reporter(on_step, self.log)
+        for entry in trace.epochs:  # processes do not tell before the end
+            report(entry)
         return trace
 
     def batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
@@ -153,7 +159,7 @@ class _Job:
     groups: list[dict[str, Any]]  # parameters by their place in `model.parameters()`
     key: str
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None
-    on_step: OnStep | None = None
+    report: Callable[[Entry], None] | None = None
     weights: Path = Path()  # the first of several processes writes them here
 
     def in_process(self, fabric: Any) -> Trace:
@@ -234,8 +240,9 @@ class _Loop:
             self.judge(entry)
         at.trace.epochs.append(entry)
         at.epoch, at.place, at.total = at.epoch + 1, 0, 0.0
-        if self.job.on_step is not None:
-            self.job.on_step(at.epoch, loss)
+        if self.job.report is not None:
+            rate = self.base.param_groups[0]["lr"]
+            self.job.report({**entry, "step": float(at.step), "learning_rate": float(rate)})
         if self.checkpoint.due() or at.epoch == how.epochs or at.trace.stopped:
             self.checkpoint.write(at)
 

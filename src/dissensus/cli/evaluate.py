@@ -1,0 +1,165 @@
+"""`dissensus evaluate`: how good predictions are, ours or anybody's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dissensus.cli import folder, options, show
+from dissensus.cli.agreement import Scale
+from dissensus.cli.errors import say
+from dissensus.cli.options import Gold, Source, option
+from dissensus.exceptions import MissingColumn
+
+if TYPE_CHECKING:
+    from dissensus.common.types import IntArray
+    from dissensus.evaluation import Estimate
+    from dissensus.questions.evaluate import Evaluation, Score
+    from dissensus.table.annotations import Annotations
+
+
+def evaluate(
+    *,
+    source: Source,
+    predictions: list[Path] = typer.Argument(
+        ...,
+        metavar="PREDICTIONS…",
+        show_default=False,
+        help="Files with item and label, item and p_CLASS …, or either with annotator too.",
+    ),
+    output: Path | None = option(
+        None, "Write the scores as .csv, .parquet or .jsonl.", "--output", "-o", metavar="OUT"
+    ),
+    predicted: str | None = option(None, "PREDICTIONS' column of labels (prediction, label, …).", metavar="COLUMN"),
+    scale: Scale = option(Scale.nominal, "What the classes are: names, steps in an order, or numbers."),
+    resamples: int = option(1000, "Of the items, for the intervals.", min=0),
+    seed: int | None = options.SEED,
+    gold: Gold,
+) -> None:
+    """FILE has annotations, or gold where it has no annotators. Hard scores and calibration compare with gold, without
+    gold with the most frequent label and the votes; soft scores with the votes; perspectivist ones with what each
+    annotator said. All PREDICTIONS are judged by the items that all of them predict. The intervals are by bootstrap
+    over items; those of differences to the first PREDICTIONS are paired.
+
+    Example: dissensus evaluate test.csv predicted.csv
+
+    Example: dissensus evaluate labels.csv model.csv baseline.csv --gold gold.csv -o scores.csv
+    """
+    folder.check_file(output, "scores")
+    table, known = read_labels(source, gold)
+    from dissensus.questions.evaluate import evaluate
+    from dissensus.questions.predictions import Predictions
+
+    table = _in_order(table, scale, source.classes is not None)
+    read = {}
+    for name, path in _names(predictions).items():
+        with show.waiting(f"reading {path}"):
+            read[name] = Predictions.read(path, table, predicted)
+    with show.waiting(f"resampling {source.file}", resamples) as on_step:
+        found = evaluate(
+            read, table, gold=known, scale=scale.value, resamples=resamples, seed=seed or 0, on_step=on_step
+        )  # fmt: skip
+    for note in found.notes:
+        say(f"warning: {note}")
+    if output is not None:
+        import pyarrow as pa
+
+        folder.write_file(pa.Table.from_pylist(found.rows()), output)
+    if source.json:
+        facts: dict[str, Any] = {
+            "file": show.path(source.file),
+            "reading": source.account,
+            **show.paths(gold_file=gold.gold),
+        }
+        facts |= {
+            "resamples": resamples,
+            "predictions": list(found.predictions),
+            "reference": found.reference,
+            "scores": found.rows(),
+        }
+        show.json(facts | {"notes": list(found.notes)}, output=output)
+        return
+    _show(source.title(None), found)
+    if output is not None:
+        show.line(f"Scores are in {show.clean(output)}")
+
+
+def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:
+    """Annotations and gold; a FILE without annotators is gold, of a table without rows."""
+    try:
+        table = source.read_one()
+        return table, gold.read(table)
+    except MissingColumn:
+        from dissensus.table.find_columns import guess_column
+        from dissensus.table.io import read_frame
+
+        there = read_frame(source.file).column_names
+        if source.annotator is not None or gold.gold is not None or guess_column("annotator", there) is not None:
+            raise
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.io import gold_columns
+
+    item, label = gold_columns(source.file, source.item, source.label)
+    table = Annotations.from_arrays(item, ["gold"] * len(item), label, source.class_names(), abstain=[None])
+    return table.select(rows=[]), table.gold_codes(item, label)
+
+
+def _in_order(table: Annotations, scale: Scale, declared: bool) -> Annotations:
+    """The table with its classes in their order, where they are numbers and nobody declared one."""
+    import numpy as np
+
+    if scale == Scale.nominal or declared:
+        return table
+    try:
+        order = np.argsort([float(name) for name in table.classes], kind="stable")
+    except ValueError:
+        return table
+    return table.to_classes(table.classes[order])
+
+
+def _names(predictions: list[Path]) -> dict[str, Path]:
+    """A short name for each file: its stem, or the whole path where two are alike."""
+    stems = Counter(path.stem for path in predictions)
+    return {show.clean(path if stems[path.stem] > 1 else path.stem): path for path in predictions}
+
+
+def _show(title: str, found: Evaluation) -> None:
+    several = len(found.predictions) > 1
+    rows: list[tuple[str, ...]] = []
+    kind = ""
+    for one in found:
+        if one.kind != kind:
+            rows.append((f"{one.kind}, {one.items:,} items",))
+        kind = one.kind
+        sign = "↑" if one.higher_is_better else "↓"
+        cells = (_cell(one.values.get(name), several) for name in found.predictions)
+        rows.append((f"  {one.name} {sign}", *cells))
+        if several and one.differences:
+            rows.append(("", "", *(_difference(one, name) for name in found.predictions[1:])))
+    columns = ["", *(show.name(name) for name in found.predictions)]
+    show.table(show.clean(title), columns, rows, numbers=columns[1:], unbroken=columns[:1])
+    more = "; below, the difference to the first, with ▲ where it is better and ▼ where it is worse" if several else ""
+    show.text(f"Hard scores compare with {found.reference}. Intervals are of 95 %, over items{more}.")
+
+
+def _cell(value: Estimate | None, short: bool) -> str:
+    if value is None or value.value != value.value:
+        return "–"
+    if value.value == float("inf"):
+        return "∞"
+    if short or value.low != value.low:
+        return f"{show.number(value.value)}{_half_width(value)}"
+    return f"{show.number(value.value)} ({show.interval(value.low, value.high)})"
+
+
+def _difference(score: Score, name: str) -> str:
+    one = score.differences.get(name)
+    mark = {"better": "▲", "worse": "▼", "": " "}[score.verdict(name)]
+    return "" if one is None else f"{mark} {one.value:+.3f}{_half_width(one)}"
+
+
+def _half_width(value: Estimate) -> str:
+    return "" if value.low != value.low else f" ± {show.number((value.high - value.low) / 2)}"

@@ -1,0 +1,195 @@
+"""scikit-learn's loop: `fit(X, y)` where y are annotations by item, and scores for `GridSearchCV` and its kin.
+
+    search = GridSearchCV(CrowdClassifier(), {"encoder__dropout": [0, 0.5]}, scoring=soft_cross_entropy)
+    search.fit(X, ByItem(table))
+
+A learner's `fit` takes (table, X) or, as scikit-learn calls it, (X, y). There y is a table whose items are the rows of
+X, in their order; a `ByItem`, which can be cut by item; or one class per row.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.evaluation import cross_entropy
+from dissensus.exceptions import DataError
+from dissensus.learning import inputs as given
+from dissensus.learning.encoders import MLP, Identity
+from dissensus.learning.objectives.labels import vote_weight
+from dissensus.models.base import arg_max
+from dissensus.questions.compare import log_likelihood
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+
+class ByItem:
+    """A table as scikit-learn's y: one entry per item, in the order of `table.items`, to be cut by item.
+
+    As an array it is the most frequent label of each item (of tied ones a draw): by it folds are stratified and
+    scikit-learn's own scores, such as "accuracy", judge.
+
+    >>> y = ByItem(Annotations.from_arrays(["a", "b", "b", "c"], [0, 0, 1, 1], ["no", "yes", "yes", "no"]))
+    >>> np.asarray(y[[2, 1]]).tolist()
+    ['no', 'yes']
+    """
+
+    ndim = 1
+
+    def __init__(self, table: Annotations, at: IntArray | None = None):
+        given.check_table(table, "ByItem")
+        self.table = table
+        self.at = np.arange(table.n_items) if at is None else at  # the item of each entry
+
+    def __len__(self) -> int:
+        return int(self.at.size)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(entries,)."""
+        return (len(self),)
+
+    def __getitem__(self, key: Any) -> ByItem:
+        key = key[0] if isinstance(key, tuple) else key  # scikit-learn asks for [rows, ...]
+        return ByItem(self.table, np.atleast_1d(self.at[key]))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._labels[self.at], dtype)
+
+    def __repr__(self) -> str:
+        return f"ByItem({len(self):,} of {self.table!r})"
+
+    @cached_property
+    def _labels(self) -> Names:
+        table = self.table
+        return np.asarray(table.classes[arg_max(table.votes(), table.items, table.classes, 0)])
+
+    def in_order(self) -> tuple[Annotations, IntArray]:
+        """The table of these items, and the entries in the order of its items."""
+        mask = np.bincount(self.at, minlength=self.table.n_items)
+        if (mask > 1).any():
+            raise DataError(
+                f"item {naming.shown(self.table.items[mask.argmax()])} is drawn {mask.max()} times; draw every item "
+                "once, or give its labels a weight."
+            )
+        return self.table.select(items=mask > 0), np.argsort(self.at)
+
+
+class Learner:
+    """What scikit-learn asks of a classifier; a base of those that learn from annotations and inputs."""
+
+    _estimator_type = "classifier"  # before scikit-learn 1.6
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier", target_tags=TargetTags(required=True), classifier_tags=ClassifierTags(),
+            input_tags=InputTags(sparse=True),
+        )  # fmt: skip
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of X, where it was a table of numbers."""
+        for model in (self, *getattr(self, "models_", ())):
+            if isinstance(encoder := getattr(model, "encoder_", None), Identity | MLP):
+                return int(encoder.center_.size)
+        raise AttributeError("n_features_in_: not fitted yet, or X was no table of numbers.")
+
+
+def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
+    """Table, inputs and gold, in the order of the table's items, of (table, X) or scikit-learn's (X, y)."""
+    swapped = not isinstance(table, Annotations) and X is not None
+    X, y = (table, X) if swapped else (X, table)
+    X = X.tocsr() if sparse.issparse(X) else X  # one of them is a mapping too
+    if not swapped or isinstance(y, Annotations):
+        return y, X, gold
+    if not isinstance(y, ByItem):
+        y = _one_label_each(y)
+    if (n := given.rows(X)) != len(y):
+        raise DataError(f"X has {n:,} rows and y {len(y):,} entries; give one entry per row.")
+    found, order = y.in_order()
+    X = _by_position(X, y)
+    if given._names(X, found) is not None:
+        X = given.aligned(X, found)
+    elif not np.array_equal(order, np.arange(order.size)):
+        X = given.take(X, order)
+    return found, X, None if gold is None else np.asarray(gold)[order]
+
+
+def _by_position(X: Any, y: ByItem) -> Any:
+    """X without an index that is no names of items; DataError where it names other items than the entries of y."""
+    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
+    if index is None or getattr(index, "nlevels", 1) > 1 or index.name == given.ITEM:
+        return X  # `aligned` sees to it
+    text, items = index.dtype.kind not in "iu", y.table.items
+    at = y.at  # numbers of rows
+    if not np.array_equal(index, at) and text == (items.dtype.kind not in "iu"):
+        at = naming.match(np.asarray(index.astype(object) if text else index), items, "items")
+    if (at < 0).any() or np.array_equal(at, y.at):
+        return nw.maybe_reset_index(frame).to_native()
+    if set(at.tolist()) != set(y.at.tolist()):
+        raise DataError(
+            f"the index of X names other items than y has entries, such as {naming.shown(index[0])}; bring X into the "
+            "order of table.items before it is cut, or reset its index."
+        )
+    return X
+
+
+def _one_label_each(y: Any) -> ByItem:
+    """A table in which one annotator gave every row of X its class."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise DataError(
+            f"y must be a table of annotations, a ByItem of one, or one class per row of X; got {type(y).__name__} of "
+            f"shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f":
+        bad = ~np.isfinite(labels) | (labels != np.floor(labels))
+        if bad.any():
+            raise DataError(naming.bad_rows("y", bad, "values are continuous, infinite or NaN, not classes", labels))
+    number = np.arange(labels.size)
+    return ByItem(Annotations.from_arrays(number, np.zeros_like(number), labels.tolist()))
+
+
+def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
+    """Minus the mean over items of the cross entropy to their votes: a score for `scoring`, the higher the better.
+
+    `estimator` has `predict_proba` and `classes_`; y is as for `fit`. Items without votes are left out.
+    """
+    table, X, _ = table_first(X, y)
+    table = table.to_classes(np.asarray(estimator.classes_))
+    proba, voted = np.asarray(estimator.predict_proba(X)), vote_weight(table) > 0
+    return -float(cross_entropy(table.soft_labels()[voted], proba[voted]).mean())
+
+
+def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
+    """Mean log probability of annotations, of each by its annotator: a score for `scoring`, the higher the better.
+
+    An estimator that does not model annotators says the same of all of them. A Pipeline is asked through its last step.
+    """
+    table, X, _ = table_first(X, y)
+    table = table.to_classes(np.asarray(estimator.classes_))
+    logs, weight = log_likelihood(table, _of_rows(estimator, table, X))
+    return float((logs * weight).sum() / weight.sum())
+
+
+def _of_rows(estimator: Any, table: Annotations, X: Any) -> FloatArray:
+    """(N, K) P(label) for the rows of a table."""
+    if hasattr(estimator, "named_steps"):  # a Pipeline
+        return _of_rows(estimator[-1], table, estimator[:-1].transform(X))
+    models = getattr(estimator, "models_", [estimator])  # LIA has one per seed
+    if hasattr(models[0], "predict_annotations"):
+        return np.asarray(np.mean([model.predict_annotations(table, X) for model in models], axis=0))
+    return np.asarray(estimator.predict_proba(X))[table.item]

@@ -1,0 +1,84 @@
+"""What a training tells while it goes on: to `on_step`, to a CSV file and to TensorBoard.
+
+After every epoch there is one entry: epoch, step, loss, learning_rate, seconds and, where items are validated against,
+cross-entropy, accuracy and macro-f1. An `on_step(epoch, loss)` that has a parameter `entry` gets it too.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import DissensusWarning, UnwritableFile
+
+FILE = "log.csv"
+HEAD = ("run", "epoch", "step", "loss", "learning_rate", "seconds", "cross-entropy", "accuracy", "macro-f1")
+Entry = dict[str, float]
+
+
+def tell(on_step: Callable[..., None] | None, epoch: int, loss: float, entry: Entry) -> None:
+    """Call `on_step` with (epoch, loss), and with `entry` where it has such a parameter."""
+    if on_step is not None:
+        whole = "entry" in inspect.signature(on_step).parameters
+        on_step(epoch, loss, **({"entry": entry} if whole else {}))
+
+
+class TrainingLog:
+    """A folder with `log.csv` and events for TensorBoard, one run after another; without a folder, nothing."""
+
+    def __init__(self, folder: str | Path | None):
+        self.folder, self.events = None if folder is None else Path(folder), None
+        if self.folder is None:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = self.folder / FILE
+            rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines())) if file.exists() else []
+            if not rows:
+                file.write_text(",".join(HEAD) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UnwritableFile(f"cannot write a log into {folder}: {error.strerror or error}.") from error
+        self.run = 1 + int(rows[-1]["run"]) if rows else 1
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            if self.run == 1:
+                warnings.warn(
+                    f"TensorBoard is not installed, so {folder} has {FILE} only: pip install tensorboard.",
+                    DissensusWarning,
+                    stacklevel=4,
+                )
+            return
+        self.events = SummaryWriter(str(self.folder / f"run-{self.run}"))
+
+    def __call__(self, entry: Entry) -> None:
+        """Write what an epoch has done; a reader at the same time sees whole lines."""
+        if self.folder is None:
+            return
+        row: dict[str, Any] = {"run": self.run, **entry}
+        with (self.folder / FILE).open("a", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow([_plain(row.get(key, "")) for key in HEAD])
+        if self.events is not None:
+            for key, value in entry.items():
+                if key not in ("epoch", "step"):
+                    self.events.add_scalar(key, value, int(entry["epoch"]))
+            self.events.flush()
+
+
+def reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
+    """One function that tells `on_step` and writes the log of a folder, where there are such."""
+    log = TrainingLog(folder)
+
+    def report(entry: Entry) -> None:
+        log(entry)
+        tell(on_step, int(entry["epoch"]), entry["loss"], entry)
+
+    return report
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,334 @@
+"""Judge predictions by annotations or gold: one table of scores with intervals, several predictions side by side.
+
+    hard            the predicted class against gold or, without gold, the most frequent label where it is one
+    soft            the predicted distribution against the distribution of an item's votes
+    perspectivist   what was predicted of each annotator against what that annotator said
+    calibration     whether probabilities mean what they say, against gold or, without gold, the votes
+
+A prediction of an item speaks for all its annotators. Predictions of single annotators speak for the item by their
+mean. Scores are those of `dissensus.evaluation`. All predictions are judged by the same items and resamples of them:
+the interval of a difference to the first is that of the paired bootstrap. The calibration error of a resample is larger
+than that of the items it is drawn from; its interval is moved so that the mean over resamples is the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dissensus.common.formatting import word_list
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.evaluation.calibration import gaps, log_losses
+from dissensus.evaluation.hard import mean_f1, mean_recall, outcomes, tied
+from dissensus.evaluation.intervals import Estimate, Statistic, percentile_interval, resampled_sums
+from dissensus.evaluation.perspectivist import absolute_distance, error_rate
+from dissensus.evaluation.soft import MEASURES, entropy, wasserstein
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import check_gold
+from dissensus.questions.compare import flat, log_likelihood
+from dissensus.questions.predictions import Aligned, Predictions, in_text
+from dissensus.table.annotations import Annotations
+from dissensus.table.names import shown
+
+Scale = Literal["nominal", "ordinal", "interval"]
+HIGHER_IS_BETTER = {"accuracy", "balanced_accuracy", "macro_f1", "entropy_correlation", "log_likelihood"}
+CALIBRATION_ERROR = "expected_calibration_error"
+GOLD, MOST_FREQUENT = "gold", "the most frequent label"
+MIN_VARIANCE = 1e-24  # of entropies, below which all are the same
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure of all predictions that have it."""
+
+    kind: str  # hard, soft, perspectivist or calibration
+    name: str
+    items: int
+    values: dict[str, Estimate]  # predictions → score
+    differences: dict[str, Estimate]  # predictions but the first → score − that of the first, on the same resamples
+
+    @property
+    def higher_is_better(self) -> bool:
+        """False where the score is an error, a loss or a distance."""
+        return self.name in HIGHER_IS_BETTER
+
+    def verdict(self, predictions: str) -> str:
+        """Say "better" or "worse" than the first where the interval of the difference excludes 0; else nothing."""
+        one = self.differences.get(predictions)
+        if one is None or not (one.low > 0 or one.high < 0):
+            return ""
+        return "better" if (one.low > 0) == self.higher_is_better else "worse"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Scores of predictions, in their order."""
+
+    scores: tuple[Score, ...]
+    predictions: tuple[str, ...]  # names
+    reference: str  # what hard scores compare with
+    notes: tuple[str, ...] = ()  # what was left out, and why
+
+    def __getitem__(self, name: str) -> Score:
+        return {one.name: one for one in self.scores}[name]
+
+    def __iter__(self) -> Iterator[Score]:
+        return iter(self.scores)
+
+    def __repr__(self) -> str:
+        return f"Evaluation of {', '.join(self.predictions)}: {len(self.scores)} scores"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per score and predictions, as plain values."""
+        return [
+            {"kind": one.kind, "score": one.name, "higher_is_better": one.higher_is_better, "items": one.items}
+            | {"predictions": name}
+            | flat("value", value)
+            | flat("difference", one.differences.get(name, _nothing(value.level)))
+            for one in self.scores
+            for name, value in one.values.items()
+        ]
+
+    def to_frame(self) -> Any:
+        """The same as a pandas frame where pandas is installed, else an Arrow table."""
+        return as_frame(self.rows())
+
+
+def evaluate(
+    predictions: Any,
+    table: Annotations,
+    *,
+    gold: IntArray | None = None,
+    scale: Scale = "nominal",
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    on_step: OnStep | None = None,
+) -> Evaluation:
+    """Judge predictions by annotations, gold or both.
+
+    Parameters
+    ----------
+    predictions : path, frame, array or `Predictions`, or a mapping from names to these
+        With a label, one probability per class or both, for each item, or for each item and annotator
+        (`questions.predictions`). An array has one row per `table.items`.
+    table : Annotations
+        What annotators said. Without rows, only gold judges.
+    gold : (I,) int, optional
+        Known classes, −1 where unknown.
+    scale : "nominal", "ordinal" or "interval"
+        Ordinal: classes are steps of one, in the order of `table.classes`. Interval: their names are numbers. Both add
+        `wasserstein` and `absolute_distance`.
+    level, resamples, seed, on_step
+        As in `dissensus.evaluation.bootstrap`; 0 resamples give no intervals.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> data = simulate(200, 10, 3, seed=1)
+    >>> found = evaluate({"votes": data.annotations.soft_labels("smoothed")}, data.annotations, gold=data.truth)
+    >>> round(found["accuracy"].values["votes"].value, 3)
+    0.94
+    """
+    check_argument("scale", scale, Scale)
+    gold = check_gold(gold, table)
+    whole = predictions if isinstance(predictions, Mapping) else {"predictions": predictions}
+    if not whole:
+        raise BadParameter("no predictions are given; give at least one file, frame or array.")
+    read = {str(name): Predictions.read(one, table) for name, one in whole.items()}
+    known = in_text(table, read.values())
+    aligned = {name: Aligned.of(one, known) for name, one in read.items()}
+    judge, notes = _Judge.of(known, gold, aligned, _positions(known, scale))
+    found: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
+    for name, one in aligned.items():
+        for part in judge.parts(one):
+            sums = resampled_sums(part.stats, resamples=resamples, seed=seed, on_step=on_step)
+            for score, statistic in part.scores.items():
+                value, drawn = float(statistic(sums.whole[None])[0]), statistic(sums.resampled)
+                if score == CALIBRATION_ERROR and drawn.size:  # a resample of few items in a bin is further off
+                    drawn = drawn - drawn.mean() + value
+                found.setdefault((part.kind, score, part.stats.shape[0]), {})[name] = value, drawn
+    first = next(iter(read))
+    scores = [
+        Score(
+            kind, score, items,
+            {name: _estimate(*one, level) for name, one in values.items()},
+            {
+                name: _estimate(one[0] - values[first][0], one[1] - values[first][1], level)
+                for name, one in values.items()
+                if name != first and first in values and np.isfinite(one[0] - values[first][0])
+            },
+        )
+        for (kind, score, items), values in found.items()
+    ]  # fmt: skip
+    if not scores:
+        raise DataError("there is nothing to judge by: no predicted item has a gold label or a vote.")
+    order = ["hard", "soft", "perspectivist", "calibration"]
+    scores.sort(key=lambda one: order.index(one.kind))
+    return Evaluation(tuple(scores), tuple(read), MOST_FREQUENT if gold is None else GOLD, tuple(notes))
+
+
+class _Part(NamedTuple):
+    """Scores that are functions of the same sums over items."""
+
+    kind: str
+    stats: Any  # (n, S) sparse
+    scores: dict[str, Statistic]
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """What predictions are compared with: items and annotations that all of them predict."""
+
+    table: Annotations
+    rows: BoolArray  # (N,) those of the whole table that are left
+    y: FloatArray  # (I, K) shares of all votes
+    voted: BoolArray  # (I,)
+    gold: IntArray  # (I,) class, −1 where unknown; without gold the most frequent label
+    has_gold: bool
+    place: FloatArray | None  # (K,) of ordered classes
+
+    @classmethod
+    def of(
+        cls, table: Annotations, gold: IntArray | None, predictions: Mapping[str, Aligned], place: FloatArray | None
+    ) -> tuple[_Judge, list[str]]:
+        """Make it; also return what is left out, in sentences."""
+        votes = table.votes()
+        voted = votes.sum(axis=1) > 0
+        items, rows, notes = np.ones(table.n_items, np.bool_), np.ones(len(table), np.bool_), []
+        for name, one in predictions.items():
+            asked = {"items": (voted if gold is None else voted | (gold >= 0), one.items, np.arange(table.n_items))}
+            asked["annotations"] = (one.items[table.item], one.rows, table.item)
+            for what, (wanted, there, item) in asked.items():
+                if (missing := wanted & ~there).any():
+                    notes.append(
+                        f"{name} does not predict {missing.sum():,} of {wanted.sum():,} {what}, such as of item "
+                        f"{shown(table.items[item[missing][0]])}; they are left out for all."
+                    )
+            items, rows = items & one.items, rows & one.rows
+        known = gold
+        if known is None:
+            best = tied(votes)
+            unclear = voted & (best.sum(axis=1) > 1)
+            known = np.where(voted & ~unclear, best.argmax(axis=1), -1)
+            if many := (unclear & items).sum():
+                notes.append(f"{many:,} items have several most frequent labels; hard scores leave them out.")
+        left = table.select(rows=rows)  # a row that is predicted is of an item that is
+        known = np.where(items, known, -1)
+        return cls(left, rows, table.soft_labels(), voted & items, known, gold is not None, place), notes
+
+    def parts(self, one: Aligned) -> Iterator[_Part]:
+        """The scores that these predictions can have."""
+        known, voted, h = self.gold >= 0, self.voted, one.proba
+        gold, n = self.gold[known], int(known.sum())
+        if n:
+            hard: dict[str, Statistic] = {
+                "accuracy": partial(_accuracy, n),
+                "balanced_accuracy": mean_recall,
+                "macro_f1": mean_f1,
+            }
+            yield _Part("hard", outcomes(gold, one.choice[known]), hard)
+        if h is not None and voted.any():
+            yield self._soft(self.y[voted], h[voted])
+        if self.table.votes().any():
+            yield self._perspectivist(
+                one.by_row[self.rows], None if one.row_proba is None else one.row_proba[self.rows]
+            )
+        if one.sure is None:
+            return
+        judged = known if self.has_gold else voted
+        if judged.any():
+            error = gaps(gold if self.has_gold else self.y[voted], one.sure[judged])
+            yield _Part("calibration", error, {CALIBRATION_ERROR: partial(_calibration_error, error.shape[0])})
+        if self.has_gold and n:
+            yield _mean_part("calibration", {"log_loss": log_losses(gold, one.sure[known])})
+
+    def _soft(self, y: FloatArray, h: FloatArray) -> _Part:
+        values = {name: measure(y, h) for name, measure in MEASURES.items()}
+        if self.place is not None:
+            values["wasserstein"] = wasserstein(y, h, positions=self.place)
+        a, b = (one - one.mean() for one in (entropy(y), entropy(h)))
+        moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
+        return _mean_part("soft", values, moments, {"entropy_correlation": partial(_correlation, len(y))})
+
+    def _perspectivist(self, said: FloatArray, proba: FloatArray | None) -> _Part:
+        table = self.table
+        values = {"error_rate": error_rate(table, said)}
+        if self.place is not None and table.n_classes > 1:
+            at = said if proba is None else proba
+            values["absolute_distance"] = absolute_distance(table, at, positions=self.place)
+        if proba is None:
+            return _mean_part("perspectivist", values)
+        logs, weight = log_likelihood(table, proba)
+        sums = np.stack([np.bincount(table.item, one, table.n_items) * 1.0 for one in (logs * weight, weight)], axis=1)
+        return _mean_part("perspectivist", values, sums[sums[:, 1] > 0], {"log_likelihood": _ratio})
+
+
+def _mean_part(
+    kind: str,
+    values: dict[str, FloatArray],
+    more: FloatArray | None = None,
+    of_more: dict[str, Statistic] | None = None,
+) -> _Part:
+    """Means over items of values (n,), and statistics of the sums of `more` (n, S)."""
+    columns = np.stack(list(values.values()), axis=1)
+    n, width = columns.shape
+    scores: dict[str, Statistic] = {name: partial(_mean, n, k) for k, name in enumerate(values)}
+    scores |= {name: partial(_of_columns, width, one) for name, one in (of_more or {}).items()}
+    return _Part(kind, csr_array(columns if more is None else np.concatenate([columns, more], axis=1)), scores)
+
+
+def _mean(n: int, column: int, sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[:, column] / n)
+
+
+def _of_columns(first: int, statistic: Statistic, sums: FloatArray) -> FloatArray:
+    return statistic(sums[:, first:])
+
+
+def _accuracy(n: int, sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[:, : sums.shape[1] // 3].sum(axis=1) / n)
+
+
+def _calibration_error(n: int, sums: FloatArray) -> FloatArray:
+    return np.asarray(np.abs(sums).sum(axis=1) / n)
+
+
+def _ratio(sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[:, 0] / sums[:, 1])
+
+
+def _correlation(n: int, sums: FloatArray) -> FloatArray:
+    """Pearson's r from Σa, Σb, Σaa, Σbb, Σab; NaN where one is constant."""
+    a, b, aa, bb, ab = sums.T / n
+    scale = np.maximum(aa - a * a, 0) * np.maximum(bb - b * b, 0)
+    known = scale > MIN_VARIANCE
+    return np.where(known, (ab - a * b) / np.sqrt(np.where(known, scale, 1)), np.nan)
+
+
+def _estimate(value: float, resampled: FloatArray, level: float) -> Estimate:
+    return percentile_interval(value, resampled, level) if np.isfinite(value) else _nothing(level, value)
+
+
+def _nothing(level: float, value: float = float("nan")) -> Estimate:
+    return Estimate(value, float("nan"), float("nan"), level)
+
+
+def _positions(table: Annotations, scale: Scale) -> FloatArray | None:
+    """(K,) where ordered classes lie, whose names are text."""
+    if scale == "nominal":
+        return None
+    if scale == "ordinal":
+        return np.arange(table.n_classes, dtype=np.float64)
+    try:
+        return np.array([float(name) for name in table.classes])
+    except ValueError:
+        raise DataError(
+            f"classes {word_list([shown(name) for name in table.classes[:5]])} are no numbers, which an interval scale "
+            "needs; use scale 'ordinal' or 'nominal'."
+        ) from None

@@ -1,0 +1,208 @@
+"""Read predictions, ours or anybody's, and put them in the order of a table.
+
+A file or frame has one row per item, or one per item and annotator (a column `annotator`), with a label, with one
+probability per class (columns `p_CLASS`, or called as the classes are), or with both: then the label is the answer, and
+the probabilities say how sure it is. Names are compared as text: 7 and "7" are the same item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.evaluation.hard import tied
+from dissensus.exceptions import DataError, MissingColumn
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.encoding import encode_proba
+from dissensus.table.find_columns import column_names, guess_column, listed, no_column, to_arrow
+from dissensus.table.io import read_frame
+from dissensus.table.io.files import about
+
+PREDICTED = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
+"""Columns that are taken for the predicted label where none is named, the first that is there."""
+PROBABILITY = "p_"  # before the class, in the name of a column
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Labels, probabilities or both, one row for each item, or for each item and annotator. All names are text."""
+
+    item: Names  # (n,)
+    classes: Names  # (C,) that are named
+    label: IntArray | None = None  # (n,) code into classes
+    proba: FloatArray | None = None  # (n, C)
+    annotator: Names | None = None  # (n,)
+
+    @classmethod
+    def read(cls, source: Any, table: Annotations, predicted: str | None = None) -> Predictions:
+        """Read a file or a frame; or an array (I,) of class names or (I, K), in the order of `table.items`.
+
+        `predicted` names the column of the label.
+        """
+        if isinstance(source, Predictions):
+            return source
+        if isinstance(source, np.ndarray | list):
+            return cls._of_array(np.asarray(source), table)
+        path = Path(source) if isinstance(source, str | PathLike) else None
+        frame = source if path is None else read_frame(path)
+        with about(path) if path is not None else nullcontext():
+            return cls._of_frame(frame, _text(table.classes), predicted)
+
+    @classmethod
+    def _of_array(cls, array: Any, table: Annotations) -> Predictions:
+        if len(array) != table.n_items or array.ndim not in (1, 2):
+            raise DataError(
+                f"predictions of shape {array.shape} for {table.n_items:,} items; give one row per table.items, in "
+                "their order, or a frame with a column `item`."
+            )
+        items = _text(table.items)
+        if array.ndim == 1:
+            return cls(items, *_coded(array, "predictions"))
+        _, proba = encode_proba(array, table.classes)
+        return cls(items, _text(table.classes), proba=proba)
+
+    @classmethod
+    def _of_frame(cls, frame: Any, known: Names, predicted: str | None) -> Predictions:
+        there = column_names(frame)
+        item, annotator = (guess_column(role, there) for role in ("item", "annotator"))
+        if item is None:
+            raise no_column("item", there)
+        if predicted is not None and predicted not in there:
+            raise no_column("label", there, predicted)
+        small = {name.strip().lower(): name for name in reversed(there)}
+        label = predicted or next((small[name] for name in PREDICTED if name in small), None)
+        by_class = {name.removeprefix(PROBABILITY): name for name in there if name.startswith(PROBABILITY)}
+        if not by_class and label is None:
+            by_class = {name: name for name in there if name in set(known) - {item, annotator}}
+        if not by_class and label is None:
+            raise MissingColumn(
+                f"no predictions; the columns are {listed(there)}. Call the predicted label {PREDICTED[0]!r} or "
+                f"{PREDICTED[-2]!r}, or give one column {PROBABILITY}CLASS for each class."
+            )
+        data = to_arrow(frame, [name for name in (item, annotator, label, *by_class.values()) if name is not None])
+        names = {role: _names(data[column], column) for role, column in (("item", item), ("annotator", annotator))
+                 if column is not None}  # fmt: skip
+        if not len(names["item"]):
+            raise DataError("there is no row; give at least one prediction.")
+        classes, codes = (np.empty(0, object), None) if label is None else _coded(data[label], label)
+        if not by_class:
+            return cls(**names, classes=classes, label=codes)
+        every = _with(np.array(list(by_class), object), classes)
+        columns, proba = encode_proba({name: data[column] for name, column in by_class.items()}, None)
+        codes = None if codes is None else naming.match(classes, every, "classes")[codes]
+        return cls(**names, classes=every, label=codes, proba=_padded(proba, _text(columns), every))
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """Predictions in the order of a table's items, rows and classes; zero where there is none."""
+
+    items: BoolArray  # (I,) that are predicted
+    rows: BoolArray  # (N,) that are predicted
+    choice: FloatArray  # (I, K) the answer; 1/t for each of t tied classes
+    proba: FloatArray | None  # (I, K)
+    by_row: FloatArray  # (N, K) the answer for each annotator, or how probable each is
+    row_proba: FloatArray | None  # (N, K)
+
+    @classmethod
+    def of(cls, given: Predictions, table: Annotations) -> Aligned:
+        """Align predictions to a table whose names are text, and whose classes are all that anybody names."""
+        at = naming.match(given.classes, table.classes, "classes")
+        label = None if given.label is None else np.eye(table.n_classes)[at[given.label]]
+        proba = None if given.proba is None else _padded(given.proba, given.classes, table.classes)
+        said: Any = proba if label is None else label  # (n, K)
+        sure: Any = label if proba is None else proba
+        item = naming.match(given.item, table.items, "items")
+        if given.annotator is None:
+            place = _place(item, table.n_items, given.item)
+            best, whole, rows = _taken(said, place), None if proba is None else _taken(proba, place), place[table.item]
+        else:
+            best, whole = (_means(values, item, table.n_items) for values in (said, sure))
+            annotator = naming.match(given.annotator, table.annotators, "annotators")
+            here = (item >= 0) & (annotator >= 0)
+            pairs, row = np.unique(_pair(table.item, table.annotator, table), return_inverse=True)
+            found = np.where(here, naming.match(_pair(item, annotator, table), pairs, "pairs"), -1)
+            rows = _place(found, pairs.size, given.item)[row]
+        there = np.asarray(best.any(axis=1))
+        choice = tied(best) & there[:, None]
+        choice = choice / np.maximum(choice.sum(axis=1, keepdims=True), 1)
+        row_proba = None if proba is None else _taken(proba, rows)
+        return cls(there, rows >= 0, choice, whole, _taken(said, rows), row_proba)
+
+    @property
+    def sure(self) -> FloatArray | None:
+        """(I, K) probabilities, where they were given; shares of predicted labels are none."""
+        return None if self.row_proba is None else self.proba
+
+
+def in_text(table: Annotations, predictions: Iterable[Predictions]) -> Annotations:
+    """The table with names as text, and the classes that predictions add to its own."""
+    classes = _text(table.classes)
+    for one in predictions:
+        classes = _with(classes, one.classes)
+    proba = None if table.proba is None else _padded(table.proba, _text(table.classes), classes)
+    names = {"items": _text(table.items), "annotators": _text(table.annotators), "classes": classes}
+    return replace(table, **names, proba=proba)  # codes stay as they are
+
+
+def _text(names: Any) -> Names:
+    return np.array([str(name) for name in names.tolist()], object)
+
+
+def _names(column: Any, what: str) -> Names:
+    names, codes = naming.encode(naming.to_column(column, what), what)
+    return np.asarray(_text(names)[codes])
+
+
+def _coded(column: Any, what: str) -> tuple[Names, IntArray]:
+    names, codes = naming.encode(naming.to_column(column, what), what)
+    return _text(names), codes
+
+
+def _with(names: Names, more: Names) -> Names:
+    """Names, and those of `more` that are new, at the end."""
+    return np.concatenate([names, more[naming.match(more, names, "classes") < 0]]) if more.size else names
+
+
+def _padded(proba: FloatArray, classes: Names, every: Names) -> FloatArray:
+    """Probabilities (n, C) over more classes."""
+    found = np.zeros((len(proba), every.size))
+    found[:, naming.match(classes, every, "classes")] = proba
+    return found
+
+
+def _pair(item: IntArray, annotator: IntArray, table: Annotations) -> IntArray:
+    """(n,) one number for each item and annotator."""
+    return np.asarray(item * np.int64(table.n_annotators) + annotator)
+
+
+def _place(at: IntArray, n: int, item: Names) -> IntArray:
+    """(n,) the row that predicts each of n things, −1 where none does; DataError where two do. `at` (rows,) or −1."""
+    count = np.bincount(at[at >= 0], minlength=n)
+    if (count > 1).any():
+        first = int((at == int((count > 1).argmax())).argmax())
+        raise DataError(f"item {naming.shown(item[first])} has {count.max()} predictions; keep one.")
+    place = np.full(n, -1)
+    place[at[at >= 0]] = np.flatnonzero(at >= 0)
+    return place
+
+
+def _taken(values: FloatArray, place: IntArray) -> FloatArray:
+    """The rows of `values` at `place`; zeros where it is −1."""
+    return np.where(place[:, None] >= 0, values[place], 0.0)
+
+
+def _means(values: FloatArray, item: IntArray, n: int) -> FloatArray:
+    """(n, K) means of rows (rows, K) over each item."""
+    here = np.flatnonzero(item >= 0)
+    sums = csr_array((np.ones(here.size), (item[here], here)), shape=(n, len(values))) @ values
+    return np.asarray(sums / np.maximum(np.bincount(item[here], minlength=n), 1)[:, None])
