@@ -12,6 +12,7 @@ from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableF
 from dissensus.learning import LIA, CrowdClassifier, DecisionFunction
 from dissensus.learning.encoders import MLP, ItemEmbedding
 from dissensus.learning.objectives import LIAObjective
+from dissensus.learning.rows import use_row_sparse
 
 
 def with_oracles(table: Annotations, truth: np.ndarray) -> Annotations:
@@ -195,6 +196,7 @@ def test_an_item_that_was_not_there_has_the_mean_vector():
 def test_only_the_items_of_a_batch_have_gradients():
     encoder = ItemEmbedding(size=3, hidden=(4, 5)).fit(np.arange(10))
     module = encoder.module()
+    use_row_sparse(module)  # as the trainer does
     assert encoder.width == 5
     module(**encoder.prepare(np.array([7, 2])).take(torch.arange(2))).sum().backward()
     assert module.vectors.weight.row_sparse

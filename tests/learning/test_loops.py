@@ -18,12 +18,13 @@ NEEDS = {"Hugging Face": ("transformers", "accelerate"), "Lightning": ("lightnin
 
 @pytest.mark.filterwarnings("default")  # those of other libraries
 @pytest.mark.parametrize(("name", "code"), list(zip(NEEDS, EXAMPLES, strict=True)), ids=list(NEEDS))
-def test_an_example_learns_from_the_crowd(name, code, tmp_path):
+def test_an_example_learns_from_the_crowd(name, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for module in NEEDS[name]:
         if find_spec(module) is None:
             pytest.skip(f"the {name} example needs {module}, which is not installed")
     assert sum(bool(line.strip()) for line in code.splitlines()) <= 15
-    told = {"folder": str(tmp_path)}
+    told = {}
     torch.manual_seed(0)
     with contextlib.redirect_stdout(io.StringIO()):
         exec(NUMBERS, told)

@@ -50,6 +50,7 @@ GUIDES = {
     "evaluation": "agreement",
     "features": "train",
     "learning": "train",
+    "learning-loops": "train",
     "scale": "aggregate",
     "tables": "describe",
     "tools": "aggregate",

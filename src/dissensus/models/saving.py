@@ -35,7 +35,7 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "classes_": "K names", "items_": "I names", "annotators_": "A names",
     "posterior_": "I K simplex", "prior_": "K simplex", "reliability_": "A share?", "hits_": "A count",
     "total_": "A count", "n_annotations_": "A count", "trace_": "T any", "n_iter_": "whole", "converged_": "flag",
-    "tie_seed_": "whole", "dependence_": "number", "shift_": "K real", "dependence_interval_": "2 share",
+    "tie_seed_": "whole", "dependence_": "number", "shift_": "K real", "dependence_interval_": "2 count",
     "item_total_": "I count", "class_counts_": "K count",
     "class_pseudo_": "K count", "label_totals_": "A 1 K count", "labels_": "A 1|K 1|K count", "pseudo_": "K K count",
     "fixed_prior_": "K simplex", "confusion_": "A K K simplex", "population_confusion_": "K K simplex",
