@@ -133,7 +133,7 @@ def evaluate(
     >>> data = simulate(200, 10, 3, seed=1)
     >>> found = evaluate({"votes": data.annotations.soft_labels("smoothed")}, data.annotations, gold=data.truth)
     >>> round(found["accuracy"].values["votes"].value, 3)
-    0.94
+    0.863
     """
     check_argument("scale", scale, Scale)
     gold = check_gold(gold, table)
