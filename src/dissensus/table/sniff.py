@@ -246,9 +246,14 @@ def is_short(one: Column) -> bool:
 
 
 def _share(one: Column, group: Sequence[Column]) -> bool:
-    """True where at least half of the values of a column, or of the group, are also in the other."""
-    values = {value for other in group for value in other.distinct}
-    return 2 * len(one.distinct & values) >= min(len(one.distinct), len(values))
+    """True where at least half of the values of a column, or of the group, are also in the other, however spelt."""
+    own, values = _folded(one), {value for other in group for value in _folded(other)}
+    return 2 * len(own & values) >= min(len(own), len(values))
+
+
+def _folded(one: Column) -> set[Any]:
+    """The values of a column without differences of capitals and spaces."""
+    return {" ".join(value.split()).casefold() if isinstance(value, str) else value for value in one.distinct}
 
 
 def _pairs(one: Column, other: Column) -> int:

@@ -480,3 +480,10 @@ def test_a_warning_in_python_counts_what_people_answered_and_is_not_used(read):
     }
     with pytest.warns(RowsLeftOut, match=r"t\.json: Not used: 1 rating 's' \(read by label='s'\)"):
         read(json.dumps(record).encode(), "t.json")
+
+
+def test_columns_of_a_wide_table_may_spell_their_labels_differently(read):
+    rows = [f"t{i},something long that is item {i},{('Yes,yes, YES', 'No,no,NO')[i % 2]}" for i in range(20)]
+    table = read("\n".join(["id,text,Ann,Bob,Cy", *rows]).encode())
+    assert table.annotators.tolist() == ["Ann", "Bob", "Cy"]
+    assert len(table) == 60
