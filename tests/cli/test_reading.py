@@ -146,3 +146,12 @@ def test_a_table_on_a_disk_is_said_too(cli, here):
     write_frame({"task": ["a", "a", "b"], "worker": ["x", "y", "x"], "label": ["p", "q", "p"]}, "labels.parquet")
     said = cli("aggregate", "labels.parquet", "--engine", "disk", "-m", "majority-vote").stdout
     assert said.startswith("Read as parquet: item 'task', annotator 'worker', label 'label'; all 3 rows used.")
+
+
+@pytest.mark.parametrize("command", ["aggregate", "diagnose", "describe"])
+def test_every_command_says_that_classes_are_spelt_in_several_ways(cli, here, command):
+    rows = [f"i{n // 3},{'abc'[n % 3]},{('Yes', 'yes', 'no')[(n + n // 3) % 3]}" for n in range(30)]
+    (here / "spelt.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    text = " ".join(cli(command, "spelt.csv").stdout.split())
+    assert "count as different: Yes, yes; --normalize merges them." in text
+    assert "count as different" not in cli(command, "spelt.csv", "--normalize").stdout

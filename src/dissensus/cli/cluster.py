@@ -29,7 +29,7 @@ MAX_CLUSTERS_SHOWN = 12
 CLASSES_SHOWN = 3  # of each cluster
 
 
-FEW_ITEMS = 20  # to compile with
+MAX_ITEMS_COMPILED_WITH = 20
 COARSE_SIZES = 4  # of a range that are tried without --search full
 
 
@@ -166,7 +166,7 @@ def _say_how_long(table: Annotations, method: str, *, K: list[int], L: list[int]
     fits = len(K) * (1 if method == "fmm" else len(L))
     if fits <= COARSE_SIZES:
         return
-    few = table.select(items=table.item_ptr[1:] <= table.item_ptr[min(FEW_ITEMS, table.n_items)])
+    few = table.select(items=table.item_ptr[1:] <= table.item_ptr[min(MAX_ITEMS_COMPILED_WITH, table.n_items)])
     numbers = {"n_clusters": 2} if method == "fmm" else {"item_clusters": 2, "annotator_clusters": 2}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 PATIENCE = 8  # epochs without a better score, where nobody says otherwise
 DROPOUT = 0.5  # of the pool's networks
 HELD_OUT = 0.1  # share of the items that is held out where training is dear
-MANY_ITEMS = 20_000  # that teach; from here on training is dear
+MIN_ITEMS_SPLIT_ONCE = 20_000  # that teach; from here on training is dear, and there are no folds
 MIN_ITEMS = 10  # that teach; with fewer there is nothing to choose by
 PENALTY_WITHOUT_CHOICE = 1.0  # λ of a linear model of fewer items
 WORSE_BEFORE_END = 2  # points of the path without a better score, and it ends
@@ -195,7 +195,7 @@ class _Choice:
             yield Split(np.flatnonzero(teaches), self.held_out, np.arange(len(truth)), truth)
             return
         held = []
-        if validation is not None or teaches.sum() >= MANY_ITEMS:
+        if validation is not None or teaches.sum() >= MIN_ITEMS_SPLIT_ONCE:
             self.held_out = hold_out(HELD_OUT if validation is None else validation, self.table, teaches, self.seed)
             held = [self.held_out]
         elif teaches.sum() >= MIN_ITEMS:

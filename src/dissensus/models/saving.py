@@ -115,7 +115,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
     "whole": ("iu", lambda x: bool((x >= 0).all())),
     "number": ("iuf", lambda x: bool(np.isfinite(x).all())),
 }
-MOST_CODES = {  # attribute → axes whose product its codes stay below
+CODE_LIMITS = {  # attribute → axes whose product its codes stay below
     "copy_group_": "A", "community_": "C", "item_cluster_": "P", "annotator_cluster_": "L", "item_effect_cell_": "I K",
 }  # fmt: skip
 
@@ -145,7 +145,7 @@ def _check(method: str, found: Mapping[str, Any]) -> None:
                 raise ValueError(f"{name} is of shape {array.shape}, where {axis} is {sorted(allowed)}")
         if not holds(array):
             raise ValueError(f"{name} holds a value that cannot be")
-    for name, axis in MOST_CODES.items():
+    for name, axis in CODE_LIMITS.items():
         if name in found and found[name].size and found[name].max() >= math.prod(axes[one] for one in axis.split()):
             raise ValueError(f"{name} holds {found[name].max()}, beyond the number of {axis}")
     if len(set(found["classes_"].tolist())) != axes["K"]:

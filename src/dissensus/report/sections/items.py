@@ -240,7 +240,7 @@ def _group_finding(group: Facts) -> Finding:
         return Finding(
             f"{text}; those with {column} {worst} are right {percent(low)} of the time, those with {best} "
             f"{percent(high)}.",
-            "That may be careless work rather than another view: read some of these items before you trust either.",
+            "That may be another view or more mistakes: read some of these items before you trust either.",
         )
     return Finding(f"{text}.", "A single label would hide that; keep the distribution, or one label per group.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from dissensus.table.reading import Reading, columns_named
 MAX_CLASSES = 1_000  # that are never doubted
 MIN_ROWS_PER_CLASS = 10  # of more classes than these
 MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
+MAX_SPELLINGS_SHOWN = 5  # classes
 MAX_QUESTIONS = 50
 ROW = "its number (from 0)"
 
@@ -88,7 +89,8 @@ class Taken:
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, self.reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
-            object.__setattr__(table, "source", replace(self.reading, gold=gold))
+            notes = [*self.reading.notes, *_spellings(table)]
+            object.__setattr__(table, "source", replace(self.reading, gold=gold, notes=notes))
         return made
 
     def _check_questions(self) -> None:
@@ -146,6 +148,16 @@ class Taken:
         if "weight" in taken:
             raise BadParameter("ticks='questions' takes no weights; leave out weight=.")
         return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
+
+
+def _spellings(table: Annotations) -> Iterator[str]:
+    """Say which classes are one word in several spellings: honest annotators would seem to contradict each other."""
+    alike: dict[str, list[str]] = {}
+    for label in map(str, table.classes):
+        alike.setdefault(" ".join(label.casefold().split()), []).append(label)
+    if several := [labels for labels in alike.values() if len(labels) > 1]:
+        named = "; ".join(", ".join(labels) for labels in several[:MAX_SPELLINGS_SHOWN])
+        yield f"Classes differ by capitals or spaces only, and count as different: {named}; normalize=True merges them."
 
 
 def long_table(
