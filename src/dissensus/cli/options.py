@@ -91,8 +91,8 @@ METHOD = option(
 )  # fmt: skip
 TO = option(
     None,
-    "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, csv or xlsx. An "
-    "export of the same tool keeps all that is in it.",
+    "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, csv, "
+    "jsonl or xlsx. An export of the same tool keeps all that is in it.",
     metavar="TOOL",
     autocompletion=_tool_names,
 )
@@ -180,7 +180,8 @@ class Source:
         metavar="FILE",
         show_default=False,
         help="One row per annotation or a column per annotator: CSV, TSV, JSON lines (also packed), Parquet, Arrow, "
-        "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy.",
+        "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy, a "
+        "log of judges by Inspect, promptfoo, Langfuse or lm-evaluation-harness.",
     )
     item: str | None = _column("items (found where called item, task, id, …); A,B where two name it together")
     annotator: str | None = _column("annotators (annotator, worker, rater, …); of a wide table, A,B,…")

@@ -67,7 +67,10 @@ class Reading:
 
 def counted(count: int, what: str) -> str:
     """A count before a plural, whose first noun loses its s after 1."""
-    nouns = r"\b(annotation|answer|cell|draft|prediction|ranking|rating|row|span|suggestion|task|text)s\b"
+    nouns = (
+        r"\b(annotation|answer|assertion|cell|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
+        r"span|suggestion|task|text)s\b"
+    )
     if count == 1:
         what = re.sub(nouns, r"\1", what, count=1)
     return f"{count:,} {what}"

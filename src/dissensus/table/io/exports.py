@@ -1,7 +1,8 @@
 """What the exports of annotation tools have in common: answers to one or several questions, some of them not used.
 
-A tool is one file with two functions: `answers` yields an `Answer` for every answer in the file, used or not, and an
-`Item` for every text; `claims` tells the tool's records. Which answers count is decided here, for all tools alike.
+A tool is one file with two functions: `answers` yields an `Answer` for every answer in the file, used or not, an `Item`
+for every text, a `Target` where a log says what was asked for, and a `Note` for what else should be in the account;
+`claims` tells the tool's records. Which answers count is decided here, for all tools alike.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
 
+MIN_SHARE_OF_TARGETS = 0.9  # that are labels too, before they are taken for known ones; a letter may be one by chance
 LABEL, RATING = "label", "rating"
 """Kinds of answers that are read: one label or a list of ticked ones; a number. All others are only counted."""
 
@@ -44,7 +46,21 @@ class Item(NamedTuple):
     fields: dict[str, Any]
 
 
-Rows = Iterator[Answer | Item]
+class Target(NamedTuple):
+    """What an item was asked for: a known label where it is one of the labels given, else a text like others."""
+
+    item: Any
+    value: Any
+
+
+class Note(NamedTuple):
+    """A sentence for the account of the reading; `loud` where answers may be missing."""
+
+    text: str
+    loud: bool = False
+
+
+Rows = Iterator[Answer | Item | Target | Note]
 
 
 @dataclass
@@ -69,25 +85,32 @@ def add_export(
     summary: str,
     place: int,
     suffixes: tuple[str, ...] = JSON_SUFFIXES,
+    words: tuple[str, str] = ("id", "who answered"),
 ) -> None:
-    """Enter the format of an annotation tool."""
+    """Enter the format of an annotation tool; `words` say what names its items and annotators."""
 
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
         return _item_table(answers(path, columns or Columns()), path)
 
     def collect(path: Path, columns: Columns, ticks: str | None) -> Collected:
-        found = _collect(answers(path, columns), path, columns, ticks)
+        found = _collect(answers(path, columns), path, columns, ticks, words)
         found.reading.format = name
         return found
 
     add(Format(name, suffixes, read_items, claims=claims, collect=collect, summary=summary, place=place))
 
 
-def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Collected:
+def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words: tuple[str, str]) -> Collected:
     """Sort out which answers count; the others are counted by why they do not."""
     reading = Reading(unit="answers")
     given: list[Answer] = []
+    targets: dict[Any, Any] = {}
+    loud = False
     for row in rows:
+        if isinstance(row, Note):
+            reading.notes.append(row.text)
+            loud |= row.loud
+            continue
         for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
             if not isinstance(name, str | int | float):
                 raise DataError(
@@ -95,6 +118,8 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Col
                 )
         if isinstance(row, Item):
             reading.texts[row.item] = row.fields
+        elif isinstance(row, Target):
+            targets[row.item] = row.value
         else:
             given.append(
                 row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, RATING) else row
@@ -129,21 +154,40 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Col
     questions = sorted({one.question for one in used})
     if len(questions) > 1:
         made["question"] = to_column([one.question for one in used], "question")
-    reading.columns = {"item": _word(columns.item, "id"), "annotator": _word(columns.annotator, "who answered")}
+    reading.columns = {"item": _word(columns.item, words[0]), "annotator": _word(columns.annotator, words[1])}
     reading.columns["label"] = ", ".join(f"'{question}'" for question in questions if question) or "the answers"
     if texts := list(dict.fromkeys(key for fields in reading.texts.values() for key in fields)):
         reading.columns["text"] = ", ".join(f"'{key}'" for key in texts[:3])
     if gold:
         reading.columns["gold"] = f"{len(gold):,} answers marked as right"
-    loud = any(one.annotator != "" and not one.gold for one in left)
+    loud |= any(one.annotator != "" and not one.gold for one in left)
     golds = {
         question: ([one.item for one in gold if one.question == question], _golds(gold, question, path))
         for question in {one.question for one in gold}
     }
+    if targets and not golds:
+        golds = _golds_of_targets(targets, used, reading)
     return Collected(
         made, _distinct(one.item for one in given),
         _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading, loud, golds,
     )  # fmt: skip
+
+
+def _golds_of_targets(
+    targets: dict[Any, Any], used: list[Answer], reading: Reading
+) -> dict[str, tuple[list[Any], list[Any]]]:
+    """Question → items and known labels, where nearly all targets are among its labels; else a note."""
+    found = {}
+    for question in sorted({one.question for one in used}):
+        classes = {str(label): label for one in used if one.question == question for label in one.label}
+        known = {item: classes[str(value)] for item, value in targets.items() if str(value) in classes}
+        if len(set(map(str, known.values()))) > 1 and len(known) >= MIN_SHARE_OF_TARGETS * len(targets):
+            found[question] = (list(known), list(known.values()))
+            reading.columns["gold"] = f"{len(known):,} targets, which are among the labels"
+    if not found:
+        some = shown(next(iter(targets.values())))
+        reading.notes.append(f"Targets, such as {some}, are not taken for known labels: they are not among the labels.")
+    return found
 
 
 def _golds(gold: list[Answer], question: str, path: Path) -> list[Any]:
@@ -217,12 +261,14 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
     """One row per item: its name, the fields that are text or numbers, and its known label where there is one."""
     about: dict[Any, dict[str, Any]] = {}
     for row in rows:
+        if isinstance(row, Note):
+            continue
         if not isinstance(row.item, str | int | float):
             raise DataError(f"{path}: an item is called {shown(row.item)}; expected text or a number.")
         of_item = about.setdefault(row.item, {})
         if isinstance(row, Item):
             of_item |= {key: value for key, value in row.fields.items() if isinstance(value, str | int | float)}
-        elif row.gold:
+        elif isinstance(row, Answer) and row.gold:
             of_item["gold"] = (_labels(row, path) or [None])[0]
     if not about:
         raise UnreadableFile(f"{path} holds no item.")

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import shutil
+import struct
 import sys
 import tempfile
 import zipfile
@@ -25,6 +26,8 @@ MAX_UNPACKED_RATIO = 100  # times the size of the packed file; label tables reac
 MIN_UNPACKED_LIMIT = 2**26  # bytes that any packed file may have when unpacked
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 ZIP = b"PK\x03\x04"
+ZIP_ZSTD = 93  # the method of a zip's member
+LOCAL_HEADER_BYTES = 30  # before the name of a member; the last four say how long its name and extra fields are
 STDIN = "-"
 
 _OPENERS: dict[bytes, Any] = {
@@ -107,9 +110,22 @@ def open_bytes(path: Path) -> BinaryFile:
     return opened
 
 
-def open_member(archive: zipfile.ZipFile, name: str, path: Path) -> io.BufferedReader:
-    """Open one file of a zip."""
-    return io.BufferedReader(_Bounded(archive.open(name), path), 2**20)
+def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
+    """Open one file of a zip; also a Zstandard one, which Python unpacks from 3.14 on only."""
+    entry = archive.getinfo(name) if isinstance(name, str) else name
+    opened = _zstd_member(entry, path) if entry.compress_type == ZIP_ZSTD else archive.open(entry)
+    return io.BufferedReader(_Bounded(opened, path), 2**20)
+
+
+def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> Any:
+    with path.open("rb") as file:
+        file.seek(entry.header_offset)
+        head = file.read(LOCAL_HEADER_BYTES)
+        if len(head) < LOCAL_HEADER_BYTES or not head.startswith(ZIP):
+            raise zipfile.BadZipFile(f"no file {entry.filename} where the zip says it is")
+        file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # its name and extra fields
+        packed = file.read(min(entry.compress_size, path.stat().st_size))
+    return pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
 
 
 def members(path: Path) -> list[str]:

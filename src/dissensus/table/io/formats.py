@@ -87,9 +87,10 @@ def _by_content(path: Path) -> Format:
 
 
 def _by_members(path: Path) -> Format:
-    """The format of a zip of several files: a spreadsheet, or one of doccano's files per annotator."""
+    """The format of a zip of several files: a spreadsheet, a log of Inspect, or doccano's files per annotator."""
     names = members(path)
-    unread.check_members(path, names)
+    if "header.json" in names or any(name.startswith("_journal/") for name in names):
+        return FORMATS["inspect"]
     if "xl/workbook.xml" in names or {"mimetype", "content.xml"} <= set(names):
         return FORMATS["spreadsheet"]
     if any(Path(name.lower()).suffix in JSON_SUFFIXES for name in names):

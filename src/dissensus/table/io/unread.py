@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dissensus.exceptions import UnreadableFile
 
-INSPECT = (
-    "a log of Inspect",
-    "item samples[].id, annotator the judge's model, label its grade (each judge has an entry in samples[].scores, or "
-    "a model event under the scorer)",
-)
 RECORDS: tuple[tuple[str, str, Callable[[dict[str, Any]], bool]], ...] = (
-    (*INSPECT, lambda r: {"eval", "version"} <= r.keys() and ("samples" in r or "status" in r)),
-    (
-        "a result of promptfoo",
-        "item testIdx with promptIdx, annotator and label gradingResult.componentResults[] (assertion.metric and pass)",
-        lambda r: {"evalId", "results"} <= r.keys() or {"gradingResult", "promptIdx"} <= r.keys(),
-    ),
-    (
-        "a file of samples of lm-evaluation-harness by one model",
-        "item doc_id, annotator the model, label what filtered_resps says, gold target",
-        lambda r: {"doc_id", "filtered_resps"} <= r.keys(),
-    ),
-    (
-        "a page of Langfuse's scores",
-        "item traceId or subject.id, annotator authorUserId or the name of the score, label stringValue or value",
-        lambda r: _is_page_of_scores(r),
-    ),
     (
         "one object of objects without annotations",
         "item, annotator and label; if it describes the annotators, give it as a table with a column annotator",
@@ -45,27 +24,11 @@ def check_record(path: Path, record: dict[str, Any]) -> None:
             raise _not_read(path, what, columns)
 
 
-def check_members(path: Path, names: Sequence[str]) -> None:
-    """Raise where the files in a zip are those of a tool which is not read."""
-    if "header.json" in names or any(name.startswith("_journal/") for name in names):
-        raise _not_read(path, *INSPECT)
-
-
 def check_text(path: Path, start: bytes) -> None:
     """Raise where a text file begins as that of a tool which is not read."""
     if start.startswith(b"-DOCSTART-"):
         what = "CoNLL text (labels of tokens, by nobody named)"
         raise _not_read(path, what, "item, annotator and label, or give the tool's JSON export")
-
-
-def _is_page_of_scores(record: dict[str, Any]) -> bool:
-    data = record.get("data")
-    return (
-        isinstance(data, list)
-        and bool(data)
-        and isinstance(data[0], dict)
-        and {"dataType", "source", "name"} <= data[0].keys()
-    )
 
 
 def _not_read(path: Path, what: str, columns: str) -> UnreadableFile:

@@ -1,4 +1,4 @@
-"""A sheet of labels, CSV or Excel, whose columns have the names that they had in the file that was read."""
+"""A table of labels, CSV, JSON lines or Excel, whose columns have the names that they had in the file that was read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 from dissensus.common.extras import need
 from dissensus.table.io.delimited import write as write_delimited
 from dissensus.table.io.files import BinaryFile
+from dissensus.table.io.jsonl import write as write_lines
 from dissensus.table.io.writers import WRITERS, Labels, Writer
 
 
@@ -30,6 +31,11 @@ def columns(labels: Labels) -> dict[str, Any]:
 def write_csv(labels: Labels, file: BinaryFile) -> None:
     """Write a header and one row per label."""
     write_delimited(pa.table(columns(labels)), file)
+
+
+def write_jsonl(labels: Labels, file: BinaryFile) -> None:
+    """Write one object per label."""
+    write_lines(pa.table(columns(labels)), file)
 
 
 def write_xlsx(labels: Labels, file: BinaryFile) -> None:
@@ -54,4 +60,5 @@ def write_xlsx(labels: Labels, file: BinaryFile) -> None:
 
 
 WRITERS.register("csv", summary="a sheet of labels", place=60)(Writer("to-csv.csv", write_csv))
+WRITERS.register("jsonl", summary="one label a line", place=65)(Writer("to-jsonl.jsonl", write_jsonl))
 WRITERS.register("xlsx", summary="the same for Excel", place=70)(Writer("to-xlsx.xlsx", write_xlsx))

@@ -1,0 +1,316 @@
+"""Inspect's logs, `.eval` (a zip) and `.json`: samples with the scores that judges gave them.
+
+A scorer may be one judge, whose score is a value, or a panel. A panel's judges are found, in this order, in the score's
+`metadata.panel.votes`, in a list or an object of judges as its value, and in the answers "GRADE: x" of the models that
+were called under the scorer. Scorers that ask the same of other models are judges of one question; see `_questions`.
+An item is a sample's id, with its epoch where there are several: "s1_epoch_2", as in the zip.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dissensus.exceptions import DataError, UnreadableFile
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Note, Rows, Target, add_export, field, objects, part
+from dissensus.table.io.files import is_zip, open_member, reading
+from dissensus.table.io.formats import JSON_SUFFIXES
+from dissensus.table.io.jsonl import Record, records
+from dissensus.table.names import shown
+
+HEADER, START = "header.json", "_journal/start.json"  # the second where a run did not end
+REDUCTIONS = "reductions.json"
+OURS = "dissensus"  # scores that we wrote, see writers/inspect.py
+_GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # the last one
+_GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
+_WORDS = {"correct": "C", "incorrect": "I", "partial": "P"}
+
+
+class Vote(NamedTuple):
+    """One judge's answer under one key of a sample's scores; `judge` is "" where the key itself is the judge."""
+
+    item: Any
+    key: str
+    judge: str
+    label: Any
+    left_out: str = ""
+
+
+def claims(record: Record) -> bool:
+    """True for a log."""
+    return {"eval", "version"} <= record.keys() and ("samples" in record or "status" in record)
+
+
+def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
+    """What a log says of the run, and its samples."""
+    with reading(path):
+        if not is_zip(path):
+            log = next(records(path), {})
+            return {key: value for key, value in log.items() if key != "samples"}, iter(
+                objects(log, "samples", str(path))
+            )
+        with zipfile.ZipFile(path) as archive:
+            there = {entry.filename: entry for entry in archive.infolist()}
+            head = next((there[name] for name in (HEADER, START) if name in there), None)
+            if head is None:
+                raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
+            return _load(archive, head, path), _samples(path)
+
+
+def extras(path: Path) -> Record:
+    """What a zip has besides header and samples that a JSON log has too."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        return (
+            {"reductions": _parse(archive, archive.getinfo(REDUCTIONS), path)}
+            if REDUCTIONS in archive.namelist()
+            else {}
+        )
+
+
+def _samples(path: Path) -> Iterator[Record]:
+    with reading(path), zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if entry.filename.startswith("samples/"):
+                yield _load(archive, entry, path)
+
+
+def _parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Any:
+    with open_member(archive, entry, path) as file:
+        return json.load(file)
+
+
+def _load(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Record:
+    found = _parse(archive, entry, path)
+    if not isinstance(found, dict):
+        raise DataError(f"{path}: {entry.filename} holds {shown(found)}; expected an object: {{…}}.")
+    return found
+
+
+def sample_name(sample: Record, epochs: Any, field_name: str | None = None, where: str = "") -> Any:
+    """How a sample is called: by its id, and by its epoch where there are several."""
+    name = field(sample, field_name, ("id",), "item", where)
+    epoch = sample.get("epoch", 1)
+    return name if epochs in (1, None) and epoch == 1 else f"{name}_epoch_{epoch}"
+
+
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield the texts of every sample, its target, and one answer per judge."""
+    header, samples = open_log(path)
+    about = part(header, "eval", dict, str(path))
+    declared = _declared(about, str(path))
+    epochs = part(about, "config", dict, str(path)).get("epochs")
+    if columns.annotator not in (None, "model", "scorer"):
+        raise DataError(f"{path}: judges are called by scorer or by model; annotator={columns.annotator!r} is neither.")
+    votes: list[Vote] = []
+    models: dict[str, set[str]] = {}  # key → the models behind it
+    seen: set[tuple[Any, Any]] = set()
+    for sample in samples:
+        where = f"{path}: sample {shown(sample.get('id'))}"
+        item = sample_name(sample, epochs, columns.item, where)
+        key = (str(sample.get("id")), str(sample.get("epoch", 1)))
+        if key in seen:
+            raise DataError(f"{where}, epoch {key[1]}, is there twice; write the log again.")
+        seen.add(key)
+        output = part(sample, "output", dict, where)
+        yield Item(item, {"input": _text(sample.get("input")), "answer": _text(output.get("completion"))})
+        if (target := _target(sample.get("target"))) is not None:
+            yield Target(item, target)
+        found = list(_votes(sample, item, declared, models, where))
+        votes += found or [Vote(item, "", "", None, "samples without a score")]
+    yield from _missing(about, seen, path)
+    status = header.get("status")
+    if status not in ("success", None):
+        yield Note(f"The run has the status {shown(status)}.", loud=True)
+    yield from _questions(votes, models, columns)
+
+
+def _votes(
+    sample: Record, item: Any, declared: dict[str, list[str]], models: dict[str, set[str]], where: str
+) -> Iterator[Vote]:
+    """One vote per judge of a sample."""
+    called = _calls(sample, where)
+    invalid = "scores of samples marked as invalid" if sample.get("invalidation") else ""
+    scores = part(sample, "scores", dict, where)
+    for key in scores:
+        score = part(scores, key, dict, where)
+        metadata = part(score, "metadata", dict, where)
+        value = score.get("value")
+        if key.startswith(OURS) and str(metadata.get("agent")).startswith(OURS):
+            yield Vote(item, key, "", None, "scores by dissensus")
+            continue
+        calls = called.get(key, [])
+        behind = declared.get(key) or [model for model, _ in calls]
+        panel = metadata.get("panel")
+        if isinstance(panel, dict) and isinstance(panel.get("votes"), list):
+            given = dict(zip(_judges(key, len(panel["votes"]), declared.get(key), calls), panel["votes"], strict=True))
+        elif isinstance(value, list):
+            given = dict(zip(_judges(key, len(value), declared.get(key), calls), value, strict=True))
+        elif isinstance(value, dict) and value and set(value) <= set(behind):
+            given = value
+        elif len(set(behind)) > 1 and (graded := _grades(calls, value)):
+            given = graded
+        else:
+            models.setdefault(key, set()).update(behind or _graders(metadata, where))
+            of_parts = value.items() if isinstance(value, dict) else [("", value)]
+            for name, one in of_parts:
+                yield Vote(item, f"{key}/{name}" if name else key, "", *_label(one, invalid))
+            continue
+        for judge, one in given.items():
+            yield Vote(item, key, judge, *_label(one, invalid))
+
+
+def _label(value: Any, invalid: str) -> tuple[Any, str]:
+    """A value as a label, and why it is none."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None, "scores not given (no grade was found)"
+    return str(value) if isinstance(value, bool) else value, invalid
+
+
+def _judges(key: str, n: int, declared: list[str] | None, calls: list[tuple[str, str]]) -> list[str]:
+    """Names of the judges of a panel: the models in the order in which the scorer has them, else numbers."""
+    for names in (declared or [], [model for model, _ in calls]):
+        if len(names) == n:
+            before = [names[:place].count(name) for place, name in enumerate(names)]
+            return [f"{name} #{nth + 1}" if nth else name for name, nth in zip(names, before, strict=True)]
+    return [f"{key} #{place + 1}" for place in range(n)]
+
+
+def _grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
+    """Model → its grade, None where it has none that is valid; nothing where no model gave one."""
+    found: dict[str, Any] = {}
+    for model, said in calls:
+        match = _GRADE.match(said)
+        word = match.group(1) if match else ""
+        grade: Any = _WORDS.get(word.lower(), word.upper())
+        if isinstance(value, int | float) and grade.isdecimal():
+            found[model] = int(grade)
+        else:
+            found[model] = grade if grade in _GRADES or grade == value else None
+    return found if any(grade is not None for grade in found.values()) else {}
+
+
+def _calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
+    """Scorer → the models called under it, each with what it said."""
+    spans: dict[str, Record] = {}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for event in objects(sample, "events", where):
+        if event.get("event") == "span_begin":
+            spans[str(event.get("id"))] = event
+        elif event.get("event") == "model" and not event.get("error"):
+            span, steps = spans.get(str(event.get("span_id"))), 0
+            while span is not None and span.get("type") != "scorer" and steps < len(spans):
+                span, steps = spans.get(str(span.get("parent_id"))), steps + 1
+            if span is not None and span.get("type") == "scorer":
+                said = part(event, "output", dict, where).get("completion")
+                found.setdefault(str(span.get("name")), []).append((str(event.get("model")), _text(said)))
+    return found
+
+
+def _declared(about: Record, path: str) -> dict[str, list[str]]:
+    """Key in the scores → the models that the scorer was made with; a second scorer of a name gets a number."""
+    found: dict[str, list[str]] = {}
+    count: dict[str, int] = {}
+    for scorer in objects(about, "scorers", path):
+        name = str(scorer.get("name")).rpartition("/")[2]
+        key = f"{name}{count[name]}" if name in count else name
+        count[name] = count.get(name, 0) + 1
+        given = part(scorer, "options", dict, path).get("model")
+        names = [
+            one.get("model") if isinstance(one, dict) else one
+            for one in (given if isinstance(given, list) else [given])
+        ]
+        found[key] = [str(name) for name in names if name is not None]
+    return found
+
+
+def _graders(metadata: Record, where: str) -> list[str]:
+    """The models in the messages of a grading."""
+    grading = metadata.get("grading")
+    said = grading if isinstance(grading, list) else []
+    return [str(message["model"]) for message in said if isinstance(message, dict) and message.get("model")]
+
+
+def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns) -> Rows:
+    """The votes as answers. Scorers are judges of one question where they have the same name but for a number, or where
+    they give the same labels (or numbers) and no model is behind two of them; a model behind two is asked two things.
+    """
+    values: dict[str, list[Any]] = {}
+    for vote in votes:
+        if not vote.judge and not vote.left_out:
+            values.setdefault(vote.key, []).append(vote.label)
+    groups: list[list[str]] = []
+    for key in values:
+        home = next((group for group in groups if all(_same(key, other, values, models) for other in group)), None)
+        if home is None:
+            groups.append([key])
+        else:
+            home.append(key)
+    question = {key: _base(group) for group in groups for key in group}
+    for group in groups:
+        if len(group) > 1:
+            named = (f"{key} ({', '.join(sorted(models[key]))})" if models.get(key) else key for key in group)
+            yield Note(f"Scorers are the judges of one question: {', '.join(named)}.")
+    for vote in votes:
+        who = vote.judge or vote.key
+        if not vote.judge and columns.annotator == "model" and len(models.get(vote.key, ())) == 1:
+            (who,) = models[vote.key]
+        number = isinstance(vote.label, int | float)
+        yield Answer(
+            vote.item, who, vote.label, question.get(vote.key, vote.key), RATING if number else LABEL, vote.left_out
+        )
+
+
+def _same(one: str, other: str, values: dict[str, list[Any]], models: dict[str, set[str]]) -> bool:
+    """True where two scorers are judges of one question."""
+    numbers = [all(isinstance(value, int | float) for value in values[key]) for key in (one, other)]
+    if numbers[0] != numbers[1]:
+        return False
+    if _base([one]) == _base([other]):
+        return True
+    if models.get(one, set()) & models.get(other, set()):
+        return False
+    if numbers[0]:
+        return bool(models.get(one) and models.get(other))
+    return bool(set(map(str, values[one])) & set(map(str, values[other])))
+
+
+def _base(group: list[str]) -> str:
+    names = {key.rstrip("0123456789") or key for key in group}
+    return (names.pop() if len(group) > 1 else group[0]) if len(names) == 1 else "score"
+
+
+def _missing(about: Record, seen: set[tuple[Any, Any]], path: Path) -> Iterator[Note]:
+    """Say how many samples the run had that are not in the log."""
+    dataset = part(about, "dataset", dict, str(path))
+    expected = part(dataset, "sample_ids", list, str(path))
+    there = {name for name, _ in seen}
+    if missing := [name for name in expected if str(name) not in there]:
+        yield Note(
+            f"Samples of the run that are not in the log: {len(missing):,}, such as {shown(missing[0])}.", loud=True
+        )
+
+
+def _target(value: Any) -> Any:
+    if isinstance(value, list):
+        value = value[0] if len(value) == 1 else None
+    return value if isinstance(value, str | int | float) and str(value).strip() else None
+
+
+def _text(value: Any) -> str:
+    """The text of a message, of its parts, or of the last message."""
+    if isinstance(value, list):
+        parts = [_text(one.get("text", one.get("content"))) if isinstance(one, dict) else _text(one) for one in value]
+        return "\n".join(one for one in parts if one)
+    return value if isinstance(value, str) else ""
+
+
+add_export(
+    "inspect", answers, claims=claims, summary="Inspect's logs: judges' grades", place=56,
+    suffixes=(".eval", *JSON_SUFFIXES), words=("the sample's id", "the judge"),
+)  # fmt: skip

@@ -1,0 +1,97 @@
+"""Langfuse's scores, as its API returns them (a page of version 2 or 3) or a line each.
+
+The item is what was scored: an observation, else a trace, else a session. The name of a score is the question; who
+answered is its author, else the name of the score: that of a score by a model often is the model's. Where the metadata
+name the model, it is taken out of the question: "tone-gpt" by "gpt" is "tone".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import DataError
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Note, Rows, add_export, field, objects, part
+from dissensus.table.io.jsonl import Record, records
+from dissensus.table.names import shown
+
+_OF_A_SCORE = {"name", "dataType", "source"}
+_ITEMS = ("observationId", "traceId", "sessionId", "datasetRunId")  # the first that is there
+_NOT_READ = {"TEXT": "texts", "CORRECTION": "corrections"}
+
+
+def claims(record: Record) -> bool:
+    """True for a page of scores, or one of them."""
+    data = record.get("data")
+    first = data[0] if isinstance(data, list) and data else record
+    return isinstance(first, dict) and first.keys() >= _OF_A_SCORE
+
+
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield one answer per score."""
+    seen: set[str] = set()
+    for page in records(path):
+        yield from _pages(page, path)
+        for score in objects(page, "data", str(path)) if "data" in page else [page]:
+            where = f"{path}: score {shown(score.get('id'))}"
+            if (name := str(score.get("id"))) in seen and "id" in score:
+                raise DataError(f"{where} is there twice; fetch the scores again.")
+            seen.add(name)
+            item = _item(score, columns.item, where)
+            yield Item(item, {})
+            yield _answer(score, item, columns, where)
+
+
+def _answer(score: Record, item: Any, columns: Columns, where: str) -> Answer:
+    kind, value, name = score.get("dataType"), score.get("value"), score.get("name")
+    if not isinstance(name, str) or not name:
+        raise DataError(f"{where} has the name {shown(name)}; expected text.")
+    metadata = score.get("metadata")
+    model = metadata.get("model") if isinstance(metadata, dict) else None
+    author = score.get("authorUserId")
+    if columns.annotator is not None:
+        author = field(score, columns.annotator, (), "annotator", where)
+    question, who = name, author if isinstance(author, str | int) and author != "" else name
+    if author is None and isinstance(model, str) and model and model in name:
+        question = name.replace(model, "").strip(" -_:/.") or "score"
+    if kind in _NOT_READ:
+        return Answer(item, who, None, question, _NOT_READ[kind])
+    if kind == "NUMERIC":
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise DataError(f"{where} is NUMERIC and has the value {shown(value)}; expected a number.")
+        return Answer(item, who, float(value), question, RATING)
+    said = score.get("stringValue") if score.get("stringValue") is not None else value
+    if kind == "BOOLEAN" and said in (0, 1):
+        said = str(bool(said))
+    if not isinstance(said, str):
+        raise DataError(f"{where} is {shown(kind)} and has the value {shown(said)}; expected text.")
+    return Answer(item, who, said, question, LABEL)
+
+
+def _item(score: Record, named: Any, where: str) -> Any:
+    subject = part(score, "subject", dict, where)
+    for key in (named,) if named else _ITEMS:
+        if score.get(key) is not None:
+            return score[key]
+    if subject.get("id") is not None:
+        return subject["id"]
+    raise DataError(f"{where} has none of {', '.join(map(repr, _ITEMS))} nor a subject; ask for fields=subject.")
+
+
+def _pages(page: Record, path: Path) -> Iterator[Note]:
+    """Say where there are more scores than in this page."""
+    meta = part(page, "meta", dict, str(path))
+    total, there = meta.get("totalItems"), page.get("data")
+    if isinstance(total, int) and isinstance(there, list) and total > len(there):
+        yield Note(f"This page has {len(there):,} of {total:,} scores; give all pages, in one folder.", loud=True)
+    elif meta.get("cursor"):
+        yield Note("There are more scores after this page; give all pages, in one folder.", loud=True)
+
+
+add_export(
+    "langfuse", answers, claims=claims, summary="Langfuse's scores", place=58,
+    words=("what was scored", "the author, else the name of the score"),
+)  # fmt: skip

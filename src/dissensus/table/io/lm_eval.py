@@ -1,0 +1,84 @@
+"""Samples of lm-evaluation-harness (`--log_samples`): one file per model, which is the annotator.
+
+The model is called by the folder of its file where the file is called `samples_…`, else by what is before `_samples` in
+the file's name. The item is `doc_id`. The label of a multiple choice is the number of the likeliest choice, that of
+generated text the text; `target` is known where it is among the labels. Of several filters the first counts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import DataError
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import Answer, Item, Rows, Target, add_export, field, part
+from dissensus.table.io.jsonl import Record, records
+from dissensus.table.names import shown
+
+_FILE = re.compile(r"(?:(?P<model>.+)_)?samples_(?P<task>.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl?(?:\.\w+)?")
+
+
+def claims(record: Record) -> bool:
+    """True for a sample."""
+    return {"doc_id", "filtered_resps"} <= record.keys()
+
+
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield the document of every sample, its target, and the model's answer."""
+    named = _FILE.fullmatch(path.name)
+    model = (named["model"] or path.absolute().parent.name) if named else path.name.partition(".")[0]
+    task = named["task"] if named else ""
+    seen: set[str] = set()
+    first = None
+    for sample in records(path):
+        where = f"{path}: doc_id {shown(sample.get('doc_id'))}"
+        item = field(sample, columns.item, ("doc_id",), "item", where)
+        who = model if columns.annotator is None else field(sample, columns.annotator, (), "annotator", where)
+        chosen = sample.get("filter")
+        first = chosen if first is None else first
+        if chosen != first:
+            yield Answer(item, "", None, task, left_out=f"answers by the filter {chosen}")
+            continue
+        if str(item) in seen:
+            raise DataError(f"{where} is there twice; write the samples again.")
+        seen.add(str(item))
+        document = part(sample, "doc", dict, where)
+        yield Item(item, {key: value for key, value in document.items() if isinstance(value, str | int | float)})
+        target = sample.get("target")
+        if isinstance(target, str | int | float) and str(target).strip():
+            yield Target(item, str(target).strip())
+        yield Answer(item, who, _label(sample, where), task)
+
+
+def _label(sample: Record, where: str) -> str:
+    given = part(sample, "filtered_resps", list, where)
+    if given and all(_is_choice(one) for one in given):
+        likely = [float(log_likelihood) for log_likelihood, _ in given]
+        return str(max(range(len(likely)), key=likely.__getitem__)) if len(likely) > 1 else str(given[0][1])
+    said = given[0] if given else None
+    while isinstance(said, list) and said:  # repeated runs
+        said = said[0]
+    if not isinstance(said, str | int | float):
+        raise DataError(
+            f"{where} has {shown(given)} in 'filtered_resps'; expected log likelihoods of choices, or text."
+        )
+    return str(said).strip()
+
+
+def _is_choice(one: Any) -> bool:
+    """True for a log likelihood and whether the choice was the greedy one; all values are text."""
+    if not (isinstance(one, list) and len(one) == 2 and str(one[1]) in ("True", "False")):
+        return False
+    try:
+        return not math.isnan(float(one[0]))
+    except (TypeError, ValueError):
+        return False
+
+
+add_export(
+    "lm-eval", answers, claims=claims, summary="samples of lm-evaluation-harness", place=59,
+    words=("doc_id", "the model, from the name of the folder or file"),
+)  # fmt: skip

@@ -1,0 +1,154 @@
+"""promptfoo's results, out.json or a line each: the assertions of an answer are its judges.
+
+An item is a test with a prompt and a provider; it is called by the parts of "test/prompt/provider" in which the items
+differ. A judge is called by the metric of its assertion, else by its provider, else by its type. Judges that were asked
+the same in one test answer one question; pass is its label, score its rating. A human's grade is known to be right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import DataError
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Note, Rows, add_export, field, objects, part
+from dissensus.table.io.jsonl import Record, records
+from dissensus.table.names import shown
+
+HUMAN = "human"  # the type of an assertion
+OURS = "dissensus"  # the metric of assertions that we wrote, see writers/promptfoo.py
+PASS, SCORE = "pass", "score"
+_YES = {True: "yes", False: "no"}
+
+
+def claims(record: Record) -> bool:
+    """True for a file of results, or one of them."""
+    return {"evalId", "results"} <= record.keys() or {"gradingResult", "promptIdx"} <= record.keys()
+
+
+def results(path: Path) -> Iterator[Record]:
+    """Yield every result, from either shape of file."""
+    for record in records(path):
+        if "gradingResult" in record or "promptIdx" in record:
+            yield record
+            continue
+        inside = record.get("results")
+        yield from objects(inside if isinstance(inside, dict) else record, "results", str(path))
+
+
+def item_names(found: list[Record], path: Path) -> list[Any]:
+    """How each result is called: the parts of its place in which the results differ, the test first."""
+    places = []
+    for result in found:
+        test, prompt = (result.get(key) for key in ("testIdx", "promptIdx"))
+        if not all(isinstance(one, int) for one in (test, prompt)):
+            raise DataError(
+                f"{path}: a result has testIdx {shown(test)} and promptIdx {shown(prompt)}; expected numbers."
+            )
+        given = result.get("provider")
+        about: Record = given if isinstance(given, dict) else {"id": given}
+        places.append((test, prompt, str(about.get("label") or about.get("id"))))
+    differ = [place for place in (1, 2) if len({one[place] for one in places}) > 1]
+    names = ["/".join(map(str, (one[0], *(one[k] for k in differ)))) if differ else one[0] for one in places]
+    seen: set[Any] = set()
+    for name, (test, prompt, provider) in zip(names, places, strict=True):
+        if name in seen:
+            raise DataError(
+                f"{path}: test {test} with prompt {prompt} and provider {shown(provider)} is there twice; write the "
+                "results again."
+            )
+        seen.add(name)
+    return names
+
+
+def judge(assertion: Record, named: Any = None) -> str:
+    """How the judge of an assertion is called: by the field named, else by the first usual one."""
+    for key in ("metric", "provider", "type") if named is None else (named,):
+        value = assertion.get(key)
+        if isinstance(value, dict):
+            value = value.get("label") or value.get("id")
+        if value:
+            return str(value)
+    return "assertion"
+
+
+def components(result: Record, path: Path) -> list[tuple[Record, Record]]:
+    """(component result, its assertion) of every judge; of a result with one assertion, itself."""
+    where = f"{path}: test {result.get('testIdx')}"
+    grading = part(result, "gradingResult", dict, where)
+    inside = objects(grading, "componentResults", where) or ([grading] if grading.get("assertion") else [])
+    return [(one, part(one, "assertion", dict, where)) for one in inside]
+
+
+def answers(path: Path, columns: Columns) -> Rows:
+    """Yield the variables of every item, and the answers of its judges."""
+    found = list(results(path))
+    names = item_names(found, path) if columns.item is None else [
+        field(part(result, "vars", dict, str(path)), columns.item, (), "item", f"{path}: test {result.get('testIdx')}")
+        for result in found
+    ]  # fmt: skip
+    questions = _questions(found, path, columns.annotator)
+    several = len(set(questions.values())) > 1
+    for item, result in zip(names, found, strict=True):
+        where = f"{path}: test {result.get('testIdx')}"
+        yield Item(item, _fields(result, where))
+        given = components(result, path)
+        if not given:
+            yield Answer(item, "", None, left_out="results without an assertion")
+        for one, assertion in given:
+            if assertion.get("type") == HUMAN:
+                why = "human grades, of all questions together" if several else ""
+                yield _passed(item, HUMAN, one, next(iter(questions.values()), PASS), why, where)._replace(gold=True)
+                continue
+            who = judge(assertion, columns.annotator)
+            if judge(assertion).startswith(OURS):
+                yield Answer(item, "", None, left_out="assertions by dissensus")
+                continue
+            question = questions[who]
+            yield _passed(item, who, one, question, "", where)
+            if (score := one.get("score")) is not None:
+                if not isinstance(score, int | float) or not math.isfinite(score):
+                    raise DataError(f"{where} has the score {shown(score)}; expected a number.")
+                yield Answer(item, who, float(score), SCORE if question == PASS else f"{question}/{SCORE}", RATING)
+    if several:
+        yield Note("Judges that were never asked the same are questions of their own.")
+
+
+def _passed(item: Any, who: str, one: Record, question: str, why: str, where: str) -> Answer:
+    passed = one.get("pass")
+    if not isinstance(passed, bool):
+        raise DataError(f"{where} has {shown(passed)} as 'pass' by {who}; expected true or false.")
+    return Answer(item, who, _YES[passed], question, LABEL, why)
+
+
+def _questions(found: list[Record], path: Path, named: Any) -> dict[str, str]:
+    """Judge → question: judges that were asked the same in one test answer the same question."""
+    group: dict[str, str] = {}  # judge → the first one of its question
+    for result in found:
+        asked: dict[str, str] = {}
+        for _, assertion in components(result, path):
+            if assertion.get("type") == HUMAN or judge(assertion).startswith(OURS):
+                continue
+            who = judge(assertion, named)
+            group.setdefault(who, who)
+            rubric = f"{assertion.get('type')} {assertion.get('value')}"
+            one, other = group[who], group[asked.setdefault(rubric, who)]
+            if one != other:
+                group = {name: other if first == one else first for name, first in group.items()}
+    return dict.fromkeys(group, PASS) if len(set(group.values())) < 2 else group
+
+
+def _fields(result: Record, where: str) -> Record:
+    said = part(result, "response", dict, where).get("output")
+    about = part(result, "testCase", dict, where).get("description")
+    fields = {"description": about, **part(result, "vars", dict, where), "answer": said}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+add_export(
+    "promptfoo", answers, claims=claims, summary="promptfoo's results: assertions", place=57,
+    words=("the test, with prompt and provider", "the assertion's metric or provider"),
+)  # fmt: skip
