@@ -190,8 +190,8 @@ class Source:
         metavar="FILE",
         show_default=False,
         help="One row per annotation or a column per annotator: CSV, TSV, JSON lines (also packed), Parquet, Arrow, "
-        "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy, a "
-        "log of judges by Inspect, promptfoo, Langfuse or lm-evaluation-harness.",
+        "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy, "
+        "a log of judges by Inspect, promptfoo, Langfuse or lm-evaluation-harness.",
     )
     item: str | None = _column("items (found where called item, task, id, …); A,B where two name it together")
     annotator: str | None = _column("annotators (annotator, worker, rater, …); of a wide table, A,B,…")

@@ -36,13 +36,16 @@ MAX_CLASS_LENGTH = 60  # characters, on average
 MIN_ROWS_FOR_REPEATS = 8  # below, a column of items without repeats means nothing
 
 OTHER_NAMES: dict[str, str] = {
-    "item": "doc document sample record row prompt text sentence image file filename url post tweet comment hit query",
+    "item": "doc document sample record row prompt text sentence image file filename url post tweet comment hit query "
+    "pair conversation trace case answer_id completion_id output_id question_id response_id",
     "annotator": "user username labeler labeller coder reviewer annotated_by completed_by created_by email author "
-    "participant expert grader evaluator model scorer who",
+    "participant expert grader evaluator assessor critic model llm scorer who judge rater annotator worker",
     "label": "labels rating score verdict class category choice vote grade response value decision judgement judgment "
-    "sentiment tag result",
+    "sentiment tag result correct is_correct passed winner preference outcome",
 }
 """Column names that are taken for one of ours only where the content agrees."""
+SYSTEMS = ("model", "llm", "system", "assistant", "candidate", "provider", "generator")
+"""Names of columns that say whose answer was judged, where another column says who judged it."""
 
 
 class NoAnnotator(MissingColumn):
@@ -184,13 +187,36 @@ def _head(frame: Any, there: Sequence[str]) -> dict[str, Column]:
 
 def _by_other_name(role: str, free: Sequence[Column]) -> str | None:
     """The one column with another usual name whose content does not contradict it."""
-    plain = {one.name: one.name.strip().lower().removesuffix("_id").removesuffix("_name") for one in free}
-    found = [one for one in free if plain[one.name] in OTHER_NAMES[role].split() and _fits(role, one)]
+    known = OTHER_NAMES[role].split()
+    found = [one for one in free if _plain(one.name) & set(known) and _fits(role, one)]
+    if role == "annotator" and len(found) > 1:  # a model beside a judge is whose answer was judged
+        found = [one for one in found if not _plain(one.name) & set(SYSTEMS)] or found
+    if role == "label" and len(found) > 1:  # a verdict goes before its score
+        found = [one for one in found if not one.holds_numbers] or found
     if len(found) > 1:
         raise DataError(
             f"columns {listed([one.name for one in found])} could each be {role}; say which: {role}=<column>."
         )
     return found[0].name if found else None
+
+
+def _plain(name: str) -> set[str]:
+    """A column's name in lower case, with and without what often ends it."""
+    whole = name.strip().lower()
+    return {whole, *(whole.removesuffix(end) for end in ("_id", "_name", "_model"))}
+
+
+def system_column(frame: Any, item: str, annotator: str) -> str | None:
+    """The column that names an item together with `item`: whose answer it is, where annotators judged several."""
+    there = column_names(frame)
+    head = _head(frame, there)
+    n = len(head[item].values)
+    for name in there:
+        if name in (item, annotator) or not _plain(name) & set(SYSTEMS) or len(head[name].known) < n:
+            continue
+        if _pairs(head[item], head[annotator], head[name]) == n:
+            return name
+    return None
 
 
 def _fits(role: str, one: Column) -> bool:
@@ -266,6 +292,6 @@ def _folded(one: Column) -> set[Any]:
     return {" ".join(value.split()).casefold() if isinstance(value, str) else value for value in one.distinct}
 
 
-def _pairs(one: Column, other: Column) -> int:
-    """How many different pairs of values two columns have."""
-    return count_rows(*(to_column(column.values, column.name) for column in (one, other)))
+def _pairs(*columns: Column) -> int:
+    """How many different pairs of values two columns have, or rows several."""
+    return count_rows(*(to_column(column.values, column.name) for column in columns))

@@ -8,11 +8,33 @@ from dissensus.exceptions import DissensusError
 from dissensus.table import io
 
 PEOPLE = [f"11111111-1111-4111-8111-11111111110{n}" for n in range(3)]
+SAMPLES = ["s0", "s1", "s2", "s3"]
+TRACES = {
+    "helpful": (["trace-0", "trace-1"], ["helpful", "user-a", "user-b"], ["True"], 2),
+    "tone": (["trace-0", "trace-1"], ["helpful", "user-a", "user-b"], ["polite", "rude"], 4),
+}
 READ = {
     "argilla/records.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 9),
     "argilla/flat.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 7),
     "label_studio/export.json": ([3, 4], ["1", "3"], ["neg", "pos"], 4),
     "label_studio/export.csv": (["x1", "x2"], ["1", "3"], ["neg", "pos"], 4),
+    **dict.fromkeys(
+        ["inspect_ai/panel.json", "inspect_ai/panel.eval"],
+        (SAMPLES, ["mockllm/a", "mockllm/b", "mockllm/c"], ["C", "I"], 11),
+    ),
+    **dict.fromkeys(
+        ["inspect_ai/panel2.json", "inspect_ai/panel2.eval"], (SAMPLES, ["mockllm/a", "mockllm/b"], ["C", "I"], 8)
+    ),
+    **dict.fromkeys(
+        ["inspect_ai/panel3.json", "inspect_ai/panel3.eval"],
+        (SAMPLES, ["model_graded_qa", "model_graded_qa1"], ["C", "I"], 8),
+    ),
+    **dict.fromkeys(
+        ["promptfoo/out.json", "promptfoo/out.jsonl"], ([0, 1], ["polite-a", "polite-b"], ["no", "yes"], 4)
+    ),
+    "lm_eval/judge1_samples_polite.jsonl": ([0, 1, 2, 3], ["judge1"], ["0", "1"], 4),
+    "lm_eval/judge2_samples_polite.jsonl": ([0, 1, 2, 3], ["judge2"], ["0", "1"], 4),
+    **dict.fromkeys(["langfuse/scores_v2.json", "langfuse/scores_v3.json"], TRACES),
     "lewidi/2023_binary.json": (["1"], ["Ann1", "Ann2", "Ann3"], ["0", "1"], 3),
     "lewidi/2025_binary.json": (["3001"], ["Ann0", "Ann10", "Ann16"], ["0", "1"], 3),
     "lewidi/2025_ordinal.json": (
@@ -24,12 +46,12 @@ REFUSED = {
     "lewidi/2025_test_blank.json": r"no answer that can be used; .* 3 answers held back \(empty text\)",
     "lewidi/2025_annotators_meta.json": "if it describes the annotators, give it as a table with a column annotator",
     "label_studio/export.conll": "is CoNLL text",
-    **dict.fromkeys([f"inspect_ai/panel{n}.{s}" for n in ("", 2, 3) for s in ("json", "eval")], "is a log of Inspect"),
-    **dict.fromkeys(["promptfoo/out.json", "promptfoo/out.jsonl"], "is a result of promptfoo"),
-    **dict.fromkeys([f"lm_eval/judge{n}_samples_polite.jsonl" for n in (1, 2)], "samples of lm-evaluation-harness"),
-    **dict.fromkeys(["langfuse/scores_v2.json", "langfuse/scores_v3.json"], "a page of Langfuse's scores"),
 }
 OPTIONS = [
+    ("promptfoo/out.json", {"label": "score"}, [0.1, 0.9], 4),
+    ("promptfoo/out.json", {"annotator": "provider"}, ["no", "yes"], 4),
+    ("langfuse/scores_v3.json", {"label": "score"}, [0.2, 0.6, 0.7, 0.9], 4),
+    ("inspect_ai/panel3.eval", {"annotator": "model"}, ["C", "I"], 8),
     ("argilla/records.json", {"label": "stars"}, [1, 2, 3, 4, 5], 9),
     ("argilla/records.json", {"label": "topics", "ticks": "votes"}, ["other", "place", "weather", "work"], None),
     ("label_studio/export.json", {"label": "stars"}, [2, 4], 4),
@@ -61,11 +83,15 @@ def test_every_export_is_in_these_lists(exports):
 
 @pytest.mark.parametrize("name", READ)
 def test_an_export_is_read_as_it_is_meant(exports, name):
-    table = quiet_read(exports / name)
-    items, annotators, classes, n = READ[name]
-    assert (table.items.tolist(), table.annotators.tolist(), table.classes.tolist()) == (items, annotators, classes)
-    assert len(table) == table.source.used == n
-    assert table.source.rows == n + table.source.unused.total()
+    found = quiet_read(exports / name)
+    tables, expected = (found, READ[name]) if isinstance(found, dict) else ({"": found}, {"": READ[name]})
+    assert tables.keys() == expected.keys()
+    for question, table in tables.items():
+        items, annotators, classes, n = expected[question]
+        assert (table.items.tolist(), table.annotators.tolist(), table.classes.tolist()) == (items, annotators, classes)
+        assert len(table) == n
+        assert table.source.rows == table.source.used + table.source.unused.total()
+    assert sum(map(len, tables.values())) == table.source.used
 
 
 @pytest.mark.parametrize("name", REFUSED)

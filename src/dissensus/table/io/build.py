@@ -27,6 +27,7 @@ MIN_ROWS_PER_CLASS = 10  # of more classes than these
 MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
 MAX_SPELLINGS_SHOWN = 5  # classes
 MAX_QUESTIONS = 50
+MAX_ROWS_READ_TWICE = 2_000_000  # to look for a column that would name the items better
 ROW = "its number (from 0)"
 
 
@@ -54,10 +55,13 @@ class Taken:
     golds: dict[str, tuple[list[Any], list[Any]]] = field(default_factory=dict)  # question → items, known labels
     guessed_question: bool = False
     loud: bool = False  # warn of what is not used
+    kind: str | None = None  # where the format says what the labels are
 
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
         columns, reading = self.columns, self.reading
+        if build.kind is None and build.classes is None:
+            build = replace(build, kind=self.kind)
         if len(columns["item"]) == 0:
             raise DataError("there is no row; a table needs at least one annotation.")
         if "question" in columns and "proba" in columns:
@@ -182,6 +186,7 @@ def long_table(
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
     guessed: dict[str, str] = {}
     frame = shape = None
+    asked = columns
     if not wide:
         try:
             frame = read_columns(columns)
@@ -202,12 +207,16 @@ def long_table(
         return _noted(_wide(frame, *shape, format_name), frame)
     found = columns.find(column_names(frame))
     taken = columns.take(frame)
+    if asked.item is None and (system := _system(read_columns, found, taken)):
+        frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
+        guessed["item"] = "by name and content"
+        found, taken = columns.find(column_names(frame)), columns.take(frame)
     reading = Reading(format=format_name, rows=len(taken["item"]))
     for role, names in found.items():
         named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in flat([names]))
         reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
     result = Taken(taken, reading, guessed_question=columns.question is None)
-    if columns.item is None and isinstance(found["item"], str) and not guessed.get("item"):
+    if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
         _check_item(read_columns, found, taken)
     _take_gold(frame, flat(v for k, v in found.items() if k != "proba"), result)
     return _noted(result, frame)
@@ -222,7 +231,20 @@ def _noted(taken: Taken, frame: Any) -> Taken:
 
 def of_export(found: Collected) -> Taken:
     """What was collected from the export of an annotation tool."""
-    return Taken(found.columns, found.reading, found.items, found.annotators, found.golds, loud=found.loud)
+    return Taken(
+        found.columns, found.reading, found.items, found.annotators, found.golds, loud=found.loud, kind=found.kind
+    )
+
+
+def _system(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
+    """The column of the systems that were judged, where annotators label an item several times for that reason."""
+    item, annotator = found["item"], found["annotator"]
+    if not (isinstance(item, str) and isinstance(annotator, str)) or "question" in found:
+        return None
+    columns = [naming.to_column(taken[role], role) for role in ("item", "annotator")]
+    return (
+        sniff.system_column(read_columns(None), item, annotator) if count_rows(*columns) < len(taken["item"]) else None
+    )
 
 
 def _check_item(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:

@@ -23,8 +23,9 @@ from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
 
 MIN_SHARE_OF_TARGETS = 0.9  # that are labels too, before they are taken for known ones; a letter may be one by chance
-LABEL, RATING = "label", "rating"
-"""Kinds of answers that are read: one label or a list of ticked ones; a number. All others are only counted."""
+LABEL, RATING, NUMBER = "label", "rating", "number"
+"""Kinds of answers that are read: one label or a list of ticked ones; a grade; a score. All others are only counted."""
+_RATED = (RATING, NUMBER)
 
 
 class Answer(NamedTuple):
@@ -34,7 +35,7 @@ class Answer(NamedTuple):
     annotator: Any
     label: Any
     question: str = ""
-    kind: str = LABEL  # or RATING, or the word for what is not read, in the plural: "spans"
+    kind: str = LABEL  # or RATING or NUMBER, or the word for what is not read, in the plural: "spans"
     left_out: str = ""  # why this answer does not count, after its number: "answers skipped"
     gold: bool = False  # True where it is known to be right; then it is no vote
 
@@ -71,6 +72,7 @@ class Collected:
     items: list[Any]
     annotators: list[Any]
     reading: Reading
+    kind: str | None = None  # of the table; None where the labels tell
     loud: bool = False  # True where answers that people gave are not used
     golds: dict[str, tuple[list[Any], list[Any]]] = with_default(
         default_factory=dict
@@ -122,7 +124,7 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
             targets[row.item] = row.value
         else:
             given.append(
-                row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, RATING) else row
+                row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, *_RATED) else row
             )
     reading.rows = len(given)
     answered = [one for one in given if not one.left_out]
@@ -169,7 +171,8 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
         golds = _golds_of_targets(targets, used, reading)
     return Collected(
         made, _distinct(one.item for one in given),
-        _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading, loud, golds,
+        _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading,
+        "numbers" if all(one.kind == NUMBER for one in used) and set(label) - {0, 1} else None, loud, golds,
     )  # fmt: skip
 
 
@@ -201,16 +204,16 @@ def _choose_questions(
     answers: list[Answer], path: Path, label: str | None, ticks: str | None
 ) -> dict[str, dict[str, str]]:
     """Question → kind → why it is not read; nothing for what is read."""
-    kinds = Counter((one.question, one.kind) for one in answers if one.kind not in (LABEL, RATING) or one.label)
+    kinds = Counter((one.question, one.kind) for one in answers if one.kind not in (LABEL, *_RATED) or one.label)
     several = Counter(one.question for one in answers if one.kind == LABEL and len(one.label) > 1)
     there = [question for question, _ in kinds]
     if label is not None and label not in there:
         raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(sorted(set(there)))}.")
-    if label is not None and not {LABEL, RATING} & {kind for question, kind in kinds if question == label}:
+    if label is not None and not {LABEL, *_RATED} & {kind for question, kind in kinds if question == label}:
         what = next(kind for question, kind in kinds if question == label)
         raise DataError(f"{path}: {label!r} holds {what}; only labels and ratings of whole items are read.")
     single = [q for q, kind in kinds if kind == LABEL and (ticks or not several[q]) and label in (None, q)]
-    rated = [q for q, kind in kinds if kind == RATING and label in (None, q)]
+    rated = [q for q, kind in kinds if kind in _RATED and label in (None, q)]
     ticked = [q for q, kind in kinds if kind == LABEL and several[q] and not ticks]
     if not single and (label in ticked or (label is None and ticked and not rated)):
         question = label or ticked[0]
@@ -232,9 +235,10 @@ def _choose_questions(
             how = f"label='{question}'" + (", ticks='votes' or ticks='questions'" if several[question] else "")
             ticked_too = ", some with several ticks," if several[question] else ""
             reasons.setdefault(question, {})[kind] = f"answers{named}{ticked_too} (read by {how})"
-        elif kind == RATING and (single or question not in rated):
-            reasons.setdefault(question, {})[kind] = f"ratings{named} (read by label='{question}')"
-        elif kind not in (LABEL, RATING):
+        elif kind in _RATED and (single or question not in rated):
+            what = "ratings" if kind == RATING else "scores"
+            reasons.setdefault(question, {})[kind] = f"{what}{named} (read by label='{question}')"
+        elif kind not in (LABEL, *_RATED):
             reasons.setdefault(question, {})[kind] = f"{kind}{named}"
     return reasons
 

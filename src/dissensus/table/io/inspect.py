@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from dissensus.exceptions import DataError, UnreadableFile
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Note, Rows, Target, add_export, field, objects, part
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export, field, objects, part
 from dissensus.table.io.files import is_zip, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, records
@@ -262,7 +262,7 @@ def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns)
             (who,) = models[vote.key]
         number = isinstance(vote.label, int | float)
         yield Answer(
-            vote.item, who, vote.label, question.get(vote.key, vote.key), RATING if number else LABEL, vote.left_out
+            vote.item, who, vote.label, question.get(vote.key, vote.key), NUMBER if number else LABEL, vote.left_out
         )
 
 

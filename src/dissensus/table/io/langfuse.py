@@ -14,7 +14,7 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Note, Rows, add_export, field, objects, part
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export, field, objects, part
 from dissensus.table.io.jsonl import Record, records
 from dissensus.table.names import shown
 
@@ -62,7 +62,7 @@ def _answer(score: Record, item: Any, columns: Columns, where: str) -> Answer:
     if kind == "NUMERIC":
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise DataError(f"{where} is NUMERIC and has the value {shown(value)}; expected a number.")
-        return Answer(item, who, float(value), question, RATING)
+        return Answer(item, who, float(value), question, NUMBER)
     said = score.get("stringValue") if score.get("stringValue") is not None else value
     if kind == "BOOLEAN" and said in (0, 1):
         said = str(bool(said))

@@ -2,7 +2,7 @@
 
 An item is a test with a prompt and a provider; it is called by the parts of "test/prompt/provider" in which the items
 differ. A judge is called by the metric of its assertion, else by its provider, else by its type. Judges that were asked
-the same in one test answer one question; pass is its label, score its rating. A human's grade is known to be right.
+the same in one test answer one question; pass is its label, score its number. A human's grade is known to be right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Note, Rows, add_export, field, objects, part
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export, field, objects, part
 from dissensus.table.io.jsonl import Record, records
 from dissensus.table.names import shown
 
@@ -112,7 +112,7 @@ def answers(path: Path, columns: Columns) -> Rows:
             if (score := one.get("score")) is not None:
                 if not isinstance(score, int | float) or not math.isfinite(score):
                     raise DataError(f"{where} has the score {shown(score)}; expected a number.")
-                yield Answer(item, who, float(score), SCORE if question == PASS else f"{question}/{SCORE}", RATING)
+                yield Answer(item, who, float(score), SCORE if question == PASS else f"{question}/{SCORE}", NUMBER)
     if several:
         yield Note("Judges that were never asked the same are questions of their own.")
 
