@@ -40,6 +40,12 @@ class Vote(NamedTuple):
     judge: str
     label: Any
     left_out: str = ""
+    part: str = ""  # of an object of scores
+
+    @property
+    def slot(self) -> tuple[str, str]:
+        """What may be a question of its own."""
+        return self.key, self.part
 
 
 def claims(record: Record) -> bool:
@@ -159,7 +165,7 @@ def _votes(
             models.setdefault(key, set()).update(behind or _graders(metadata, where))
             of_parts = value.items() if isinstance(value, dict) else [("", value)]
             for name, one in of_parts:
-                yield Vote(item, f"{key}/{name}" if name else key, "", *_label(one, invalid))
+                yield Vote(item, key, "", *_label(one, invalid), str(name))
             continue
         for judge, one in given.items():
             yield Vote(item, key, judge, *_label(one, invalid))
@@ -240,49 +246,56 @@ def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns)
     """The votes as answers. Scorers are judges of one question where they have the same name but for a number, or where
     they give the same labels (or numbers) and no model is behind two of them; a model behind two is asked two things.
     """
-    values: dict[str, list[Any]] = {}
+    values: dict[tuple[str, str], list[Any]] = {}
     for vote in votes:
         if not vote.judge and not vote.left_out:
-            values.setdefault(vote.key, []).append(vote.label)
-    groups: list[list[str]] = []
-    for key in values:
-        home = next((group for group in groups if all(_same(key, other, values, models) for other in group)), None)
+            values.setdefault(vote.slot, []).append(vote.label)
+    groups: list[list[tuple[str, str]]] = []
+    for slot in values:
+        home = next((group for group in groups if all(_same(slot, other, values, models) for other in group)), None)
         if home is None:
-            groups.append([key])
+            groups.append([slot])
         else:
-            home.append(key)
-    question = {key: _base(group) for group in groups for key in group}
+            home.append(slot)
+    question = {slot: _name(group) for group in groups for slot in group}
     for group in groups:
         if len(group) > 1:
-            named = (f"{key} ({', '.join(sorted(models[key]))})" if models.get(key) else key for key in group)
+            named = (f"{key} ({', '.join(sorted(models[key]))})" if models.get(key) else key for key, _ in group)
             yield Note(f"Scorers are the judges of one question: {', '.join(named)}.")
     for vote in votes:
         who = vote.judge or vote.key
         if not vote.judge and columns.annotator == "model" and len(models.get(vote.key, ())) == 1:
             (who,) = models[vote.key]
         number = isinstance(vote.label, int | float)
-        yield Answer(
-            vote.item, who, vote.label, question.get(vote.key, vote.key), NUMBER if number else LABEL, vote.left_out
-        )
+        asked = question.get(vote.slot, vote.key)
+        yield Answer(vote.item, who, vote.label, asked, NUMBER if number else LABEL, vote.left_out)
 
 
-def _same(one: str, other: str, values: dict[str, list[Any]], models: dict[str, set[str]]) -> bool:
+def _same(
+    one: tuple[str, str], other: tuple[str, str], values: dict[tuple[str, str], list[Any]], models: dict[str, set[str]]
+) -> bool:
     """True where two scorers are judges of one question."""
-    numbers = [all(isinstance(value, int | float) for value in values[key]) for key in (one, other)]
-    if numbers[0] != numbers[1]:
+    numbers = [all(isinstance(value, int | float) for value in values[slot]) for slot in (one, other)]
+    if numbers[0] != numbers[1] or one[1] != other[1] or one[0] == other[0]:
         return False
-    if _base([one]) == _base([other]):
+    if _base(one[0]) == _base(other[0]):
         return True
-    if models.get(one, set()) & models.get(other, set()):
+    behind = [models.get(key, set()) for key, _ in (one, other)]
+    if behind[0] & behind[1]:
         return False
-    if numbers[0]:
-        return bool(models.get(one) and models.get(other))
-    return bool(set(map(str, values[one])) & set(map(str, values[other])))
+    return all(behind) if numbers[0] else bool(set(map(str, values[one])) & set(map(str, values[other])))
 
 
-def _base(group: list[str]) -> str:
-    names = {key.rstrip("0123456789") or key for key in group}
-    return (names.pop() if len(group) > 1 else group[0]) if len(names) == 1 else "score"
+def _name(group: list[tuple[str, str]]) -> str:
+    """What a question is called: by its scorer, by what its scorers have in common, or by its part of an object."""
+    bases = {_base(key) for key, _ in group}
+    key, name = group[0]
+    common = key if len(group) == 1 else bases.pop() if len(bases) == 1 else ""
+    return "/".join(part for part in (common, name) if part) or "score"
+
+
+def _base(key: str) -> str:
+    return key.rstrip("0123456789") or key
 
 
 def _missing(about: Record, seen: set[tuple[Any, Any]], path: Path) -> Iterator[Note]:

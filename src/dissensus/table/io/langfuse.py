@@ -46,7 +46,7 @@ def answers(path: Path, columns: Columns) -> Rows:
 
 
 def _answer(score: Record, item: Any, columns: Columns, where: str) -> Answer:
-    kind, value, name = score.get("dataType"), score.get("value"), score.get("name")
+    kind, value, name = str(score.get("dataType")), score.get("value"), score.get("name")
     if not isinstance(name, str) or not name:
         raise DataError(f"{where} has the name {shown(name)}; expected text.")
     metadata = score.get("metadata")
@@ -67,7 +67,7 @@ def _answer(score: Record, item: Any, columns: Columns, where: str) -> Answer:
     if kind == "BOOLEAN" and said in (0, 1):
         said = str(bool(said))
     if not isinstance(said, str):
-        raise DataError(f"{where} is {shown(kind)} and has the value {shown(said)}; expected text.")
+        raise DataError(f"{where} is {kind} and has the value {shown(said)}; expected text.")
     return Answer(item, who, said, question, LABEL)
 
 

@@ -1,0 +1,442 @@
+"""Logs of judges: who judged what is kept, and a damaged log gets one sentence."""
+
+import copy
+import io as bytes_io
+import json
+import struct
+import warnings
+import zipfile
+
+import pyarrow as pa
+import pytest
+
+from dissensus.exceptions import DissensusError, RowsLeftOut
+from dissensus.table import io
+from dissensus.table.io.formats import detect
+from dissensus.table.io.writers import write_labels
+from table.io.test_writers import WHO, by_question, majority, rows_of
+
+MODELS = ["m/a", "m/b"]
+GRADES = {"s0": "CC", "s1": "CI", "s2": "IC", "s3": "II"}
+
+
+# Logs -----------------------------------------------------------------------------------------------------------------
+
+
+def called(scorer, models, grades, parent="r"):
+    """The events of models that were called under a scorer."""
+    begin = {"event": "span_begin", "id": scorer, "parent_id": parent, "type": "scorer", "name": scorer}
+    inner = {"event": "span_begin", "id": f"{scorer}-x", "parent_id": scorer, "type": None, "name": "x"}
+    return [begin, inner] + [
+        {"event": "model", "span_id": f"{scorer}-x", "model": model, "output": {"completion": f"GRADE: I?\nGRADE: {g}"}}
+        for model, g in zip(models, grades, strict=True)
+    ]  # fmt: skip
+
+
+def log(scores, events=None, scorers=(), epochs=1, targets="yes", **more):
+    """A log of Inspect; `scores` and `events` make those of a sample from its grades."""
+    samples = [
+        {
+            "id": name, "epoch": epoch, "input": f"{name}?", "output": {"completion": "an answer"},
+            "target": targets if isinstance(targets, str) else targets[n], "scores": scores(grades),
+            "events": [
+                {"event": "span_begin", "id": "r", "parent_id": None, "type": "scorers", "name": "scorers"},
+                *(events(grades) if events else []),
+            ],
+        }
+        for n, (name, grades) in enumerate(GRADES.items())
+        for epoch in range(1, epochs + 1)
+    ]  # fmt: skip
+    about = {"dataset": {"sample_ids": list(GRADES)}, "config": {"epochs": epochs}, "scorers": list(scorers)}
+    return {"version": 2, "status": "success", "eval": about, "samples": samples} | more
+
+
+def scorer(name, *models):
+    """An entry of a log's scorers; a panel has several models."""
+    named = [{"model": model} for model in models]
+    return {"name": name, "options": {"model": named if len(named) > 1 else named[0]} if named else {}}
+
+
+def value(one, **metadata):
+    return {"value": one, "metadata": metadata}
+
+
+def votes(grades):
+    return {"qa": value("C", panel={"votes": list(grades)})}
+
+
+NUMBER = {"C": 7, "I": 2.5}
+BOTH = {"m/a": "CCII", "m/b": "CICI"}
+SHAPES = {
+    "votes": (log(votes, scorers=[scorer("inspect_ai/qa", *MODELS)]), BOTH),
+    "votes without names": (log(votes), {"qa #1": "CCII", "qa #2": "CICI"}),
+    "votes of one model": (log(votes, scorers=[scorer("qa", "m", "m")]), {"m": "CCII", "m #2": "CICI"}),
+    "a list": (log(lambda g: {"all": value(list(g))}, lambda g: called("all", MODELS, g)), BOTH),
+    "an object": (
+        log(lambda g: {"all": value(dict(zip(MODELS, g, strict=True)))}, lambda g: called("all", MODELS, g)), BOTH,
+    ),
+    "grades said": (log(lambda g: {"qa": value("C")}, lambda g: called("qa", MODELS, g)), BOTH),
+    "scorers": (
+        log(lambda g: {"qa": value(g[0]), "qa1": value(g[1])}, scorers=[scorer("qa", "m/a"), scorer("qa", "m/b")]),
+        {"qa": "CCII", "qa1": "CICI"},
+    ),
+    "scorers of other names": (
+        log(lambda g: {k: value(x, grading=[{"model": f"m/{k}"}]) for k, x in zip(("strict", "kind"), g, strict=True)}),
+        {"strict": "CCII", "kind": "CICI"},
+    ),
+    "numbers": (
+        log(
+            lambda g: {k: value(NUMBER[x]) for k, x in zip("st", g, strict=True)},
+            scorers=[scorer("s", "m/a"), scorer("t", "m/b")],
+        ),
+        {"s": [7, 7, 2.5, 2.5], "t": [7, 2.5, 7, 2.5]},
+    ),
+}  # fmt: skip
+
+
+def as_eval(log):
+    """A log as a zip of Zstandard members."""
+    parts = {"header.json": {key: part for key, part in log.items() if key != "samples"}}
+    parts |= {f"samples/{one.get('id')}_epoch_{one.get('epoch')}.json": one for one in log["samples"]}
+    packed = bytes_io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(packed, "w") as archive:
+        warnings.simplefilter("ignore")  # of a name that is there twice
+        for name, part in parts.items():
+            archive.writestr(name, pa.compress(json.dumps(part).encode(), "zstd", asbytes=True))
+        start, entries = archive.fp.tell(), archive.infolist()
+    data = bytearray(packed.getvalue())
+    for entry in entries:
+        struct.pack_into("<H", data, entry.header_offset + 8, 93)
+    while data[start : start + 4] == b"PK\x01\x02":
+        struct.pack_into("<H", data, start + 10, 93)
+        start += 46 + sum(struct.unpack_from("<HHH", data, start + 28))
+    return bytes(data)
+
+
+def result(test, grades, providers=("echo",), rubrics=("polite", "polite"), human=None):
+    """Results of promptfoo, one for each provider."""
+    inside = [
+        {"pass": g == "C", "score": 0.75 if g == "C" else 0.25, "assertion": {"value": r, "metric": m}}
+        for g, r, m in zip(grades, rubrics, ("a", "b"), strict=True)
+    ]  # fmt: skip
+    if human is not None:
+        inside.append({"pass": human, "score": int(human), "assertion": {"type": "human"}})
+    return [
+        {
+            "testIdx": test, "promptIdx": 0, "provider": {"id": provider, "label": ""}, "vars": {"q": f"q{test}"},
+            "gradingResult": {"pass": True, "componentResults": inside}, "response": {"output": "an answer"},
+        }
+        for provider in providers
+    ]  # fmt: skip
+
+
+def promptfoo(**more):
+    found = [one for test, grades in enumerate(GRADES.values()) for one in result(test, grades, **more)]
+    return {"evalId": "e", "results": {"version": 3, "results": found}, "config": {}}
+
+
+def score(number, name, kind, said, **more):
+    return (
+        {"id": f"x{number}", "traceId": f"t{number // 2}", "name": name, "source": "EVAL", "dataType": kind}
+        | said
+        | more
+    )
+
+
+def langfuse(kind="CATEGORICAL", names=("tone", "tone"), authors=("ann", "bob"), metadata=(None, None)):
+    data = []
+    for n, grade in enumerate("".join(GRADES.values())):
+        said = {"value": n / 4} if kind == "NUMERIC" else {"value": 1, "stringValue": grade}
+        data.append(score(n, names[n % 2], kind, said, authorUserId=authors[n % 2], metadata=metadata[n % 2]))
+    return {"data": data, "meta": {"page": 1, "totalItems": len(data)}}
+
+
+def samples(place=0, filters=("none",), generated=False):
+    """Samples of lm-evaluation-harness by one model."""
+    choice = {"C": [["-0.1", "True"], ["-2.0", "False"]], "I": [["-2.0", "False"], ["-0.1", "True"]]}
+    return [
+        {
+            "doc_id": n, "doc": {"question": f"q{n}"}, "target": str(n % 2), "filter": one,
+            "filtered_resps": [grades[place] + " "] if generated else choice[grades[place]],
+        }
+        for n, grades in enumerate(GRADES.values())
+        for one in filters
+    ]  # fmt: skip
+
+
+def lines(found):
+    return "\n".join(map(json.dumps, found)).encode()
+
+
+LOGS = {
+    "inspect": ("log.json", lambda one: json.dumps(one).encode(), SHAPES["votes"][0]),
+    "inspect said": ("log.json", lambda one: json.dumps(one, indent=1).encode(), SHAPES["grades said"][0]),
+    "inspect eval": ("log.eval", as_eval, SHAPES["scorers"][0]),
+    "promptfoo": ("out.json", lambda one: json.dumps(one, indent=2).encode(), promptfoo()),
+    "promptfoo lines": ("out.jsonl", lambda one: lines(one["results"]["results"]), promptfoo()),
+    "langfuse": ("scores.json", lambda one: json.dumps(one).encode(), langfuse()),
+    "lm-eval": ("samples_x.jsonl", lambda one: lines(one["all"]), {"all": samples()}),
+}
+"""Name → file, how it is written, and a good one."""
+
+
+def written(folder, name, data):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else json.dumps(data).encode())
+    return path
+
+
+def quiet(path, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RowsLeftOut)
+        return io.read(path, **options)
+
+
+def said_by(table):
+    """Annotator → labels, by item."""
+    found = {}
+    for _, who, label in sorted(zip(*table.to_arrow().to_pydict().values(), strict=True)):
+        found.setdefault(who, []).append(label)
+    return found
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_of_a_panel_keeps_who_judged(shape, packed, tmp_path):
+    one, expected = SHAPES[shape]
+    path = written(tmp_path, "x.eval" if packed else "x.json", as_eval(one) if packed else one)
+    table = quiet(path)
+    assert detect(path).name == table.source.format == "inspect"
+    assert table.items.tolist() == list(GRADES)
+    assert said_by(table) == {who: list(labels) for who, labels in expected.items()}
+    assert table.kind == ("numbers" if shape == "numbers" else "classes")
+    assert table.source.texts["s1"] == {"input": "s1?", "answer": "an answer"}
+
+
+def test_a_model_behind_two_scorers_is_asked_two_things(tmp_path):
+    scorers = [scorer("tone", "m/a"), scorer("truth", "m/a")]
+    two = log(lambda g: {"tone": value(g[0]), "truth": value(g[1])}, scorers=scorers)
+    assert {q: said_by(t) for q, t in quiet(written(tmp_path, "x.json", two)).items()} == {
+        "tone": {"tone": list("CCII")}, "truth": {"truth": list("CICI")},
+    }  # fmt: skip
+    parts = log(lambda g: {"rubric": value({"tone": g[0], "truth": g[1]})})
+    assert list(quiet(written(tmp_path, "x.json", parts))) == ["rubric/tone", "rubric/truth"]
+    judges = log(lambda g: {f"rubric{k}": value({"tone": g[0], "truth": g[1]}) for k in ("", 1)})
+    tables = quiet(written(tmp_path, "x.json", judges))
+    assert said_by(tables["rubric/truth"]) == {"rubric": list("CICI"), "rubric1": list("CICI")}
+
+
+def test_epochs_are_items_and_what_has_no_grade_is_counted(tmp_path):
+    one = log(lambda g: {"qa": value("C", panel={"votes": [g[0], None]})}, epochs=2, scorers=[scorer("qa", *MODELS)])
+    one["samples"][0]["scores"]["qa"] = value(float("nan"))
+    one["samples"][1] |= {"scores": None, "error": {"message": "x"}}
+    one["samples"][2]["invalidation"] = {"reason": "wrong prompt"}
+    table = quiet(written(tmp_path, "x.json", one))
+    assert table.items.tolist() == [f"s{n}_epoch_{k}" for n in range(4) for k in (1, 2)]
+    assert len(table) == 5
+    assert table.source.unused == {
+        "scores not given (no grade was found)": 1 + 6, "samples without a score": 1,
+        "scores of samples marked as invalid": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("targets", "known"),
+    [
+        (["C", "I", "C", "I"], ["C", "I", "C", "I"]),
+        (["A", "B", "C", "D"], None),
+        ("C", None),
+        (["yes", "C", "I", "C"], None),
+    ],
+)
+def test_targets_are_known_labels_where_they_are_among_the_labels(targets, known, tmp_path):
+    one = log(lambda g: {"qa": value(g[0]), "qa1": value(g[1])}, targets=targets)
+    source = quiet(written(tmp_path, "x.json", one)).source
+    assert source.gold == (None if known is None else (list(GRADES), known))
+    assert ("gold" in source.columns) == (known is not None)
+    assert any("not taken for known labels" in note for note in source.notes) == (known is None)
+
+
+def test_a_sample_that_is_missing_is_said_aloud(tmp_path):
+    one = copy.deepcopy(SHAPES["votes"][0]) | {"status": "cancelled"}
+    del one["samples"][2]
+    for path in (written(tmp_path, "x.json", one), written(tmp_path, "x.eval", as_eval(one))):
+        with pytest.warns(RowsLeftOut, match=r"not in the log: 1, such as 's2'.*status 'cancelled'"):
+            assert io.read(path).n_items == 3
+
+
+def test_a_human_grade_of_promptfoo_is_a_known_label(tmp_path):
+    table = quiet(written(tmp_path, "out.json", promptfoo(human=True)))
+    assert said_by(table) == {"a": ["yes", "yes", "no", "no"], "b": ["yes", "no", "yes", "no"]}
+    assert table.source.gold == ([0, 1, 2, 3], ["yes"] * 4)
+    assert table.source.unused["scores 'score' (read by label='score')"] == 8
+    scored = quiet(tmp_path / "out.json", label="score")
+    assert (scored.kind, scored.classes.tolist()) == ("numbers", [0.25, 0.75])
+
+
+def test_answers_by_several_providers_and_other_rubrics_are_kept_apart(tmp_path):
+    table = quiet(written(tmp_path, "out.json", promptfoo(providers=("gpt", "claude"))))
+    assert table.items.tolist() == sorted(f"{n}/{who}" for n in range(4) for who in ("gpt", "claude"))
+    tables = quiet(written(tmp_path, "out.json", promptfoo(rubrics=("polite", "true"), human=True)))
+    assert {question: list(said_by(one)) for question, one in tables.items()} == {"a": ["a"], "b": ["b"]}
+    assert tables["a"].source.unused["human grades, of all questions together"] == 4
+
+
+def test_the_author_of_a_score_answers_and_a_model_in_its_name_is_no_question(tmp_path):
+    assert said_by(quiet(written(tmp_path, "s.json", langfuse()))) == {"ann": list("CCII"), "bob": list("CICI")}
+    by_models = langfuse(
+        "NUMERIC", ("tone-gpt", "tone-claude"), (None, None), ({"model": "gpt"}, {"model": "claude"}),
+    )  # fmt: skip
+    by_models["data"] += [score(8, "why", "TEXT", {"value": "x"}), score(9, "fix", "CORRECTION", {"value": ""})]
+    table = quiet(written(tmp_path, "s.json", by_models))
+    assert table.source.columns["label"] == "'tone'"
+    assert said_by(table) == {"tone-claude": [0.25, 0.75, 1.25, 1.75], "tone-gpt": [0.0, 0.5, 1.0, 1.5]}
+    assert table.source.unused == {"texts 'why'": 1, "corrections 'fix'": 1}
+    yes = langfuse("BOOLEAN")
+    for one in yes["data"]:
+        one |= {"value": one.pop("stringValue") == "C"}
+    assert said_by(quiet(written(tmp_path, "s.json", yes)))["ann"] == ["True", "True", "False", "False"]
+
+
+@pytest.mark.parametrize("meta", [{"totalItems": 20}, {"cursor": "abc"}])
+def test_a_page_that_is_not_the_last_says_so(meta, tmp_path):
+    path = written(tmp_path, "s.json", langfuse() | {"meta": meta})
+    with pytest.warns(RowsLeftOut, match="give all pages"):
+        io.read(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["org__m/samples_x_2026-01-02T03-04-05.678.jsonl", "org__m_samples_x.jsonl", "org__m.jsonl"]
+)
+def test_a_model_is_called_by_its_folder_or_file(name, tmp_path):
+    (tmp_path / "org__m").mkdir()
+    table = quiet(written(tmp_path, name, lines(samples(filters=("strict", "flexible")))))
+    assert said_by(table) == {"org__m": ["0", "0", "1", "1"]}
+    assert table.source.gold == ([0, 1, 2, 3], ["0", "1", "0", "1"])
+    assert table.source.unused == {"answers by the filter flexible": 4}
+    assert said_by(quiet(written(tmp_path, name, lines(samples(generated=True))))) == {"org__m": list("CCII")}
+
+
+# Damage ---------------------------------------------------------------------------------------------------------------
+
+
+def one_sentence(path):
+    """Read; an error must be ours, in one line that names the file."""
+    try:
+        return quiet(path)
+    except DissensusError as error:
+        said = str(error)
+    assert str(path) in said
+    assert "\n" not in said
+    assert said.endswith(".")
+    return None
+
+
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 0.99])
+def test_a_log_that_is_cut_short_gets_one_sentence(name, share, tmp_path):
+    file, write, good = LOGS[name]
+    data = write(good)
+    found = one_sentence(written(tmp_path, file, data[: int(share * len(data))]))
+    assert found is None or name in ("promptfoo lines", "lm-eval")  # a whole number of lines may be left
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_record_that_is_there_twice_gets_one_sentence(name, tmp_path):
+    file, write, good = LOGS[name]
+    twice = copy.deepcopy(good)
+    inside = next(iter(objects_of(twice)))
+    inside.append(copy.deepcopy(inside[0]))
+    path = written(tmp_path, file, write(twice))
+    if name == "inspect eval":  # the same name twice in a zip
+        with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
+            warnings.simplefilter("ignore")
+            archive.writestr("samples/s0_epoch_1.json", json.dumps(good["samples"][0]))
+    with pytest.raises(DissensusError, match="is there twice"):
+        quiet(path)
+
+
+def objects_of(log):
+    """The list of records in a log."""
+    yield log.get("samples") or log.get("data") or log.get("all") or log["results"]["results"]
+
+
+def places(value, path=()):
+    """Where something is inside a value."""
+    if path:
+        yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, entry in inside:
+        yield from places(entry, (*path, key))
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_wrong_types_anywhere_get_one_sentence_or_a_table(name, tmp_path):
+    file, write, good = LOGS[name]
+    tried = 0
+    for place in places(good):
+        for wrong in (None, [1], {"a": [1]}, "x", -1.5):
+            damaged = copy.deepcopy(good)
+            at = damaged
+            for key in place[:-1]:
+                at = at[key]
+            at[place[-1]] = wrong
+            try:
+                data = write(damaged)
+            except (TypeError, KeyError, AttributeError):  # there is no such file
+                continue
+            one_sentence(written(tmp_path, file, data))
+            tried += 1
+    assert tried > 50
+
+
+# The way back ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*LOGS, "epochs"])
+def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
+    epochs = log(lambda g: {"qa": value(g[0]), "qa1": value(g[1])}, epochs=2)
+    file, write, good = LOGS[name] if name != "epochs" else ("x.eval", as_eval, epochs)
+    to = detect(path := written(tmp_path, file, write(good))).name
+    if to not in ("inspect", "promptfoo"):
+        to = "jsonl"
+    before = by_question(quiet(path))
+    after = write_labels(majority(before, source=path if to != "jsonl" else None), to, tmp_path)
+    back = by_question(quiet(after))
+    for question, table in before.items():
+        assert back[question].items.tolist() == table.items.tolist()
+        if to == "jsonl":
+            assert back[question].annotators.tolist() == [WHO]
+            continue
+        assert rows_of(back[question]) == rows_of(table)
+        assert (
+            back[question].source.unused[f"{'scores' if to == 'inspect' else 'assertions'} by dissensus"]
+            == table.n_items
+        )
+    if to == "jsonl":
+        return
+    (records,) = (
+        objects_of(json.loads(after.read_text())) if name != "promptfoo lines" else [json.loads(after.read_text())]
+    )
+    for old, new in zip(next(objects_of(good)), records, strict=True):
+        if to == "inspect":
+            assert new.pop("scores").pop("dissensus")["metadata"]["agent"] == WHO
+        else:
+            ours = new["gradingResult"]["componentResults"].pop()
+            assert ours["pass"] == (ours["score"] >= 0.5)
+        assert new == {key: entry for key, entry in old.items() if key != "scores"}
+
+
+def test_without_a_log_inspect_gets_precomputed_scores_and_promptfoo_tests(tmp_path):
+    table = quiet(written(tmp_path, "x.json", SHAPES["votes"][0]))
+    first = json.loads(write_labels(majority(table), "inspect", tmp_path).read_text())[0]
+    about = {"confidence": 1.0, "agent": WHO}
+    assert first == {"id": "s0", "value": "C", "explanation": f"{WHO}, 100 % sure", "metadata": about}
+    several = json.loads(write_labels(majority({"p": table, "q": table}), "inspect", tmp_path).read_text())[0]
+    assert several["value"] == {"p": "C", "q": "C"}
+    test = json.loads(write_labels(majority(table), "promptfoo", tmp_path).read_text())[0]
+    (asserted,) = test["assert"]
+    assert (test["description"], asserted["type"], asserted["value"]) == ("s0", "equals", "C")
