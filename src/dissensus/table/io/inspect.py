@@ -283,7 +283,8 @@ def _same(
     behind = [models.get(key, set()) for key, _ in (one, other)]
     if behind[0] & behind[1]:
         return False
-    return all(behind) if numbers[0] else bool(set(map(str, values[one])) & set(map(str, values[other])))
+    said = [set(map(str, values[slot])) for slot in (one, other)]
+    return all(behind) if numbers[0] else bool(said[0] & said[1]) or all(labels <= _GRADES for labels in said)
 
 
 def _name(group: list[tuple[str, str]]) -> str:
