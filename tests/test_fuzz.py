@@ -29,6 +29,7 @@ from dissensus.exceptions import DissensusError, DissensusWarning
 from dissensus.models.base import check_gold, clusterings
 from dissensus.table.io import read_frame, read_gold
 from dissensus.table.simulate import simulate
+from table.io.test_logs import EVAL, LOGS, as_eval
 
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "2000"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
@@ -83,6 +84,7 @@ def seeds():
         archive.writestr("ann.jsonl", as_lines([{"id": 1, "label": ["a"]}]))
         archive.writestr("bob.jsonl", as_lines([{"id": 1, "label": ["b"]}]))
     return {
+        **{f"-{name}{Path(file).suffix}": write(good) for name, (file, write, good) in LOGS.items()},
         ".csv": text.encode(), ".tsv": text.replace(",", "\t").encode(), ".csv.gz": gzip.compress(text.encode()),
         ".txt": text.replace(",", ";").encode(), ".jsonl": as_lines(lines), ".json": json.dumps(lines).encode(),
         "-studio.json": json.dumps(studio).encode(), "-doccano.jsonl": as_lines(doccano),
@@ -216,6 +218,10 @@ def damaged_file(rng):
         with zipfile.ZipFile(packed, "w", int(one_of(rng, [0, 8, 12, 14]))) as archive:
             archive.writestr(one_of(rng, ["ann.jsonl", "../x.json", "a/b.jsonl", "é.jsonl"]), as_lines(records))
         return suffix, packed.getvalue()
+    if suffix.endswith(".eval"):
+        log = LOGS[EVAL][2]
+        head = {key: mutate_json(rng, part) if rng.random() < 0.2 else part for key, part in log.items()}
+        return suffix, as_eval(head | {"samples": [mutate_json(rng, one) for one in log["samples"]]})
     if suffix.endswith((".json", ".jsonl")):
         lines = suffix.endswith(".jsonl")
         value = [json.loads(line) for line in data.splitlines()] if lines else json.loads(data)

@@ -97,10 +97,9 @@ SHAPES = {
 def as_eval(log):
     """A log as a zip of Zstandard members."""
     parts = {"header.json": {key: part for key, part in log.items() if key != "samples"}}
-    parts |= {f"samples/{one.get('id')}_epoch_{one.get('epoch')}.json": one for one in log["samples"]}
+    parts |= {f"samples/s{number}_epoch_1.json": one for number, one in enumerate(log["samples"])}
     packed = bytes_io.BytesIO()
-    with warnings.catch_warnings(), zipfile.ZipFile(packed, "w") as archive:
-        warnings.simplefilter("ignore")  # of a name that is there twice
+    with zipfile.ZipFile(packed, "w") as archive:
         for name, part in parts.items():
             archive.writestr(name, pa.compress(json.dumps(part).encode(), "zstd", asbytes=True))
         start, entries = archive.fp.tell(), archive.infolist()
@@ -168,10 +167,11 @@ def lines(found):
     return "\n".join(map(json.dumps, found)).encode()
 
 
+EVAL = "inspect eval"
 LOGS = {
     "inspect": ("log.json", lambda one: json.dumps(one).encode(), SHAPES["votes"][0]),
     "inspect said": ("log.json", lambda one: json.dumps(one, indent=1).encode(), SHAPES["grades said"][0]),
-    "inspect eval": ("log.eval", as_eval, SHAPES["scorers"][0]),
+    EVAL: ("log.eval", as_eval, SHAPES["scorers"][0]),
     "promptfoo": ("out.json", lambda one: json.dumps(one, indent=2).encode(), promptfoo()),
     "promptfoo lines": ("out.jsonl", lambda one: lines(one["results"]["results"]), promptfoo()),
     "langfuse": ("scores.json", lambda one: json.dumps(one).encode(), langfuse()),
@@ -351,7 +351,7 @@ def test_a_record_that_is_there_twice_gets_one_sentence(name, tmp_path):
     inside = next(iter(objects_of(twice)))
     inside.append(copy.deepcopy(inside[0]))
     path = written(tmp_path, file, write(twice))
-    if name == "inspect eval":  # the same name twice in a zip
+    if name == EVAL:  # the same name twice in a zip
         with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
             warnings.simplefilter("ignore")
             archive.writestr("samples/s0_epoch_1.json", json.dumps(good["samples"][0]))
