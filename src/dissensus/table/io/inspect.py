@@ -98,7 +98,7 @@ def _load(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Recor
     return found
 
 
-def sample_name(sample: Record, epochs: Any, field_name: str | None = None, where: str = "") -> Any:
+def sample_name(sample: Record, epochs: Any, field_name: Any = None, where: str = "") -> Any:
     """How a sample is called: by its id, and by its epoch where there are several."""
     name = field(sample, field_name, ("id",), "item", where)
     epoch = sample.get("epoch", 1)
