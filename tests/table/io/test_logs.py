@@ -320,6 +320,31 @@ def test_a_model_is_called_by_its_folder_or_file(name, tmp_path):
     assert said_by(quiet(written(tmp_path, name, lines(samples(generated=True))))) == {"org__m": list("CCII")}
 
 
+def test_a_folder_of_samples_is_one_table_and_tasks_keep_their_own_items(tmp_path):
+    for place, model in enumerate(MODELS):
+        (tmp_path / model).mkdir(parents=True)
+        for task in ("x", "y"):
+            found = samples(place, generated=task == "y")
+            written(tmp_path / model, f"samples_{task}_2026-01-02T03-04-05.6.jsonl", lines(found))
+        written(tmp_path / model, "results_2026-01-02T03-04-05.6.json", {"results": {"x": {"acc": 1}}})
+    tables = quiet(tmp_path)
+    assert said_by(tables["x"]) == {"a": ["0", "0", "1", "1"], "b": ["0", "1", "0", "1"]}
+    assert said_by(tables["y"]) == {"a": list("CCII"), "b": list("CICI")}
+    assert tables["x"].source.gold == ([f"x/{n}" for n in range(4)], ["0", "1", "0", "1"])
+    assert tables["y"].source.gold is None
+    assert tables["x"].source.notes == ["Files read as one: 4; files that are no table: 2."]
+
+
+def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
+    whole = langfuse()
+    for number, part in enumerate((slice(0, 5), slice(4, 8))):
+        written(tmp_path, f"page{number}.json", {"data": whole["data"][part], "meta": {"totalItems": 8}})
+    table = quiet(tmp_path)
+    assert said_by(table) == {"ann": list("CCII"), "bob": list("CICI")}
+    assert table.source.unused == {"answers that another file has too": 1}
+    assert not any("pages" in note for note in table.source.notes)
+
+
 # Damage ---------------------------------------------------------------------------------------------------------------
 
 

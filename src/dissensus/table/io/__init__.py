@@ -118,9 +118,9 @@ def read(
         raise UnreadableFile("the name of the file is empty; name one.")
     with as_file(source) as path, about(path):  # type: ignore[arg-type]
         if path.is_dir():
-            found, read_columns, note = _folder(path, format)
+            found, read_columns, files, note = _folder(path, format)
         else:
-            found, note = FORMATS[format] if format else detect(path), ""
+            found, files, note = FORMATS[format] if format else detect(path), [path], ""
             read_columns = partial(found.read, path)
         if found.collect is not None:
             given = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
@@ -130,7 +130,7 @@ def read(
             for role, fields in (("item", item), ("annotator", annotator)):
                 if not (fields is None or isinstance(fields, str)):
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
-            taken = of_export(found.collect(path, columns, ticks))
+            taken = of_export(found.collect(files, columns, ticks))
         else:
             taken = long_table(read_columns, columns, wide, found.name)
         taken.reading.file = str(source)
@@ -153,13 +153,16 @@ def read_frame(path: str | Path) -> pa.Table:
     """
     with as_file(path) as file, about(file):
         if file.is_dir():
-            _, read_columns, _ = _folder(file, None)
+            _, read_columns, _, _ = _folder(file, None)
             return read_columns(None)
         return detect(file).read(file, None)
 
 
-def _folder(path: Path, format: str | None) -> tuple[Format, Callable[[Columns | None], pa.Table], str]:  # noqa: A002
-    """The format of the files in a folder, how to read them as one, and a note on those that are not read."""
+def _folder(
+    path: Path,
+    format: str | None,  # noqa: A002
+) -> tuple[Format, Callable[[Columns | None], pa.Table], list[Path], str]:
+    """The format of the files in a folder, how to read them as one, the files, and a note on those not read."""
     files: list[Path] = []
     for folder, inside, names in os.walk(path):
         inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
@@ -169,6 +172,8 @@ def _folder(path: Path, format: str | None) -> tuple[Format, Callable[[Columns |
     suffixes = {suffix for one in FORMATS.values() for suffix in one.suffixes}
     packed = PACKED_SUFFIXES
     known = [f for f in files if (unpacked_suffix(f) if f.suffix.lower() in packed else f.suffix.lower()) in suffixes]
+    if any("samples_" in file.name for file in known):  # lm-evaluation-harness writes its means beside
+        known = [file for file in known if not file.name.startswith("results_")]
     if not known:
         raise UnreadableFile(f"{path} is a folder without a table in it; name a file.")
     formats = {(FORMATS[format] if format else detect(file)).name for file in known}
@@ -177,7 +182,7 @@ def _folder(path: Path, format: str | None) -> tuple[Format, Callable[[Columns |
             f"{path} is a folder of several formats ({', '.join(sorted(formats))}); name one file in it."
         )
     found = FORMATS[formats.pop()]
-    if found.collect is not None and len(known) > 1:
+    if found.collect is not None and len(known) > 1 and not found.together:
         raise UnreadableFile(f"{path} is a folder of {len(known):,} exports of {found.name}; name one file in it.")
 
     def read_columns(columns: Columns | None) -> pa.Table:
@@ -195,7 +200,7 @@ def _folder(path: Path, format: str | None) -> tuple[Format, Callable[[Columns |
 
     left = len(files) - len(known)
     note = f"Files read as one: {len(known):,}" + (f"; files that are no table: {left:,}." if left else ".")
-    return found, read_columns, note
+    return found, read_columns, known, note
 
 
 def read_gold(path: str | Path, table: Annotations, item: str | None = None, label: str | None = None) -> IntArray:

@@ -8,7 +8,7 @@ for every text, a `Target` where a log says what was asked for, and a `Note` for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as with_default
 from pathlib import Path
@@ -45,6 +45,7 @@ class Item(NamedTuple):
 
     item: Any
     fields: dict[str, Any]
+    question: str = ""
 
 
 class Target(NamedTuple):
@@ -52,6 +53,7 @@ class Target(NamedTuple):
 
     item: Any
     value: Any
+    question: str = ""
 
 
 class Note(NamedTuple):
@@ -59,6 +61,7 @@ class Note(NamedTuple):
 
     text: str
     loud: bool = False
+    alone: bool = False  # True where it holds of a file that is read alone
 
 
 Rows = Iterator[Answer | Item | Target | Note]
@@ -88,18 +91,48 @@ def add_export(
     place: int,
     suffixes: tuple[str, ...] = JSON_SUFFIXES,
     words: tuple[str, str] = ("id", "who answered"),
+    together: bool = False,
+    own_items: bool = False,
 ) -> None:
-    """Enter the format of an annotation tool; `words` say what names its items and annotators."""
+    """Enter the format of an annotation tool; `words` say what names its items and annotators.
+
+    `together`: several files are one table. `own_items`: each question numbers its own items.
+    """
 
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
         return _item_table(answers(path, columns or Columns()), path)
 
-    def collect(path: Path, columns: Columns, ticks: str | None) -> Collected:
-        found = _collect(answers(path, columns), path, columns, ticks, words)
+    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None) -> Collected:
+        rows = (
+            answers(paths[0], columns)
+            if len(paths) == 1
+            else _joined([answers(path, columns) for path in paths], own_items)
+        )
+        found = _collect(rows, paths[0], columns, ticks, words)
         found.reading.format = name
         return found
 
-    add(Format(name, suffixes, read_items, claims=claims, collect=collect, summary=summary, place=place))
+    add(Format(name, suffixes, read_items, None, b"", claims, collect, together, summary, place))
+
+
+def _joined(files: list[Rows], own_items: bool) -> Rows:
+    """The rows of several files; an answer that an earlier file has too is left out."""
+    before: set[tuple[str, ...]] = set()
+    rows: list[Answer | Item | Target] = []
+    for file in files:
+        own: set[tuple[str, ...]] = set()
+        for row in file:
+            if isinstance(row, Note):
+                if not row.alone:
+                    yield row
+                continue
+            if isinstance(row, Answer) and not row.left_out:
+                own.add(key := (str(row.item), str(row.annotator), row.question, str(row.label)))
+                row = row._replace(left_out="answers that another file has too") if key in before else row
+            rows.append(row)
+        before |= own
+    apart = own_items and len({row.question for row in rows}) > 1
+    yield from (row._replace(item=f"{row.question}/{row.item}") for row in rows) if apart else rows
 
 
 def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words: tuple[str, str]) -> Collected:
@@ -182,9 +215,11 @@ def _golds_of_targets(
     """Question → items and known labels, where nearly all targets are among its labels; else a note."""
     found = {}
     for question in sorted({one.question for one in used}):
-        classes = {str(label): label for one in used if one.question == question for label in one.label}
-        known = {item: classes[str(value)] for item, value in targets.items() if str(value) in classes}
-        if len(set(map(str, known.values()))) > 1 and len(known) >= MIN_SHARE_OF_TARGETS * len(targets):
+        answered = [one for one in used if one.question == question]
+        classes = {str(label): label for one in answered for label in one.label}
+        asked = {one.item: targets[one.item] for one in answered if one.item in targets}
+        known = {item: classes[str(value)] for item, value in asked.items() if str(value) in classes}
+        if len(set(map(str, known.values()))) > 1 and len(known) >= MIN_SHARE_OF_TARGETS * len(asked):
             found[question] = (list(known), list(known.values()))
             reading.columns["gold"] = f"{len(known):,} targets, which are among the labels"
     if not found:

@@ -86,12 +86,14 @@ def _pages(page: Record, path: Path) -> Iterator[Note]:
     meta = part(page, "meta", dict, str(path))
     total, there = meta.get("totalItems"), page.get("data")
     if isinstance(total, int) and isinstance(there, list) and total > len(there):
-        yield Note(f"This page has {len(there):,} of {total:,} scores; give all pages, in one folder.", loud=True)
+        yield Note(
+            f"This page has {len(there):,} of {total:,} scores; give all pages, in one folder.", loud=True, alone=True
+        )
     elif meta.get("cursor"):
-        yield Note("There are more scores after this page; give all pages, in one folder.", loud=True)
+        yield Note("There are more scores after this page; give all pages, in one folder.", loud=True, alone=True)
 
 
 add_export(
     "langfuse", answers, claims=claims, summary="Langfuse's scores", place=58,
-    words=("what was scored", "the author, else the name of the score"),
+    words=("what was scored", "the author, else the name of the score"), together=True,
 )  # fmt: skip

@@ -46,10 +46,11 @@ def answers(path: Path, columns: Columns) -> Rows:
             raise DataError(f"{where} is there twice; write the samples again.")
         seen.add(str(item))
         document = part(sample, "doc", dict, where)
-        yield Item(item, {key: value for key, value in document.items() if isinstance(value, str | int | float)})
+        fields = {key: value for key, value in document.items() if isinstance(value, str | int | float)}
+        yield Item(item, fields, task)
         target = sample.get("target")
         if isinstance(target, str | int | float) and str(target).strip():
-            yield Target(item, str(target).strip())
+            yield Target(item, str(target).strip(), task)
         yield Answer(item, who, _label(sample, where), task)
 
 
@@ -80,5 +81,5 @@ def _is_choice(one: Any) -> bool:
 
 add_export(
     "lm-eval", answers, claims=claims, summary="samples of lm-evaluation-harness", place=59,
-    words=("doc_id", "the model, from the name of the folder or file"),
+    words=("doc_id", "the model, from the name of the folder or file"), together=True, own_items=True,
 )  # fmt: skip
