@@ -640,6 +640,7 @@ def test_a_table_is_checked_once_unpickled(field, value):
         ("abstain", object(), BadParameter), ("items", 5, DataError), ("annotators", object(), DataError),
         ("proba", [[1.0, "a"], [0, 1]], DataError), ("proba", [[1.0, 0], [1]], DataError), ("proba", 4, DataError),
         ("label", np.array([1 + 2j, 3]), DataError), ("label", np.zeros(2, "V8"), DataError), ("label", 7, DataError),
+        ("item", None, DataError), ("annotator", None, DataError),
     ],
 )  # fmt: skip
 def test_a_keyword_of_a_wrong_type_is_our_error(keyword, value, error):

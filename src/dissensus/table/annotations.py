@@ -138,7 +138,7 @@ class Annotations(ReadOnlyArrays, Named):
         if proba is not None and as_list(abstain):
             raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
         given = {"item": item, "annotator": annotator, "label": label}
-        columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None}
+        columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None or n != "label"}
         keep: BoolArray | None = None
         if proba is not None:
             class_names, proba = encode_proba(proba, classes)
