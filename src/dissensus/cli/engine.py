@@ -102,7 +102,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
     """The `item_facts`, from the frame of the items part by part."""
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
-    known: list[tuple[Any, Any, Any]] = [(np.empty(0, np.int32), np.empty(0, np.bool_), np.empty((0, K)))]
+    known: list[tuple[Any, Any]] = [(np.empty(0, np.int32), np.empty((0, K)))]
     for frame in frames:
         found = naming.match(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
         labels += np.bincount(found, minlength=K)
@@ -112,9 +112,9 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
             codes = gold_codes(results.table_of_items(items, model), *gold)
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
-            known.append((codes[at], found[at] == codes[at], posterior))
-    answers, right, posterior = map(np.concatenate, zip(*known, strict=True))
-    return results.item_facts(model, labels, unsure, None if gold is None else (answers, right, posterior))
+            known.append((codes[at], posterior))
+    answers, posterior = map(np.concatenate, zip(*known, strict=True))
+    return results.item_facts(model, labels, unsure, None if gold is None else (answers, posterior))
 
 
 def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
