@@ -1,17 +1,12 @@
 """Several processes: each reads its share of the items, together they learn what one does; features stay in a file."""
 
-import os
 import pickle
-import subprocess
-import sys
-import textwrap
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from crowds import blobs
 from dissensus.exceptions import DataError
@@ -22,101 +17,32 @@ from dissensus.learning.encoders import encoders
 from dissensus.learning.inputs import Picked, take, vectors
 from dissensus.learning.network import Lessons
 from dissensus.learning.objectives import objectives
-from dissensus.learning.trainer import Trainer
-
-N, D = 40_000, 100  # 16 MB of features
-
-
-def run(script: str, folder: Path, *arguments: object) -> str:
-    """What a script prints; a process of its own, because processes are spawned from it."""
-    (folder / "script.py").write_text(textwrap.dedent(script))
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    out = subprocess.run(
-        [sys.executable, str(folder / "script.py"), *map(str, arguments)], capture_output=True, text=True, timeout=200,
-        check=False, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
-    assert out.returncode == 0, out.stderr[-2000:]
-    return out.stdout
+from learning.watching import D, N, watched
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_does(tmp_path):
+@pytest.mark.parametrize("objective", ["crowd-layer", "lia"])
+def test_two_processes_learn_what_one_does(objective):
     """With rows of annotators, whose steps are their own, and an E step over all items; some shares are empty."""
-    printed = run(
-        """
-        import torch
-        from crowds import blobs
-        from dissensus.learning import CrowdClassifier
-        from dissensus.learning.encoders.mlp import MLP
-
-        if __name__ == "__main__":
-            table, X, truth = blobs(40)
-            for objective in ("crowd-layer", "lia"):
-                one, two = (
-                    CrowdClassifier(
-                        encoder=MLP(dropout=0.0), objective=objective, epochs=3, device="cpu", processes=n, batch_size=3
-                    ).fit(table, X, validation=0.2)
-                    for n in (1, 2)
-                )
-                for name, value in one.network_.state_dict().items():
-                    torch.testing.assert_close(two.network_.state_dict()[name], value, rtol=1e-4, atol=1e-5)
-                assert one.best_epoch_ == two.best_epoch_
-                print(len(two.history_), two.score(X, truth) > 0.5)
-        """,
-        tmp_path,
+    table, X, truth = blobs(40)
+    one, two = (
+        CrowdClassifier(
+            encoder=encoders["mlp"](dropout=0.0), objective=objective, epochs=3, device="cpu", processes=n, batch_size=3
+        ).fit(table, X, validation=0.2)
+        for n in (1, 2)
     )
-    assert printed.split() == ["3", "True"] * 2
-
-
-class Watching(nn.Module):
-    """Writes down how much of the features this process has in its memory, after an epoch."""
-
-    def __init__(self, folder: str):
-        super().__init__()
-        self.linear, self.folder = nn.Linear(D, 1), folder
-
-    def forward(self, inputs, targets, mix):
-        return ((self.linear(inputs["file"]) + self.linear(inputs["memory"])) ** 2).sum() + 0 * targets["y"].sum()
-
-    def begin_epoch(self, epoch, epochs, walk):
-        held, mapping = {"x.npy": 0, "/shm/torch_": 0}, ""
-        for line in Path("/proc/self/smaps").read_text().splitlines():
-            first = line.split()[0]
-            if not first.endswith(":"):
-                mapping = line
-            for name in held:
-                if first == "Rss:" and name in mapping:
-                    held[name] += 1024 * int(line.split()[1])
-        rank = torch.distributed.get_rank()
-        Path(self.folder, f"epoch-{epoch}-of-{rank}").write_text(" ".join(map(str, held.values())))
-
-
-def watched(folder: str) -> None:
-    """Two processes over features in a file and in memory."""
-    mapped = np.load(f"{folder}/x.npy", mmap_mode="r")
-    column = encoders["identity"](scale=False).fit(mapped).prepare(mapped).columns["x"]
-    inputs = Columns(file=column, memory=torch.zeros(N, D))
-    model = Watching(folder)
-    trainer = Trainer(epochs=2, batch_size=1000, device="cpu", processes=2)
-    lessons, groups = Lessons(inputs, Columns(y=torch.zeros(N))), [{"params": list(model.parameters()), "lr": 0.1}]
-    trainer.fit(model, lessons, np.arange(N), groups)
+    for name, value in one.network_.state_dict().items():
+        torch.testing.assert_close(two.network_.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+    assert one.best_epoch_ == two.best_epoch_
+    assert len(two.history_) == 3
+    assert two.score(X, truth) > 0.5
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="asks Linux what a process holds")
 def test_a_process_holds_its_share_of_the_features(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((N, D), np.float32))
-    run(
-        """
-        import sys
-        from test_shards import watched
-
-        if __name__ == "__main__":
-            watched(sys.argv[1])
-        """,
-        tmp_path,
-        tmp_path,
-    )
+    watched(str(tmp_path))
     for rank in range(2):
         for held in map(int, (tmp_path / f"epoch-1-of-{rank}").read_text().split()):
             assert 0.45 < held / (4 * N * D) < 0.55, rank  # an epoch has read all that is its own

@@ -5,7 +5,7 @@ from dissensus.exceptions import MissingExtra
 try:
     from dissensus.learning import devices, storage  # noqa: F401  # storage needs safetensors
 
-    devices.fabric_class()
+    devices.fabric_module()
 except ImportError as error:
     raise MissingExtra(
         f"dissensus.learning needs {error.name}, which is not installed: pip install 'dissensus[learning]'."
