@@ -73,7 +73,8 @@ def tables(rows: Rows) -> list[str]:
                 holds = np.mean([split["said"][0] <= COVERAGE <= split["said"][2] for split in splits])
                 lines.append(
                     [
-                        name, by, str(len(splits)), mean_and_error(by_fit, 1), f"{min(values):.1f} to {max(values):.1f}",
+                        name, by, str(len(splits)), mean_and_error(by_fit, 1),
+                        f"{min(values):.1f} to {max(values):.1f}",
                         f"{np.mean([split['size'] for split in splits]):.2f}",
                         f"{100 * np.mean([split['empty'] for split in splits]):.1f}", f"{100 * holds:.0f}",
                     ]

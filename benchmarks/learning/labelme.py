@@ -4,8 +4,8 @@
 
 1,000 images with 2,547 labels by 59 annotators teach; 1,188 others with gold are the test. All arms have the same
 network (two layers of 128, dropout 0.5, on 512 averaged VGG-16 features), 50 epochs, Adam and batches of 64; `auto` is
-`CrowdClassifier()` as it comes. No gold of training images is used, but in the last row. Keywords that are not defaults were chosen by the accuracy on the 500
-development images, with seeds 100 to 103; seeds of the table are others.
+`CrowdClassifier()` as it comes. No gold of training images is used, but in the last row. Keywords that are not defaults
+were chosen by the accuracy on the 500 development images, with seeds 100 to 103; seeds of the table are others.
 """
 
 from __future__ import annotations
