@@ -72,7 +72,7 @@ def test_it_is_the_default_and_says_what_it_chose():
     table, X, truth = blobs(150)
     model = fitted(table, X)
     assert model.score(X, truth) > 0.9
-    assert model.note_.startswith("auto chose soft labels and the weights")
+    assert model.note_.startswith("auto chose the weights")
     assert "by 2 folds of 150 items" in model.note_
     assert [row["name"] for row in model.candidates_] == ["linear model", *(one.name for one in auto.CANDIDATES)]
     assert not model.held_out_.any()
@@ -86,12 +86,45 @@ def test_the_pool_is_the_weighted_sum_of_its_members():
     model = fitted(table, X)
     z, head = model.encoder_.prepare(X).columns["x"], model.network_.head
     with torch.no_grad():
-        parts = [head.linear(z), *(network(z) for network in head.networks)]
-        by_hand = sum(weight * part for weight, part in zip(head.weights, parts, strict=True))
+        by_hand = head.weights[0] * head.linear(z)
+        for weight, member in zip(head.weights[1:], head.members, strict=True):
+            logits = sum(network(z) for network in member.networks) / 2
+            if member.of_classes:  # P(vote y) = Σ_c T_yc p_c
+                p = torch.softmax(member.scale * logits, dim=1)
+                logits = torch.log((p[:, None, :] * member.labels[None]).sum(dim=2))
+            by_hand = by_hand + weight * logits
     np.testing.assert_allclose(softmax(by_hand.numpy(), axis=1), model.proba_, atol=1e-6)
     weights = [row["weight"] for row in model.candidates_]
-    assert head.weights.sum().item() == pytest.approx(sum(weights), rel=1e-5)
-    assert len(head.networks) == 2 * sum(weight > 0 for weight in weights[1:])
+    np.testing.assert_allclose(head.weights, [weights[0], *(weight for weight in weights[1:] if weight > 0)], rtol=1e-5)
+    assert any(member.of_classes for member in head.members)
+
+
+def test_a_channel_finds_what_is_said_of_a_class_and_how_sure_to_be():
+    rng = np.random.default_rng(0)
+    logits = 4 * rng.normal(size=(4000, 3))
+    given = np.array([[0.8, 0.0, 0.1], [0.2, 0.7, 0.0], [0.0, 0.3, 0.9]])  # [given, true]
+    votes = softmax(0.5 * logits, axis=1) @ given.T
+    found = logistic.channel(logits, votes)
+    assert found.scale == 0.5
+    np.testing.assert_allclose(found.labels, given, atol=0.03)
+    np.testing.assert_allclose(np.exp(found(logits)), votes, atol=0.02)
+
+
+def test_a_crowd_layer_sees_through_those_who_take_one_class_for_another():
+    """Most of the crowd takes class 2 for class 1: votes say 1, and the few who can tell them apart say who is right."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 400)
+    X = (np.eye(3)[truth] * 3 + rng.normal(size=(400, 3))).astype(np.float32)
+    given = np.repeat(truth[:, None], 5, axis=1)
+    given[:, :3] = np.where((given[:, :3] == 2) & (rng.random((400, 3)) < 0.7), 1, given[:, :3])
+    table = dz.Annotations.from_arrays(np.repeat(np.arange(400), 5), np.tile(np.arange(5), 400), given.ravel())
+    model = fitted(table, X, epochs=20)
+    (crowd,) = (member for member in model.network_.head.members if member.of_classes)
+    z = model.encoder_.prepare(X).columns["x"]
+    with torch.no_grad():
+        classes = sum(network(z) for network in crowd.networks).argmax(dim=1).numpy()
+    assert (classes == truth).mean() > 0.9
+    assert crowd.labels[1, 2] > 0.25 > crowd.labels[2, 1]  # votes for 1 where the class is 2
 
 
 def test_the_mean_is_hardly_left_where_features_say_nothing():
@@ -115,10 +148,10 @@ def test_features_of_one_unit_keep_their_sizes_and_others_are_scaled():
 def test_a_linear_encoder_stays_linear_and_layers_are_those_asked_for():
     table, X, _ = blobs(60)
     linear = fitted(table, X, encoder="identity")
-    assert not linear.network_.head.networks
+    assert not linear.network_.head.members
     assert linear.history_ == []
     own = fitted(table, X, encoder=MLP(hidden=(9,)))
-    assert {network[-1].in_features for network in own.network_.head.networks} == {9}
+    assert {one[-1].in_features for member in own.network_.head.members for one in member.networks} == {9}
 
 
 @pytest.mark.parametrize("n", [1, 3, 9, 10, 11])

@@ -8,7 +8,8 @@ held-out items, and `note_` says in a sentence what was.
 
 The candidates are what helped on eight sets (`python -m benchmarks.learning.defaults`). Of soft labels the shares of
 the votes taught best on all of them. A softened posterior alone predicts votes worse, but a network taught by it adds
-something of its own; an unsoftened one and a crowd layer (which predicts classes, not votes) had weights near zero.
+something of its own. A crowd layer predicts classes, and is surer of them than votes are: held-out items also say how
+sure it may be, and which labels a class is given (`logistic.channel`). Read so, it has a third of the weight or more.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,17 +33,25 @@ from dissensus.evaluation import cross_entropy
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.learning import inputs as given
 from dissensus.learning import logistic
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import Bag, Columns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
 from dissensus.learning.network import Lessons, Network
-from dissensus.learning.objectives import Objective, Soft, objectives
+from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
 from dissensus.learning.objectives.auto import Auto, Pool
+from dissensus.learning.objectives.labels import annotation_rows
 from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, parameter_groups, torch_seed
 from dissensus.learning.saving import run_key, with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
 from dissensus.learning.training_log import tell
-from dissensus.learning.validation import Validation, hold_out, known_truth, stratified_folds, validation_items
+from dissensus.learning.validation import (
+    AnnotationValidation,
+    Validation,
+    hold_out,
+    known_truth,
+    stratified_folds,
+    validation_items,
+)
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
 
@@ -58,6 +67,7 @@ PENALTY_WITHOUT_CHOICE = 1.0  # λ of a linear model of fewer items
 WORSE_BEFORE_END = 2  # points of the path without a better score, and it ends
 PRIOR_ITEMS = 10.0  # that speak for equal weights and temperature 1
 MIN_LABELS = 3.0  # of an annotator, on average, for what learns who gave a label
+MAX_MATRIX_CELLS = 2**23  # annotators × K × K, for a crowd layer
 
 
 @dataclass(frozen=True)
@@ -66,15 +76,19 @@ class Candidate:
 
     name: str
     objective: Objective
-    hidden: tuple[int, ...]
+    hidden: tuple[int, ...] = (128, 128)
     by_annotator: bool = False  # needs to know who gave a label
+    of_classes: bool = False  # its p(x) is of the class, not of the votes: those are read through a channel
 
 
 CANDIDATES = (
-    Candidate("networks of two layers", Soft(), (128, 128)),
-    Candidate("networks of one layer", Soft(), (128,)),
-    Candidate("networks on Dawid-Skene's posteriors", Soft(labels="dawid-skene"), (128, 128), by_annotator=True),
-)
+    Candidate("networks on votes", Soft()),
+    Candidate("networks on Dawid-Skene's posteriors", Soft(labels="dawid-skene"), by_annotator=True),
+    Candidate(
+        "networks under a crowd layer", CrowdLayerObjective(volume="classes", volume_weight=0.3),
+        by_annotator=True, of_classes=True,
+    ),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,7 @@ class Member:
     score: float  # cross entropy to them
     networks: tuple[nn.Module, ...] = ()  # one per split
     hidden: tuple[int, ...] = ()
+    channel: logistic.Channel | None = None  # what is said of classes, where the networks predict classes
 
 
 @dataclass(frozen=True)
@@ -109,43 +124,41 @@ class Trained:
     judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: what it says of held-out items, and their truth
 
 
-def train_auto(
-    model: CrowdClassifier,
-    table: Annotations,
-    X: Any,
-    gold: Any,
-    validation: Any,
-    annotators: Any,
-    on_step: OnStep | None,
-) -> Trained:
-    """Train; arguments are those of `CrowdClassifier.fit`, X aligned to the table."""
+@dataclass(frozen=True)
+class Asked:
+    """What `CrowdClassifier.fit` was given, X aligned to the table."""
+
+    table: Annotations
+    X: Any
+    gold: Any
+    validation: Any
+    annotators: Any
+    on_step: OnStep | None
+
+
+def train_auto(model: CrowdClassifier, asked: Asked) -> Trained:
+    """Train a pool of models of vectors; any other encoder once."""
     encoder = new_part(model.encoder, encoders, Encoder)
     frozen = isinstance(encoder, Transformer) and not encoder.tune
-    features = isinstance(encoder, MLP | Identity) and not given.in_file(X)
+    features = isinstance(encoder, MLP | Identity) and not given.in_file(asked.X)
     if model.processes > 1 or not (frozen or features):
-        return _train_once(model, table, X, gold, validation, annotators, on_step)
-    with waiting("training") if on_step is None else nullcontext(on_step) as after_epoch:
-        return _Choice(model, encoder, table, X, gold, validation, annotators, after_epoch).train()
+        return _train_once(model, asked)
+    with waiting("training") if asked.on_step is None else nullcontext(asked.on_step) as after_epoch:
+        return _Choice(model, encoder, asked, after_epoch).train()
 
 
-def _train_once(
-    model: CrowdClassifier,
-    table: Annotations,
-    X: Any,
-    gold: Any,
-    validation: Any,
-    annotators: Any,
-    on_step: OnStep | None,
-) -> Trained:
+def _train_once(model: CrowdClassifier, asked: Asked) -> Trained:
     """Train one network; items that are held out say when to stop, and how sure it may be."""
+    table, validation = asked.table, asked.validation
     if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS:
         validation = HELD_OUT
-    run = begin(model, table, X, gold, validation, annotators)
+    run = begin(model, table, asked.X, asked.gold, validation, asked.annotators)
     judge = run.evaluate
     if judge is None:
-        return Trained(run, run.train(on_step), "auto chose soft labels; there are too few items to hold any out.", [])
+        trace = run.train(asked.on_step)
+        return Trained(run, trace, "auto chose soft labels; there are too few items to hold any out.", [])
     run.trainer.set_params(patience=model.patience or PATIENCE)
-    trace = run.train(on_step)
+    trace = run.train(asked.on_step)
     logits = run.network.ask(run.network.logits, judge.columns, rows=judge.rows, at_once=judge.at_once)
     (scale,) = logistic.pool(logits[None], judge.truth, PRIOR_ITEMS).tolist()
     with torch.no_grad():
@@ -164,25 +177,16 @@ def _train_once(
 class _Choice:
     """A choice among models of vectors: what is known before it, and the steps."""
 
-    def __init__(
-        self,
-        model: CrowdClassifier,
-        encoder: Encoder,
-        table: Annotations,
-        X: Any,
-        gold: Any,
-        validation: Any,
-        annotators: Any,
-        on_step: OnStep,
-    ):
-        self.model, self.encoder, self.table, self.X, self.on_step = model, encoder, table, X, on_step
-        self.gold, self.seed = check_gold(gold, table), torch_seed(model.seed)
+    def __init__(self, model: CrowdClassifier, encoder: Encoder, asked: Asked, on_step: OnStep):
+        self.model, self.encoder, self.table, self.X, self.on_step = model, encoder, asked.table, asked.X, on_step
+        table = asked.table
+        self.gold, self.seed = check_gold(asked.gold, table), torch_seed(model.seed)
         self.objective: Auto = new_part(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
-        describe(self.objective, annotators, table)
+        describe(self.objective, asked.annotators, table)
         self.truth = known_truth(table, self.gold)
         self.beside: Any = None  # inputs of items that judge, where these are not the table's
         self.held_out = np.zeros(table.n_items, np.bool_)
-        self.splits = list(self._splits(validation))
+        self.splits = list(self._splits(asked.validation))
         self.taught = np.flatnonzero(self.objective.teaches_ & ~self.held_out)
         self.judged = np.concatenate([split.truth for split in self.splits]) if self.splits else self.truth[:0]
         self.trace = Trace()
@@ -261,9 +265,11 @@ class _Choice:
             return
         own = tuple(encoder.hidden) if isinstance(encoder, MLP) and tuple(encoder.hidden) != MLP.hidden else None
         named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS * table.n_annotators
+        fits = table.n_annotators * table.n_classes**2 <= MAX_MATRIX_CELLS
+        fits &= all(not split.held[table.item].all() for split in self.splits)  # gold alone teaches no annotator
         for one in CANDIDATES:
-            if not one.by_annotator or named:
-                yield one if own is None else Candidate(one.name, one.objective, own, one.by_annotator)
+            if (named or not one.by_annotator) and (fits or not one.of_classes):
+                yield one if own is None else replace(one, hidden=own)
 
     def _networks(self, kind: int, candidate: Candidate, columns: Columns, judging: Columns) -> Member:
         """Train one network for every split, until the items that judge find it no better."""
@@ -280,6 +286,8 @@ class _Choice:
                 objective.fit(table.select(rows=~split.held[table.item]), known, self.seed)
             network = Network.fresh(layers, objective, (self.seed + number) % 2**32)
             judge = Validation(judging, split.rows, split.truth, BATCHES_AT_ONCE * model.batch_size)
+            if candidate.of_classes:
+                judge = self._by_labels(judge)
             trainer, key = model.trainer(), ""
             trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
             if model.checkpoint is not None:
@@ -295,23 +303,38 @@ class _Choice:
             parts.append(network.ask(network.logits, judging, rows=split.rows))
             main = getattr(network.head, "main", network.head)
             networks.append(nn.Sequential(network.encoder, main[-1]))
-        logits = np.concatenate(parts)
-        return Member(candidate.name, logits, _score(self.judged, logits), tuple(networks), candidate.hidden)
+        logits, channel = np.concatenate(parts), None
+        if candidate.of_classes:
+            channel = logistic.channel(logits, self.judged)
+            logits = channel(logits)
+        return Member(candidate.name, logits, _score(self.judged, logits), tuple(networks), candidate.hidden, channel)
+
+    def _by_labels(self, judge: Validation) -> Validation:
+        """Judge by the labels of held-out items, each through its annotator's matrix; beside the table, the average."""
+        if self.beside is None:
+            rows = annotation_rows(self.table)
+        else:
+            nobody = torch.full((len(judge.truth),), -1)
+            proba = torch.as_tensor(judge.truth, dtype=torch.float32)
+            rows = Bag({"annotator": nobody, "proba": proba}, torch.arange(1 + len(nobody)))
+        return AnnotationValidation(judge.columns, judge.rows, judge.truth, judge.at_once, Columns(annotations=rows))
 
     def _run(self, kept: list[tuple[Member, float]], penalty: float, encoder: Encoder, columns: Columns) -> Run:
         """The pool as one network: the linear model of all items that teach, and the networks of all splits."""
         used = [(member, weight) for member, weight in kept[1:] if weight > 0]
-        self.objective.layers_ = [list(member.hidden) for member, _ in used for _ in member.networks]
+        self.objective.members_ = [
+            {"hidden": list(member.hidden), "networks": len(member.networks), "of_classes": member.channel is not None}
+            for member, _ in used
+        ]
         network = Network.fresh(encoder, self.objective, self.seed)
         pool: Pool = network.head
         solution = logistic.solve(_vectors(columns)[self.taught], self.truth[self.taught], penalty)
         with torch.no_grad():
             pool.linear.weight.copy_(torch.as_tensor(solution[:-1].T))
             pool.linear.bias.copy_(torch.as_tensor(solution[-1]))
-            each = [weight / len(member.networks) for member, weight in used for _ in member.networks]
-            pool.weights.copy_(torch.tensor([kept[0][1], *each]))
-        for place, trained in zip(pool.networks, (one for member, _ in used for one in member.networks), strict=True):
-            place.load_state_dict(trained.state_dict())
+            pool.weights.copy_(torch.tensor([kept[0][1], *(weight for _, weight in used)]))
+            for place, (member, _) in zip(pool.members, used, strict=True):
+                place.fill(member.networks, member.channel)
         network.eval()
         self.trace.stopped = True
         return Run(
@@ -326,7 +349,7 @@ class _Choice:
         parts = [f"{member.name} {weight:.2f}" for member, weight in kept if weight >= 0.005]
         how = f"{len(self.splits)} folds of" if len(self.splits) > 1 else "held-out"
         return (
-            f"auto chose soft labels and the weights {', '.join(parts)} (penalty {penalty:g}) by {how} "
+            f"auto chose the weights {', '.join(parts)} (penalty {penalty:g}) by {how} "
             f"{len(self.judged):,} items: cross entropy {score:.4f}, where the linear model alone has "
             f"{kept[0][0].score:.4f} and the mean of the votes "
             f"{_score_of_mean(self.truth[self.taught], self.judged):.4f}."

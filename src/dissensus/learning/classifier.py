@@ -20,7 +20,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
-from dissensus.learning.auto import train_auto
+from dissensus.learning.auto import Asked, train_auto
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import predict_annotations, predict_annotators
 from dissensus.learning.checkpoint import Trace
@@ -141,7 +141,7 @@ class CrowdClassifier(Learner, Training):
         X = given.aligned(X, table, items)
         if isinstance(new_part(self.objective, objectives, Objective), Auto):
             self.check()
-            found = train_auto(self, table, X, gold, validation, annotators, on_step)
+            found = train_auto(self, Asked(table, X, gold, validation, annotators, on_step))
             self._end(found.run, found.trace)
             self.note_, self.candidates_, self.judged_ = found.note, found.candidates, found.judged
             return self

@@ -8,14 +8,19 @@ than its last point. With features of size one, λ does not depend on how many i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from dissensus.common.types import FloatArray
 
 PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from nearly the mean of the labels to nearly none
 MAX_ITERATIONS = 200  # of L-BFGS, for one λ
+SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # of the logits of classes, before they become votes
+CHANNEL_STEPS = 60  # of EM
+MIN_PROBABILITY = 1e-12
 
 
 def solve(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray | None = None) -> FloatArray:
@@ -60,3 +65,34 @@ def pool(members: FloatArray, target: FloatArray, prior: float) -> FloatArray:
 
     bounds = [(0, None)] * len(members)
     return np.asarray(minimize(value, equal, jac=True, method="L-BFGS-B", bounds=bounds).x)
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """How classes become votes: P(vote | x) = T softmax(scale · logits)."""
+
+    scale: float
+    labels: FloatArray  # T (K, K) [given, true]
+
+    def __call__(self, logits: FloatArray) -> FloatArray:
+        """(n, K) log P(vote)."""
+        return np.asarray(np.log(np.maximum(softmax(self.scale * logits, axis=1) @ self.labels.T, MIN_PROBABILITY)))
+
+
+def channel(logits: FloatArray, target: FloatArray) -> Channel:
+    """Find the channel from logits of classes (n, K) to shares of votes (n, K) with the least cross entropy.
+
+    T by EM for each scale; one vote per class speaks for all labels alike.
+    """
+    K = target.shape[1]
+    best, least = Channel(1.0, np.eye(K)), np.inf
+    for scale in SCALES:
+        p, labels = softmax(scale * logits, axis=1), 0.8 * np.eye(K) + 0.2 / K
+        for _ in range(CHANNEL_STEPS):
+            ratio = target / np.maximum(p @ labels.T, MIN_PROBABILITY)
+            counts = labels * (ratio.T @ p) + 1 / K
+            labels = counts / counts.sum(axis=0)
+        loss = -(target * np.log(np.maximum(p @ labels.T, MIN_PROBABILITY))).sum()
+        if loss < least:
+            best, least = Channel(scale, labels), loss
+    return best

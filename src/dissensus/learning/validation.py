@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import softmax
-from torch import nn
+from torch import Tensor, nn
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
 from dissensus.exceptions import BadParameter, DataError, UnknownClass
 from dissensus.learning import inputs as given
-from dissensus.learning.batches import Columns
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.logistic import MIN_PROBABILITY
+from dissensus.learning.losses import label_log_likelihood
 from dissensus.learning.network import Network
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.table import names as naming
@@ -44,6 +47,28 @@ class Validation:
             "accuracy": float(right.mean()),
             "macro-f1": macro_f1(gold, best),
         }
+
+
+@dataclass(frozen=True)
+class AnnotationValidation(Validation):
+    """The same, but cross entropy is to each label, by what the network expects of the annotator who gave it."""
+
+    targets: Columns
+
+    def __call__(self, network: nn.Module) -> dict[str, float]:
+        """−Σ v log P_j(y | x) / Σ v in place of the cross entropy of p(x)."""
+        assert isinstance(network, Network)
+
+        def likelihood(inputs: Batch, targets: Batch) -> Tensor:
+            z = network.encoder(**inputs)
+            proba = network.objective.row_proba(network.head, z, targets["row"], targets["annotator"])
+            found = label_log_likelihood(proba.clamp(min=MIN_PROBABILITY).log(), targets)
+            weight = targets.get("weight", torch.ones_like(found))
+            return torch.stack([weight, weight * found], dim=1)
+
+        asked = network.ask(likelihood, self.columns, self.targets, rows=self.rows, at_once=self.at_once)
+        weight, found = asked.sum(axis=0)
+        return super().__call__(network) | {"cross-entropy": -float(found / max(weight, MIN_PROBABILITY))}
 
 
 def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) -> BoolArray:

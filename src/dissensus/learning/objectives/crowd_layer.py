@@ -140,7 +140,9 @@ def log_volume(parts: Tensor) -> Tensor:
     """Log det(Σ_n M_nᵀ M_n) of matrices M (n, …, K)."""
     flat = parts.reshape(-1, parts.shape[-1])
     gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # no matmul, which autocast would do in half precision
-    return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device))
+    if gram.device.type != "mps":  # which has no float64; in float32 classes that are nearly alike may have no volume
+        gram = gram.double()
+    return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
 class AnnotationsThroughP(AnnotatorObjective):
