@@ -52,10 +52,14 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "evidence_": "A K real", "item_penalty_": "number", "annotator_effect_": "A K K real", "crowd_effect_": "K K real",
     "item_effect_cell_": "E cell", "item_effect_": "E K real", "propensity_": "A real",
     "loading_": "K real", "theta_": "A K K real", "population_theta_": "K K real",
+    "options_": "O names", "hit_": "A O share", "false_tick_": "A O share", "population_hit_": "O share",
+    "population_false_tick_": "O share", "chance_": "O 2 share", "order_": "O code", "parent_": "O code",
+    "answer_": "I O flag", "confidence_": "I share",
     "psi_": "P simplex", "omega_": "L simplex", "labels_of_clusters_": "P L K simplex", "item_clusters_": "I P share",
     "annotator_clusters_": "A L share", "item_cluster_": "I code", "annotator_cluster_": "A code",
     "labelled_": "I flag", "labels_per_item_": "number",
 }  # fmt: skip
+OTHERWISE = {"set-tree": {"posterior_": "I O share", "prior_": "O share"}}  # what a method means by these names
 ALWAYS = (
     "classes_", "items_", "annotators_", "posterior_", "prior_", "reliability_", "hits_", "total_", "n_annotations_",
     "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_", "dependence_interval_", "shift_",
@@ -88,6 +92,10 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
         "item_total_", "item_penalty_", "annotator_effect_", "confusion_", "crowd_effect_", "population_confusion_",
         "item_effect_cell_", "item_effect_", "difficulty_",
     ),
+    "set-tree": (
+        "options_", "hit_", "false_tick_", "population_hit_", "population_false_tick_", "chance_", "order_", "parent_",
+        "answer_", "confidence_", "item_total_",
+    ),
     "item-effect": ("pseudo_", "class_pseudo_", "loading_", "theta_", "population_theta_", "item_total_"),
     "one-coin": _COINS, "snorkel": (*_COINS, "propensity_"),
     "wawa": ("item_total_", "skill_", "population_skill_"),
@@ -116,7 +124,8 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
     "number": ("iuf", lambda x: bool(np.isfinite(x).all())),
 }
 CODE_LIMITS = {  # attribute → axes whose product its codes stay below
-    "copy_group_": "A", "community_": "C", "item_cluster_": "P", "annotator_cluster_": "L", "item_effect_cell_": "I K",
+    "copy_group_": "A", "community_": "C", "item_cluster_": "P",
+    "order_": "O", "parent_": "O", "annotator_cluster_": "L", "item_effect_cell_": "I K",
 }  # fmt: skip
 
 
@@ -134,7 +143,7 @@ def _check(method: str, found: Mapping[str, Any]) -> None:
             raise ValueError(f"{method} has no {name}")
         if value is None and name in OPTIONAL:
             continue
-        *shape, kind = SCHEMA[name].split()
+        *shape, kind = OTHERWISE.get(method, SCHEMA).get(name, SCHEMA[name]).split()
         array = np.asarray(value)
         kinds, holds = RANGES[kind]
         if array.dtype.kind not in kinds or not array.dtype.isnative or array.ndim != len(shape):

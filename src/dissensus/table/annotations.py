@@ -129,8 +129,8 @@ class Annotations(ReadOnlyArrays, Named):
             are left out; their items and annotators stay.
         items, annotators : lists of names, optional
             All items or annotators, when some have no annotation.
-        kind : "classes", "graded", "numbers" or "pairs"
-            What the labels are, see `table.kinds`.
+        kind : "classes", "graded", "numbers", "pairs" or "sets"
+            What the labels are, see `table.kinds`. Several rows of an item and annotator are one set.
 
         >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
         >>> table
@@ -335,6 +335,12 @@ class Annotations(ReadOnlyArrays, Named):
         """The two things that every item of a table of pairs compares."""
         kinds.check_kind(self.kind, ("pairs",), "sides")
         return kinds.sides_of(self.items)
+
+    @cached_property
+    def options(self) -> kinds.Options:
+        """What the labels of a table of sets consist of."""
+        kinds.check_kind(self.kind, ("sets",), "options")
+        return kinds.options_of(self.classes)
 
     @cached_property
     def item(self) -> IntArray:
@@ -587,6 +593,8 @@ class Annotations(ReadOnlyArrays, Named):
         kinds.check_kind(kind)
         if kind == self.kind:
             return self
+        if kind == "sets" and self.proba is None and not pair_starts(self.item, self.annotator).all():
+            return self._merge_ticks()
         classes, place = kinds.vocabulary(kind, self.classes, ordered)
         proba = None
         if self.proba is not None:
@@ -595,6 +603,24 @@ class Annotations(ReadOnlyArrays, Named):
         return Annotations.from_codes(
             self.item, self.annotator, place[self.label], self.items, self.annotators, classes,
             weight=self.weight, proba=proba, kind=kind,
+        )  # fmt: skip
+
+    def _merge_ticks(self) -> Annotations:
+        """A table of sets in which the rows of an item and annotator are one: everything that was ticked there."""
+        if self.weight is not None:
+            raise DataError("rows of one item and annotator with weights are no set; leave weight= out.")
+        sets, place = kinds.vocabulary("sets", self.classes)
+        names, ticked = kinds.options_of(sets)
+        first = pair_starts(self.item, self.annotator)
+        rows = np.flatnonzero(first)
+        pairs = np.unique(np.stack([np.cumsum(first) - 1, place[self.label]], axis=1), axis=0)  # a tick may be repeated
+        together = np.maximum.reduceat(ticked[pairs[:, 1]], np.searchsorted(pairs[:, 0], np.arange(rows.size)))
+        found, label = np.unique(together, axis=0, return_inverse=True)
+        classes = np.array([kinds.set_name(names[one]) for one in found], object)
+        order = np.argsort(classes, kind="stable")
+        return Annotations.from_codes(
+            self.item[rows], self.annotator[rows], np.argsort(order)[label.reshape(-1)], self.items, self.annotators,
+            classes[order], kind="sets",
         )  # fmt: skip
 
     def to_classes(self, classes: Names) -> Annotations:
@@ -641,6 +667,10 @@ class Annotations(ReadOnlyArrays, Named):
         elif self.kind == "numbers":
             ends = f"from {self.classes[0]:g} to {self.classes[-1]:g}" if self.n_classes else "none"
             what, labels = "numbers of", ends
+        elif self.kind == "sets":
+            names = self.options.names
+            some = ", ".join(str(name)[:40] for name in names[:5]) + (", …" if names.size > 5 else "")
+            what, labels = "sets of", f"{names.size} options ({some})"
         elif self.kind == "pairs":
             things = self.sides.things
             some = ", ".join(str(name)[:40] for name in things[:5]) + (", …" if things.size > 5 else "")

@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dissensus.common.types import BoolArray
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
 from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats, joined
 from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, to_arrow
-from dissensus.table.io.exports import Collected, several_ticks
+from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
@@ -54,6 +55,7 @@ class Taken:
     golds: dict[str, tuple[list[Any], list[Any]]] = field(default_factory=dict)  # question → items, known labels
     guessed_question: bool = False
     loud: bool = False  # warn of what is not used
+    kind: str | None = None  # of the labels, where it is plain from how they are written
 
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
@@ -87,7 +89,7 @@ class Taken:
             if abstained:
                 self.reading.unused["rows without an answer (abstain=)"] += abstained
         for question, read_table in tables.items():
-            table, said = (read_table, []) if build is None else _in_kind(read_table, build)
+            table, said = (read_table, []) if build is None else _in_kind(read_table, build, self.kind)
             tables[question] = table
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, self.reading.columns.get("label", "'label'"))
@@ -115,15 +117,22 @@ class Taken:
             f"Column {name} holds {what}: taken for texts, not for questions (question= insists)."
         )
 
+    def _take_sets(self, lists: Any, several: BoolArray) -> None:
+        """Take each list of labels for a set of options; an empty list is an answer too: nothing was ticked."""
+        names = [None if one is None else kinds.set_name(one) for one in lists.to_pylist()]
+        self.columns["label"], self.kind = pa.array(names, pa.string()), "sets"
+        if several.any():
+            said = f"{several.sum():,} of {len(names):,} answers tick several labels: taken for sets of options"
+            self.reading.notes.append(f"{said} (ticks='votes' or ticks='questions' takes them apart).")
+
     def _take_ticks(self, build: Build) -> Questions | None:
         """Take lists of labels apart as the caller says: as yes/no questions, or as votes, which stay the columns."""
         columns = self.columns
         lists = _flat_list(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         several = sizes > 1
-        if several.any() and build.ticks is None:
-            some = lists[int(several.argmax())].as_py()
-            raise DataError(several_ticks(int(several.sum()), len(sizes), some))
+        if build.ticks is None and (several.any() or build.kind == "sets"):
+            return self._take_sets(lists, several)
         if build.ticks == "questions" and "question" in columns:
             raise BadParameter("ticks='questions' is for one question; read each by itself.")
         rows = np.repeat(np.arange(len(sizes)), sizes)
@@ -153,14 +162,16 @@ class Taken:
         return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
 
 
-def _in_kind(table: Annotations, build: Build) -> tuple[Annotations, list[str]]:
-    """The table with its labels read as the kind asked for, or guessed; and what to say of a guess."""
-    if build.kind is not None:
-        return table.as_kind(build.kind, ordered=build.classes is not None), []
+def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annotations, list[str]]:
+    """The table with its labels read as the kind asked for, that is plain, or guessed; and what to say of a guess."""
+    if (kind := build.kind or plain) is not None:
+        return table.as_kind(kind, ordered=build.classes is not None), []
     if build.classes is not None or build.many_classes or table.proba is not None:
         return table, []
     if kinds.guess(table.classes) == "numbers":
         return table.as_kind("numbers"), ["Labels are numbers; change with kind='classes'."]
+    if kinds.look_like_sets(table.classes):
+        return table.as_kind("sets"), ["Labels are sets of options; change with kind='classes'."]
     if kinds.look_graded(table.classes):
         return table, ["Labels are classes without an order; if they are ratings: kind='graded'."]
     return table, []
