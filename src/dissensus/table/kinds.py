@@ -7,6 +7,7 @@
 | numbers | the distinct numbers | the same as floats |
 | pairs | left, right, tie: which of the two things that an item's name joins is better | none |
 | sets | the distinct sets of options that somebody ticked, each as "A|B"; `∅` where nothing was ticked | none |
+| objects | anything that has a distance: texts, boxes "x, y, width, height", JSON | none |
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ KINDS = {
     "numbers": "numbers",
     "pairs": "comparisons of two things",
     "sets": "sets of options",
+    "objects": "objects with a distance",
 }
 """Kind → what its labels are, in words."""
 CLASS_KINDS = ("classes", "graded")  # of labels that have probabilities
@@ -106,7 +108,7 @@ def look_graded(classes: Names) -> bool:
 def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names, IntArray]:
     """The classes of a table of this kind, and where each of `classes` is in them; `ordered`: in the order given."""
     same = np.arange(classes.size)
-    if kind == "classes" or (kind == "graded" and ordered):
+    if kind in ("classes", "objects") or (kind == "graded" and ordered):
         return classes, same
     if kind == "pairs":
         place = naming.match(classes, np.array(OUTCOMES, object), "labels of pairs")

@@ -123,6 +123,16 @@ def test_known_sets_stay_and_teach(drawn):
     assert model.posterior_[:5, 3].min() > 0.99
 
 
+def test_many_known_sets_say_how_far_labels_depend(drawn):
+    table = drawn.annotations
+    place = {name: k for k, name in enumerate(table.classes)}
+    names = ["|".join(drawn.options[one]) or "∅" for one in drawn.truth]
+    gold = np.array([place.get(name, -1) for name in names], np.int32)
+    model = SetTree().fit(table, gold=np.where(np.arange(600) < 200, gold, -1))
+    assert model.dependence_ < 0.2  # drawn without any
+    assert model.dependence_interval_[0] <= model.dependence_ <= model.dependence_interval_[1]
+
+
 def test_new_rows_are_judged_by_what_was_learnt(drawn, fitted, tmp_path):
     new = drawn.annotations.select(items=drawn.annotations.items[:20])
     np.testing.assert_allclose(fitted.predict_proba(new), fitted.posterior_[:20], atol=1e-8)

@@ -41,7 +41,15 @@ from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.base import FrameKind, methods
-from dissensus.models.dependence import design_effect
+from dissensus.models.dependence import (
+    CANDIDATES,
+    DEFAULT,
+    MIN_GOLD,
+    PRIOR_SD,
+    Calibration,
+    design_effect,
+    most_probable,
+)
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import SHARE, Params, moved
 from dissensus.table import names as naming
@@ -157,6 +165,23 @@ class SetTree(EMAggregator[Ticks]):
         self.posterior_, self.answer_, self.confidence_ = self._answer(table, self.hit_, self.false_tick_, known)
         self._judge(*self._agreement(table, self.posterior_))
 
+    def _calibrate(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Calibration:
+        """ρ given, or with which known sets are most probable by a fit that has not seen them, drawn to the default."""
+        if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
+            return super()._calibrate(data, None, earlier)
+        blind = type(self)(**self.get_params() | {"dependence": None}).fit(data)
+        known = gold >= 0
+        odds = _odds(data, blind.hit_, blind.false_tick_, np.zeros((data.n_items, 0)))[known]
+        n, sets = blind.item_total_[known], data.options.ticked[gold[known]]
+
+        def score(rho: float) -> float:
+            tempered = odds / design_effect(n, rho)[:, None]
+            log_total = _marginals(tempered, blind.order_, blind.parent_, blind.chance_)[2]
+            fit = _log_set(sets, tempered, blind.parent_, blind.chance_) - log_total
+            return float(fit.sum() - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2)
+
+        return most_probable([score(float(rho)) for rho in CANDIDATES])
+
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
         self._check_fitted()
@@ -233,9 +258,7 @@ class SetTree(EMAggregator[Ticks]):
         answer = _marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
         odds /= design_effect(_rows_per_item(table), self.dependence_)[:, None]
         q, _, log_total = _marginals(odds, self.order_, self.parent_, self.chance_)
-        above = np.where(self.parent_ >= 0, answer[:, self.parent_], False).astype(np.int8)
-        chance = _inside(self.chance_)[np.arange(self.options_.size), above]
-        log_set = np.where(answer, np.log(chance) + odds, np.log1p(-chance)).sum(axis=1)
+        log_set = _log_set(answer, odds, self.parent_, self.chance_)
         return q, answer, np.exp(np.minimum(log_set - log_total, 0))
 
     def _log_penalty(self, params: Ticks, prior: Prior) -> float:
@@ -289,6 +312,13 @@ def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
     return np.asarray(order, np.int64), np.where(parent < 0, -1, parent).astype(np.int64)
 
 
+def _log_set(sets: BoolArray, odds: FloatArray, parent: IntArray, chance: FloatArray) -> FloatArray:
+    """(I,) log weight of one set (I, L) of each item, by its log odds and the tree."""
+    above = np.where(parent >= 0, sets[:, parent], False).astype(np.int8)
+    chance = _inside(chance)[np.arange(parent.size), above]
+    return np.asarray(np.where(sets, np.log(chance) + odds, np.log1p(-chance)).sum(axis=1))
+
+
 def _habits(ticks: FloatArray, met: FloatArray) -> FloatArray:
     """(A, L) how often each annotator is expected to tick, by the option and by how easily they tick anything."""
     of_option = (ticks.sum(axis=0) + 0.5) / (met.sum(axis=0) + 1)
@@ -316,7 +346,7 @@ def _inside(chance: FloatArray) -> FloatArray:
 
 def _rows_per_item(table: Annotations) -> FloatArray:
     weight = np.ones(len(table)) if table.weight is None else table.weight
-    return np.bincount(table.item, weight, table.n_items)
+    return np.asarray(np.bincount(table.item, weight, table.n_items), np.float64)
 
 
 def _tick_votes(table: Annotations) -> FloatArray:

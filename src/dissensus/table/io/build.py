@@ -132,7 +132,8 @@ class Taken:
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         several = sizes > 1
         if build.ticks is None and (several.any() or build.kind == "sets"):
-            return self._take_sets(lists, several)
+            self._take_sets(lists, several)
+            return None
         if build.ticks == "questions" and "question" in columns:
             raise BadParameter("ticks='questions' is for one question; read each by itself.")
         rows = np.repeat(np.arange(len(sizes)), sizes)
