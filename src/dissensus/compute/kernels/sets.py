@@ -65,7 +65,7 @@ def counts(
 def _either(out: float, into: float) -> float:
     """log(e^out + e^into)."""
     most = max(out, into)
-    return most + np.log1p(np.exp(min(out, into) - most))
+    return float(most + np.log1p(np.exp(min(out, into) - most)))
 
 
 @compiled
