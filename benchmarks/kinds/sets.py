@@ -87,9 +87,8 @@ def main() -> None:
                 rows.setdefault(name, []).append(scores)
         for name, scores in rows.items():
             a, b, c, d = np.mean(scores, axis=0)
-            print(
-                f"| {level or 'all'} | {name} | {(a + c) / 2:.3f} | {(b + d) / 2:.3f} | {a:.3f}, {c:.3f} | {b:.3f}, {d:.3f} |"
-            )
+            both, each = f"{(a + c) / 2:.3f} | {(b + d) / 2:.3f}", f"{a:.3f}, {c:.3f} | {b:.3f}, {d:.3f}"
+            print(f"| {level or 'all'} | {name} | {both} | {each} |")
     half = np.random.default_rng(0).random(len(table)) < 0.5
     one, other = table.select(rows=half), table.select(rows=~half)
     decided = {name: said for name, _, said in answers(other)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dissensus import Annotations
+from dissensus import Annotations, load, save
 from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
 from dissensus.models.methods.closest import Closest, apart_from_others, candidates, scores
@@ -122,7 +122,7 @@ def test_order_and_names_change_nothing_and_items_without_labels_stay_empty():
         [2, 1, 1, 1], ["z", "x", "y", "z"], ["t", "b", "a", "a"], kind="objects", items=[1, 2, 3]
     )
     model = Closest().fit(table)
-    assert model.predict().tolist() == ["a", "t", None]
+    assert model.predict().tolist() == ["a", "t", ""]
     assert model.confidence_[2] == 0
     again = Closest().fit(
         Annotations.from_arrays([1, 1, 1, 2], ["q", "p", "r", "r"], ["a", "b", "a", "t"], kind="objects")
@@ -131,3 +131,12 @@ def test_order_and_names_change_nothing_and_items_without_labels_stay_empty():
     assert model.predict(table.select(items=[1])).tolist() == ["a"]
     with pytest.raises(DataError, match="no use for known labels"):
         Closest().fit(table, gold=np.array([0, -1, -1]))
+
+
+@pytest.mark.parametrize("method", [Closest, Rover])
+def test_a_model_is_kept(method, drawn, tmp_path):
+    model = method().fit(drawn.annotations)
+    save(model, tmp_path)
+    some = drawn.annotations.select(items=drawn.annotations.items[:9])
+    assert load(tmp_path).predict(some).tolist() == model.predict()[:9].tolist()
+    assert model.to_frame("annotators", "pyarrow").column_names[-1] == "error"

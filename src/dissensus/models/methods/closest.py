@@ -74,11 +74,11 @@ class Closest(Aggregator):
     kinds: ClassVar = ("objects",)
     softens_itself: ClassVar = True
     takes_earlier: ClassVar = False
-    _per_item: ClassVar = ("answer_", "confidence_", "expected_distance_", "item_total_")
+    _per_item: ClassVar = ("answer_names_", "confidence_", "expected_distance_", "item_total_")
 
     error_: FloatArray  # (A,) σ
     population_error_: float
-    answer_: Names  # (I,) None where nobody labelled the item
+    answer_names_: Names  # (I,) empty where nobody labelled the item
     confidence_: FloatArray  # (I,)
     expected_distance_: FloatArray  # (I,)
 
@@ -111,7 +111,7 @@ class Closest(Aggregator):
             )
         self.error_, self.population_error_ = error, overall
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
-        self.answer_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)
+        self.answer_names_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)
         self.posterior_ = self.confidence_[:, None]  # of the answer against all else; the contract has one
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.reliability_ = np.clip(1 - error / self._chance(table), 0, 1)
@@ -122,10 +122,10 @@ class Closest(Aggregator):
         return Calibration(given, RANGE if self.dependence == "auto" else (given, given))
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the label of each item that is nearest to all others; None where there is none."""
+        """(I,) the label of each item that is nearest to all others; empty where there is none."""
         self._check_fitted()
         if table is None:
-            return self.answer_
+            return self.answer_names_
         self._check_kind(table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         error = np.where(known < 0, self.population_error_, self.error_[known])
@@ -144,7 +144,7 @@ class Closest(Aggregator):
         if kind == "confusions":
             raise BadParameter(f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'.")
         if kind == "items":
-            columns = {"item": self.items_, "label": self.answer_, "confidence": self.confidence_}
+            columns = {"item": self.items_, "label": self.answer_names_, "confidence": self.confidence_}
             return as_frame(columns | {"expected_distance": self.expected_distance_}, backend)
         columns = {"annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_}
         low, high = self.reliability_interval().T
@@ -163,8 +163,8 @@ class Closest(Aggregator):
         order = np.lexsort((-found.label, q, found.item))  # the last of an item is its best; ties: the first name
         best[found.item[order]] = order
         some = total > 0
-        label = np.full(table.n_items, None, object)
-        label[some] = table.classes[found.label[best[some]]]
+        label = np.full(table.n_items, "", object)
+        label[some] = [str(one) for one in table.classes[found.label[best[some]]]]
         confidence = np.where(some, q[best] if q.size else 0.0, 0.0)
         between = self._between(table, found, best)
         return label, confidence, np.asarray(np.bincount(found.item, q * between, table.n_items), np.float64)

@@ -29,7 +29,7 @@ class Rover(Closest):
     def _answer(
         self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates
     ) -> tuple[Names, FloatArray, FloatArray]:
-        label, confidence = np.full(table.n_items, None, object), np.zeros(table.n_items)
+        label, confidence = np.full(table.n_items, "", object), np.zeros(table.n_items)
         texts = [str(one).split() for one in table.classes]
         value = weight / error[table.annotator]
         for i in range(table.n_items):
@@ -37,7 +37,7 @@ class Rover(Closest):
             if rows.size:
                 rows = rows[np.argsort(-value[rows], kind="stable")]
                 label[i], confidence[i] = combine([texts[table.label[row]] for row in rows], value[rows])
-        all_texts = np.concatenate([table.classes.astype(object), [one or "" for one in label]])
+        all_texts = np.concatenate([table.classes.astype(object), label])
         apart = pair_distances(all_texts, table.label, table.n_classes + table.item, "words")
         mean = np.bincount(table.item, apart * value, table.n_items) / np.maximum(
             np.bincount(table.item, value, table.n_items), 1e-300

@@ -18,6 +18,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats, joined
 from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, to_arrow
+from dissensus.table.io import pairs
 from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
@@ -189,9 +190,15 @@ def _spellings(table: Annotations) -> Iterator[str]:
 
 
 def long_table(
-    read_columns: Callable[[Columns | None], Any], columns: Columns, wide: bool | None, format_name: str
+    read_columns: Callable[[Columns | None], Any],
+    columns: Columns,
+    wide: bool | None,
+    format_name: str,
+    kind: str | None = None,
 ) -> Taken:
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
+    if kind == "pairs":
+        return Taken(*pairs.take(read_columns(None), columns, format_name), kind="pairs")
     guessed: dict[str, str] = {}
     frame = shape = None
     if not wide:
@@ -200,6 +207,8 @@ def long_table(
             columns.find(column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
+            if kind is None and pairs.find(column_names(frame), columns) is not None:
+                return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
             try:
                 columns, guessed = sniff.complete(frame, columns, error)
             except sniff.NoAnnotator as none:
