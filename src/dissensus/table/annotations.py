@@ -427,6 +427,10 @@ class Annotations(ReadOnlyArrays, Named):
         }
         if self.kind == "numbers":
             return about | self._describe_numbers()
+        if self.kind == "objects":
+            return about | {"distinct_values": self.n_classes}
+        if self.kind == "sets":
+            return about | self._describe_sets()
         if self.kind == "pairs":
             sides = self.sides
             about["things"] = int(sides.things.size)
@@ -445,6 +449,18 @@ class Annotations(ReadOnlyArrays, Named):
             else None,
             # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
             "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
+        }
+
+    def _describe_sets(self) -> dict[str, Any]:
+        """How often each option is ticked, and how many options at a time."""
+        times = np.bincount(self.label, minlength=self.n_classes)
+        names, ticked = self.options
+        shares = times @ ticked / max(len(self), 1)
+        return {
+            "distinct_values": self.n_classes,
+            "options": names.size,
+            "option_shares": dict(zip(map(str, names), shares.tolist(), strict=True)),
+            "ticks_per_annotation": float(times @ ticked.sum(axis=1) / max(len(self), 1)),
         }
 
     def _describe_numbers(self) -> dict[str, Any]:
