@@ -30,8 +30,8 @@ from dissensus.exceptions import DissensusError, DissensusWarning
 from dissensus.models.base import check_gold, clusterings
 from dissensus.table.io import read_frame, read_gold
 from dissensus.table.simulate import simulate
-from table.io.test_logs import EVAL, LOGS, as_eval
 from table.io.test_any_table import LONG, PACKED, RECORDS, SPELLED, WIDE, spreadsheet
+from table.io.test_logs import EVAL, LOGS, as_eval
 
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "2000"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))

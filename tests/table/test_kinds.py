@@ -124,3 +124,48 @@ def test_pairs_know_their_things():
         kinds.pair_items(["a vs c"], ["d"])
     with pytest.raises(DataError, match="item 'a' names no two things"):
         _ = Annotations.from_arrays(*ROWS, ["left"] * 4, kind="pairs").sides
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["b|a", "a", "a | b", "c"], ["a", "a|b", "c"]),
+        (["b;a", "a", "a;b;b", "∅"], ["a", "a|b", "∅"]),
+        (["b, a", "a", "a", "c"], ["a", "a|b", "c"]),
+    ],
+)
+def test_sets_have_one_name_each(labels, classes):
+    table = Annotations.from_arrays(*ROWS, labels, kind="sets")
+    assert table.classes.tolist() == classes
+    names, ticked = table.options
+    assert [set(names[row]) for row in ticked] == [set(one.split("|")) - {"∅"} for one in classes]
+    assert table.describe()["ticks_per_annotation"] == np.mean([ticked[code].sum() for code in table.label])
+
+
+def test_rows_of_one_item_and_annotator_are_one_set():
+    rows = ["a", "a", "a", "b", "b"], ["x", "x", "y", "x", "x"], ["p", "q", "p", "q", "q"]
+    table = Annotations.from_arrays(*rows, kind="sets")
+    assert table.to_arrow().to_pylist() == [
+        {"item": "a", "annotator": "x", "label": "p|q"},
+        {"item": "a", "annotator": "y", "label": "p"},
+        {"item": "b", "annotator": "x", "label": "q"},
+    ]
+
+
+def test_labels_that_join_options_are_read_as_sets(tmp_path):
+    path = tmp_path / "ticks.csv"
+    path.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,a|c\n3,x,c|b\n3,y,b\n")
+    table = read(path)
+    assert (table.kind, table.options.names.tolist()) == ("sets", ["a", "b", "c"])
+    assert any("sets of options" in note for note in table.source.notes)
+    assert read(path, kind="classes").kind == "classes"
+    path.write_text("item,annotator,label\n1,x,a/b\n1,y,yes|no\n")
+    assert read(path).kind == "classes"  # no option occurs twice
+
+
+def test_lists_of_labels_are_sets(tmp_path):
+    path = tmp_path / "ticks.jsonl"
+    path.write_text('{"item": 1, "annotator": "x", "label": ["b", "a"]}\n{"item": 1, "annotator": "y", "label": []}\n')
+    table = read(path)
+    assert (table.kind, table.classes[table.label].tolist()) == ("sets", ["a|b", "∅"])
+    assert read(path, ticks="votes").kind == "classes"

@@ -17,6 +17,9 @@ def describe(*, source: Source) -> None:
     source.print_each(options.answer_each(source.read(), lambda table, _: table.describe()), _show)
 
 
+DISTINCT = {"numbers": "different numbers", "sets": "different sets", "objects": "different labels"}
+
+
 def _show(title: str, about: dict[str, Any]) -> None:
     kind = "probabilistic" if about["probabilistic"] else "weighted" if about["weighted"] else ""
     counts = [
@@ -27,15 +30,18 @@ def _show(title: str, about: dict[str, Any]) -> None:
     if "things" in about:
         compared = f"{_spread(about['comparisons_per_thing'])} comparisons each"
         counts.append(("things", f"{about['things']:,}", compared))
-    if about["kind"] == "numbers":
-        counts.append(("different numbers", f"{about['distinct_values']:,}", ""))
+    if about["kind"] in DISTINCT:
+        counts.append((DISTINCT[about["kind"]], f"{about['distinct_values']:,}", ""))
     else:
         what = {"graded": "grades", "pairs": "outcomes"}.get(about["kind"], "classes")
         counts.append((what, f"{about['classes']:,}", ""))
     show.table(show.clean(title), ("what", "count", "each"), counts, numbers=("count",), header=False)
     if about["kind"] == "numbers":
         _show_numbers(about)
-    else:
+    elif about["kind"] == "sets":
+        show.bars(("option", "ticked"), about["option_shares"], 1, shares=True)
+        show.text(f"Ticks: {about['ticks_per_annotation']:.2f} of {about['options']:,} options at a time, on average.")
+    elif about["kind"] != "objects":
         _show_classes(about)
     doubts = list(_doubts(about))
     show.text("Doubtful:" if doubts else "Nothing looks doubtful.")

@@ -69,6 +69,8 @@ class Kind(StrEnum):
     graded = "graded"
     numbers = "numbers"
     pairs = "pairs"
+    sets = "sets"
+    objects = "objects"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
@@ -217,7 +219,7 @@ class Source:
     )  # fmt: skip
     many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
     kind: Kind | None = option(
-        None, "What labels are: names, names in an order, numbers, or which of two is better; guessed where left out.",
+        None, "What labels are; guessed where left out.",
         panel=READING,
     )  # fmt: skip
     input_format: str | None = _input_format("--format", "--input-format")

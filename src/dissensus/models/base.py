@@ -497,7 +497,13 @@ class Aggregator(Parameters, ABC):
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
 """Name → aggregation method."""
 
-KIND_METHODS: dict[str, str] = {}
+KIND_METHODS = {
+    "graded": "graded-response",
+    "numbers": "gaussian",
+    "pairs": "bradley-terry",
+    "sets": "set-tree",
+    "objects": "closest",
+}
 """Kind of labels → what every command fits that is not told which; others get `DEFAULT_METHOD`."""
 
 

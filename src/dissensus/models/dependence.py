@@ -24,7 +24,7 @@ known classes are most probable (Laplace's approximation of the evidence), so sh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -132,10 +132,16 @@ def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, sh
         if shift is None:
             break
         scores = np.array([score(one) for one in CANDIDATES])
+    return replace(most_probable(scores), shift=shift)
+
+
+def most_probable(scores: Any) -> Calibration:
+    """The one of `CANDIDATES` with the highest log posterior, and where 95 % of it lie."""
+    scores = np.asarray(scores)
     below = np.cumsum(np.exp(scores - scores.max()))
     low, high = np.exp(np.interp([0.025, 0.975], below / below[-1], np.log(CANDIDATES)))
     chosen = float(CANDIDATES[scores.argmax()])
-    return Calibration(chosen, (min(float(low), chosen), max(float(high), chosen)), shift)
+    return Calibration(chosen, (min(float(low), chosen), max(float(high), chosen)))
 
 
 def _shifts(soft: FloatArray, gold: IntArray) -> FloatArray | None:

@@ -52,14 +52,31 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "evidence_": "A K real", "item_penalty_": "number", "annotator_effect_": "A K K real", "crowd_effect_": "K K real",
     "item_effect_cell_": "E cell", "item_effect_": "E K real", "propensity_": "A real",
     "loading_": "K real", "theta_": "A K K real", "population_theta_": "K K real",
+    "options_": "O names", "hit_": "A O share", "false_tick_": "A O share", "population_hit_": "O share",
+    "population_false_tick_": "O share", "chance_": "O 2 share", "order_": "O code", "parent_": "O code",
+    "answer_": "I O flag", "confidence_": "I share", "error_": "A real", "population_error_": "number",
+    "answer_names_": "I names", "expected_distance_": "I real",
     "psi_": "P simplex", "omega_": "L simplex", "labels_of_clusters_": "P L K simplex", "item_clusters_": "I P share",
     "annotator_clusters_": "A L share", "item_cluster_": "I code", "annotator_cluster_": "A code",
     "labelled_": "I flag", "labels_per_item_": "number",
+    "values_": "I real", "interval_": "I 2 real", "bias_": "A real", "stretch_": "A real", "precision_": "A real",
+    "knots_": "Q 3 real", "center_": "2 real", "theta_prior_": "2 real", "spread_": "A 5 real",
+    "typical_spread_": "3 real", "grading_": "A 4 real", "precision_center_": "1 real", "label_shares_": "K simplex",
+    "things_": "Y names", "scores_": "Y real", "score_interval_": "Y 2 real", "rank_": "Y count",
+    "rank_interval_": "Y 2 count", "score_variance_": "Y Y real", "comparisons_": "Y count",
+    "answering_": "A 3 any", "crowd_answering_": "3 any",
+}  # fmt: skip
+OTHERWISE = {  # method → what it means by names that others have too
+    "set-tree": {"posterior_": "I O share", "prior_": "O share"},
+    "closest": {"posterior_": "I 1 share"}, "rover": {"posterior_": "I 1 share"},
 }  # fmt: skip
 ALWAYS = (
     "classes_", "items_", "annotators_", "posterior_", "prior_", "reliability_", "hits_", "total_", "n_annotations_",
     "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_", "dependence_interval_", "shift_",
 )  # fmt: skip
+LACKING = {  # method → what of ALWAYS it does not have: its truth is a number, or an object
+    "gaussian": ("posterior_", "prior_", "tie_seed_", "shift_"), "closest": ("prior_",), "rover": ("prior_",),
+}  # fmt: skip
 OPTIONAL = ("fixed_prior_", "shift_")  # None, or not there
 _COUNTED = ("label_totals_", "class_pseudo_", "item_total_", "class_counts_", "labels_")
 _COINS = (*_COUNTED, "fixed_prior_", "coin_", "population_coin_")
@@ -68,6 +85,7 @@ _CLUSTERS = (
     "psi_", "omega_", "labels_of_clusters_", "item_clusters_", "annotator_clusters_", "item_cluster_",
     "annotator_cluster_", "labelled_", "labels_per_item_",
 )  # fmt: skip
+_OBJECTS = ("error_", "population_error_", "answer_names_", "confidence_", "expected_distance_", "item_total_")
 STORED = {  # method → what it has beyond ALWAYS; a method that is not here may have anything
     "consensus": (*_CONFUSIONS, "copy_group_"), "dawid-skene": _CONFUSIONS,
     "community-bcc": (
@@ -88,10 +106,24 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
         "item_total_", "item_penalty_", "annotator_effect_", "confusion_", "crowd_effect_", "population_confusion_",
         "item_effect_cell_", "item_effect_", "difficulty_",
     ),
+    "closest": _OBJECTS, "rover": _OBJECTS,
+    "set-tree": (
+        "options_", "hit_", "false_tick_", "population_hit_", "population_false_tick_", "chance_", "order_", "parent_",
+        "answer_", "confidence_", "item_total_",
+    ),
     "item-effect": ("pseudo_", "class_pseudo_", "loading_", "theta_", "population_theta_", "item_total_"),
     "one-coin": _COINS, "snorkel": (*_COINS, "propensity_"),
     "wawa": ("item_total_", "skill_", "population_skill_"),
     "zero-based-skill": ("item_total_", "skill_", "population_skill_"),
+    "gaussian": (
+        "values_", "interval_", "bias_", "stretch_", "precision_", "knots_", "center_", "theta_prior_", "spread_",
+        "typical_spread_", "item_total_",
+    ),
+    "graded-response": (*_COUNTED, "fixed_prior_", "grading_", "precision_center_", "label_shares_"),
+    "bradley-terry": (
+        "things_", "scores_", "score_interval_", "rank_", "rank_interval_", "score_variance_", "comparisons_",
+        "answering_", "crowd_answering_",
+    ),
     "fmm": _CLUSTERS, "pgm-annealing": _CLUSTERS, "pgm-bp": _CLUSTERS,
 }  # fmt: skip
 ROUNDING = 1e-6  # by how much a sum of probabilities may differ from one
@@ -118,25 +150,28 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
     "number": ("iuf", lambda x: bool(np.isfinite(x).all())),
 }
 CODE_LIMITS = {  # attribute → axes whose product its codes stay below
-    "copy_group_": "A", "community_": "C", "item_cluster_": "P", "annotator_cluster_": "L", "item_effect_cell_": "I K",
+    "copy_group_": "A", "community_": "C", "item_cluster_": "P",
+    "order_": "O", "parent_": "O", "annotator_cluster_": "L", "item_effect_cell_": "I K",
 }  # fmt: skip
 
 
 def _check(method: str, found: Mapping[str, Any]) -> None:
     """Raise ValueError where what a file holds of a fitted method has other names, types, axes or ranges."""
-    known = (*ALWAYS, *STORED.get(method, SCHEMA))
-    for name in (*ALWAYS, *STORED.get(method, ())):
+    always = [name for name in ALWAYS if name not in LACKING.get(method, ())]
+    known = (*always, *STORED.get(method, SCHEMA))
+    for name in (*always, *STORED.get(method, ())):
         if name not in found and name not in OPTIONAL:
             raise ValueError(f"there is no {name}")
     for name in found:
         if name not in known and (method in STORED or name.startswith("_") or not name.endswith("_")):
             raise ValueError(f"{method} has no {name}")
-    check_arrays({name: value for name, value in found.items() if not (value is None and name in OPTIONAL)})
+    schema = SCHEMA | OTHERWISE.get(method, {})
+    check_arrays({name: value for name, value in found.items() if not (value is None and name in OPTIONAL)}, schema)
 
 
 def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str] = SCHEMA) -> None:
     """Raise ValueError where a stored value has another type, other axes or another range than the schema says."""
-    axes: dict[str, int] = {str(number): number for number in (1, 2, 3)}
+    axes: dict[str, int] = {str(number): number for number in range(1, 6)}
     for name, value in found.items():
         if name not in schema:
             continue

@@ -130,8 +130,8 @@ class Annotations(ReadOnlyArrays, Named):
             are left out; their items and annotators stay.
         items, annotators : lists of names, optional
             All items or annotators, when some have no annotation.
-        kind : "classes", "graded", "numbers" or "pairs"
-            What the labels are, see `table.kinds`.
+        kind : "classes", "graded", "numbers", "pairs" or "sets"
+            What the labels are, see `table.kinds`. Several rows of an item and annotator are one set.
 
         >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
         >>> table
@@ -339,6 +339,12 @@ class Annotations(ReadOnlyArrays, Named):
         return kinds.sides_of(self.items)
 
     @cached_property
+    def options(self) -> kinds.Options:
+        """What the labels of a table of sets consist of."""
+        kinds.check_kind(self.kind, ("sets",), "options")
+        return kinds.options_of(self.classes)
+
+    @cached_property
     def item(self) -> IntArray:
         """(N,) code into items."""
         return read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
@@ -423,6 +429,10 @@ class Annotations(ReadOnlyArrays, Named):
         }
         if self.kind == "numbers":
             return about | self._describe_numbers()
+        if self.kind == "objects":
+            return about | {"distinct_values": self.n_classes}
+        if self.kind == "sets":
+            return about | self._describe_sets()
         if self.kind == "pairs":
             sides = self.sides
             about["things"] = int(sides.things.size)
@@ -441,6 +451,18 @@ class Annotations(ReadOnlyArrays, Named):
             else None,
             # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
             "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
+        }
+
+    def _describe_sets(self) -> dict[str, Any]:
+        """How often each option is ticked, and how many options at a time."""
+        times = np.bincount(self.label, minlength=self.n_classes)
+        names, ticked = self.options
+        shares = times @ ticked / max(len(self), 1)
+        return {
+            "distinct_values": self.n_classes,
+            "options": names.size,
+            "option_shares": dict(zip(map(str, names), shares.tolist(), strict=True)),
+            "ticks_per_annotation": float(times @ ticked.sum(axis=1) / max(len(self), 1)),
         }
 
     def _describe_numbers(self) -> dict[str, Any]:
@@ -497,6 +519,17 @@ class Annotations(ReadOnlyArrays, Named):
                 f"gold: item {naming.shown(self.items[at[row]])} (row {rows[row]}, from 0) has two different labels; "
                 "keep one."
             )
+        return gold
+
+    def gold_values(self, item: Any, value: Any) -> FloatArray:
+        """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
+        item = joined(naming.to_column(item, "item"))
+        known = floats(value, "gold")
+        rows = np.flatnonzero(np.isfinite(known))
+        names, code = naming.encode(item.take(rows), "item")
+        at = naming.recode(code, names, self.items, "items of the gold values")
+        gold = np.full(self.n_items, np.nan)
+        gold[at[at >= 0]] = known[rows][at >= 0]
         return gold
 
     # Making another from it -------------------------------------------------------------------------------------------
@@ -589,6 +622,8 @@ class Annotations(ReadOnlyArrays, Named):
         kinds.check_kind(kind)
         if kind == self.kind:
             return self
+        if kind == "sets" and self.proba is None and not pair_starts(self.item, self.annotator).all():
+            return self._merge_ticks()
         classes, place = kinds.vocabulary(kind, self.classes, ordered)
         proba = None
         if self.proba is not None:
@@ -597,6 +632,24 @@ class Annotations(ReadOnlyArrays, Named):
         return Annotations.from_codes(
             self.item, self.annotator, place[self.label], self.items, self.annotators, classes,
             weight=self.weight, proba=proba, kind=kind,
+        )  # fmt: skip
+
+    def _merge_ticks(self) -> Annotations:
+        """A table of sets in which the rows of an item and annotator are one: everything that was ticked there."""
+        if self.weight is not None:
+            raise DataError("rows of one item and annotator with weights are no set; leave weight= out.")
+        sets, place = kinds.vocabulary("sets", self.classes)
+        names, ticked = kinds.options_of(sets)
+        first = pair_starts(self.item, self.annotator)
+        rows = np.flatnonzero(first)
+        pairs = np.unique(np.stack([np.cumsum(first) - 1, place[self.label]], axis=1), axis=0)  # a tick may be repeated
+        together = np.maximum.reduceat(ticked[pairs[:, 1]], np.searchsorted(pairs[:, 0], np.arange(rows.size)))
+        found, label = np.unique(together, axis=0, return_inverse=True)
+        classes = np.array([kinds.set_name(names[one]) for one in found], object)
+        order = np.argsort(classes, kind="stable")
+        return Annotations.from_codes(
+            self.item[rows], self.annotator[rows], np.argsort(order)[label.reshape(-1)], self.items, self.annotators,
+            classes[order], kind="sets",
         )  # fmt: skip
 
     def to_classes(self, classes: Names) -> Annotations:
@@ -643,6 +696,10 @@ class Annotations(ReadOnlyArrays, Named):
         elif self.kind == "numbers":
             ends = f"from {self.classes[0]:g} to {self.classes[-1]:g}" if self.n_classes else "none"
             what, labels = "numbers of", ends
+        elif self.kind == "sets":
+            names = self.options.names
+            some = ", ".join(str(name)[:40] for name in names[:5]) + (", …" if names.size > 5 else "")
+            what, labels = "sets of", f"{names.size} options ({some})"
         elif self.kind == "pairs":
             things = self.sides.things
             some = ", ".join(str(name)[:40] for name in things[:5]) + (", …" if things.size > 5 else "")

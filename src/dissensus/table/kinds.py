@@ -6,17 +6,19 @@
 | graded | names in their order; numbers sort as numbers | the numbers, else ranks from 0 |
 | numbers | the distinct numbers | the same as floats |
 | pairs | left, right, tie: which of the two things that an item's name joins is better | none |
+| sets | the distinct sets of options that somebody ticked, each as "A|B"; `∅` where nothing was ticked | none |
+| objects | anything that has a distance: texts, boxes "x, y, width, height", JSON | none |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import names as naming
 
@@ -25,6 +27,8 @@ KINDS = {
     "graded": "classes in an order",
     "numbers": "numbers",
     "pairs": "comparisons of two things",
+    "sets": "sets of options",
+    "objects": "objects with a distance",
 }
 """Kind → what its labels are, in words."""
 CLASS_KINDS = ("classes", "graded")  # of labels that have probabilities
@@ -34,6 +38,9 @@ GRADE_COUNTS = range(3, 12)  # of whole numbers in a row that look like ratings
 OUTCOMES = ("left", "right", "tie")  # the classes of pairs
 VERSUS = " vs "  # between the two things in the name of an item
 CONTEXT = " | "  # before what else names a comparison, such as a prompt
+JOIN = "|"  # between the options in the name of a set
+NOTHING = "∅"  # the set without an option
+SEPARATORS = (JOIN, ";", ",")  # that labels may have between options; the first that occurs
 
 
 class Sides(NamedTuple):
@@ -42,6 +49,13 @@ class Sides(NamedTuple):
     things: Names  # (T,) sorted
     left: IntArray  # (I,) codes into things
     right: IntArray  # (I,)
+
+
+class Options(NamedTuple):
+    """What the sets of a vocabulary consist of."""
+
+    names: Names  # (L,) sorted
+    ticked: BoolArray  # (K, L) whether a set has an option
 
 
 def check_kind(kind: Any, allowed: Sequence[str] = tuple(KINDS), what: str = "") -> None:
@@ -94,7 +108,7 @@ def look_graded(classes: Names) -> bool:
 def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names, IntArray]:
     """The classes of a table of this kind, and where each of `classes` is in them; `ordered`: in the order given."""
     same = np.arange(classes.size)
-    if kind == "classes" or (kind == "graded" and ordered):
+    if kind in ("classes", "objects") or (kind == "graded" and ordered):
         return classes, same
     if kind == "pairs":
         place = naming.match(classes, np.array(OUTCOMES, object), "labels of pairs")
@@ -104,6 +118,9 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
                 f"{', '.join(OUTCOMES)}, and map= renames others."
             )
         return np.array(OUTCOMES, object), place
+    if kind == "sets":
+        found_sets, place = np.unique([set_name(parts) for parts in _split(classes)], return_inverse=True)
+        return found_sets.astype(object), place
     found = numbers_of(classes)
     if found is None:
         bad = next(name for name in classes.tolist() if numbers_of(np.array([name], object)) is None)
@@ -128,6 +145,38 @@ def values_of(kind: str, classes: Names) -> FloatArray | None:
     if found is not None and (np.diff(found) > 0).all():
         return found
     return np.arange(classes.size, dtype=np.float64)
+
+
+def set_name(options: Iterable[Any]) -> str:
+    """The name of a set of options: each once, sorted, joined."""
+    return JOIN.join(sorted({str(one) for one in options})) or NOTHING
+
+
+def look_like_sets(classes: Names) -> bool:
+    """True where labels join options that occur in several of them: fewer options than labels."""
+    if classes.dtype != object or not any(JOIN in one for one in classes.tolist()):
+        return False
+    parts = _split(classes)
+    options = {one for some in parts for one in some}
+    return len(options) < len(parts) and all(options)
+
+
+def options_of(classes: Names) -> Options:
+    """The options of sets that are named as `set_name` does."""
+    parts = [[] if one == NOTHING else one.split(JOIN) for one in classes.tolist()]
+    names = np.array(sorted({one for some in parts for one in some}), object)
+    place = {name: k for k, name in enumerate(names.tolist())}
+    ticked = np.zeros((classes.size, names.size), np.bool_)
+    for row, some in enumerate(parts):
+        ticked[row, [place[one] for one in some]] = True
+    return Options(names, ticked)
+
+
+def _split(classes: Names) -> list[list[str]]:
+    """The options of each label."""
+    labels = [str(one) for one in classes.tolist()]
+    by = next((one for one in SEPARATORS if any(one in label for label in labels)), JOIN)
+    return [[p for part in label.split(by) if (p := part.strip()) and p != NOTHING] for label in labels]
 
 
 def pair_items(left: Any, right: Any, context: Any = None) -> Any:

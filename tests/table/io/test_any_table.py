@@ -340,8 +340,10 @@ def test_an_empty_label_is_no_answer_by_any_name(read, nothing):
 def test_lists_of_labels_are_taken_apart_only_on_request(read):
     lines = [("a", "x", ["p", "q"]), ("a", "y", ["p"]), ("b", "x", []), ("b", "y", ["q"])]
     content = "\n".join(json.dumps({"item": i, "annotator": a, "labels": v}) for i, a, v in lines).encode()
-    with pytest.raises(DataError, match="1 of 4 answers tick several labels, such as 'p', 'q'; say how"):
-        read(content, "t.jsonl")
+    sets = read(content, "t.jsonl")
+    assert rows_of(sets) == [("a", "x", "p|q"), ("a", "y", "p"), ("b", "x", "∅"), ("b", "y", "q")]
+    assert (sets.kind, sets.source.rows) == ("sets", 4)
+    assert any("1 of 4 answers tick several labels" in note for note in sets.source.notes)
     votes = read(content, "t.jsonl", ticks="votes")
     assert rows_of(votes) == [("a", "x", "p"), ("a", "x", "q"), ("a", "y", "p"), ("b", "y", "q")]
     assert (votes.source.rows, votes.source.unused) == (4, {"answers without a choice": 1})

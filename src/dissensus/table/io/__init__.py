@@ -110,10 +110,10 @@ def read(
     build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
         if not hub.is_dataset(source):
-            return long_table(lambda _: source, columns, wide, "frame").finish(build)
+            return long_table(lambda _: source, columns, wide, "frame", kind).finish(build)
         frame, names = hub.read(source, columns)
         build = replace(build, classes=names if classes is None else classes)
-        return long_table(lambda _: frame, columns, wide, "dataset").finish(build)
+        return long_table(lambda _: frame, columns, wide, "dataset", kind).finish(build)
     if not str(source):
         raise UnreadableFile("the name of the file is empty; name one.")
     with as_file(source) as path, about(path):  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def read(
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
             taken = of_export(found.collect(files, columns, ticks))
         else:
-            taken = long_table(read_columns, columns, wide, found.name)
+            taken = long_table(read_columns, columns, wide, found.name, kind)
         taken.reading.file = str(source)
         taken.reading.notes += [note] if note else []
         return taken.finish(build)

@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dissensus.common.types import BoolArray
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
 from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats, joined
 from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, split, to_arrow
-from dissensus.table.io.exports import Collected, several_ticks
+from dissensus.table.io import pairs
+from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
@@ -59,8 +61,6 @@ class Taken:
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
         columns, reading = self.columns, self.reading
-        if build.kind is None and build.classes is None:
-            build = replace(build, kind=self.kind)
         if len(columns["item"]) == 0:
             raise DataError("there is no row; a table needs at least one annotation.")
         if "question" in columns and "proba" in columns:
@@ -90,7 +90,7 @@ class Taken:
             if abstained:
                 self.reading.unused["rows without an answer (abstain=)"] += abstained
         for question, read_table in tables.items():
-            table, said = (read_table, []) if build is None else _in_kind(read_table, build)
+            table, said = (read_table, []) if build is None else _in_kind(read_table, build, self.kind)
             tables[question] = table
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, self.reading.columns.get("label", "'label'"))
@@ -119,15 +119,23 @@ class Taken:
             f"Column {name} holds {what}: taken for texts, not for questions (question= insists)."
         )
 
+    def _take_sets(self, lists: Any, several: BoolArray) -> None:
+        """Take each list of labels for a set of options; an empty list is an answer too: nothing was ticked."""
+        names = [None if one is None else kinds.set_name(one) for one in lists.to_pylist()]
+        self.columns["label"], self.kind = pa.array(names, pa.string()), "sets"
+        if several.any():
+            said = f"{several.sum():,} of {len(names):,} answers tick several labels: taken for sets of options"
+            self.reading.notes.append(f"{said} (ticks='votes' or ticks='questions' takes them apart).")
+
     def _take_ticks(self, build: Build) -> Questions | None:
         """Take lists of labels apart as the caller says: as yes/no questions, or as votes, which stay the columns."""
         columns = self.columns
         lists = _flat_list(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         several = sizes > 1
-        if several.any() and build.ticks is None:
-            some = lists[int(several.argmax())].as_py()
-            raise DataError(several_ticks(int(several.sum()), len(sizes), some))
+        if build.ticks is None and (several.any() or build.kind == "sets"):
+            self._take_sets(lists, several)
+            return None
         if build.ticks == "questions" and "question" in columns:
             raise BadParameter("ticks='questions' is for one question; read each by itself.")
         rows = np.repeat(np.arange(len(sizes)), sizes)
@@ -157,23 +165,31 @@ class Taken:
         return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
 
 
-def _in_kind(table: Annotations, build: Build) -> tuple[Annotations, list[str]]:
-    """The table with its labels read as the kind asked for, or guessed; and what to say of a guess."""
-    if build.kind is not None:
-        return table.as_kind(build.kind, ordered=build.classes is not None), []
+def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annotations, list[str]]:
+    """The table with its labels read as the kind asked for, that is plain, or guessed; and what to say of a guess."""
+    if (kind := build.kind or (plain if build.classes is None else None)) is not None:
+        return table.as_kind(kind, ordered=build.classes is not None), []
     if build.classes is not None or build.many_classes or table.proba is not None:
         return table, []
     if kinds.guess(table.classes) == "numbers":
         return table.as_kind("numbers"), ["Labels are numbers; change with kind='classes'."]
+    if kinds.look_like_sets(table.classes):
+        return table.as_kind("sets"), ["Labels are sets of options; change with kind='classes'."]
     if kinds.look_graded(table.classes):
         return table, ["Labels are classes without an order; if they are ratings: kind='graded'."]
     return table, []
 
 
 def long_table(
-    read_columns: Callable[[Columns | None], Any], columns: Columns, wide: bool | None, format_name: str
+    read_columns: Callable[[Columns | None], Any],
+    columns: Columns,
+    wide: bool | None,
+    format_name: str,
+    kind: str | None = None,
 ) -> Taken:
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
+    if kind == "pairs":
+        return Taken(*pairs.take(read_columns(None), columns, format_name), kind="pairs")
     guessed: dict[str, str] = {}
     frame = shape = None
     asked = columns
@@ -183,6 +199,8 @@ def long_table(
             columns.find(column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
+            if kind is None and pairs.find(column_names(frame), columns) is not None:
+                return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
             try:
                 columns, guessed = sniff.complete(frame, columns, error)
             except MissingColumn as none:

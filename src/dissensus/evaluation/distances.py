@@ -1,0 +1,138 @@
+"""Labels that are more or less alike: distances of sets, texts and boxes, and Krippendorff's α with any distance.
+
+    α = 1 − (n − 1) Σ'_i Σ_{pairs of ratings of i} δ / (m_i − 1)  /  Σ_{c,k} n_c n_k δ_ck
+
+as in `agreement.krippendorff_alpha`, with a distance δ (K, K) of the distinct labels in place of squared differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from scipy.sparse import csr_array, hstack
+
+from dissensus.common.jit import compiled
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.ratings import Ratings, ratio
+from dissensus.exceptions import DataError
+from dissensus.table.annotations import Annotations
+
+SetDistance = Literal["jaccard", "masi"]
+ObjectDistance = Literal["words", "characters", "boxes"]
+
+
+def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> FloatArray:
+    """(K, K) how far the sets of a table are from each other, 0 to 1.
+
+    jaccard: 1 − |A ∩ B| / |A ∪ B|. masi (Passonneau 2006): 1 − |A ∩ B| / |A ∪ B| · m, m = 1 for equal sets, 2/3 where
+    one holds the other, 1/3 where they overlap. Two empty sets are equal.
+    """
+    check_argument("distance", distance, SetDistance)
+    ticked = table.options.ticked.astype(np.float64)
+    size = ticked.sum(axis=1)
+    both = ticked @ ticked.T
+    either = size[:, None] + size - both
+    alike = np.divide(both, either, out=np.ones_like(both), where=either > 0)
+    if distance == "masi":
+        within = (both == size[:, None]) | (both == size)
+        alike *= np.where(both == either, 1, np.where(within, 2 / 3, 1 / 3))
+    return np.asarray(1 - alike)
+
+
+def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **bootstrap: Any) -> Estimate:
+    """Krippendorff's α of labels whose distances are `distance` (K, K), symmetric, 0 on the diagonal.
+
+    `bootstrap` as in `agreement`; `resamples=0`: no interval.
+    """
+    delta = np.asarray(distance, np.float64)
+    if delta.shape != (table.n_classes,) * 2 or not np.allclose(delta, delta.T) or (np.diag(delta) != 0).any():
+        raise DataError(
+            f"distance must be symmetric, of shape {(table.n_classes,) * 2} and 0 on its diagonal, got {delta.shape}."
+        )
+    rows, shape = Ratings.of(table), (table.n_items, table.n_classes)
+    m = np.bincount(rows.rated_item, minlength=table.n_items)
+    votes = csr_array((rows.share, (rows.item, rows.label)), shape=shape)[m > 1]
+    own = csr_array((rows.share, (rows.rating, rows.label)), shape=(rows.rated_item.size, table.n_classes))
+    if not votes.shape[0]:
+        raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
+    itself = np.bincount(rows.rated_item, _within(own, delta), table.n_items)[m > 1]  # a rating of several labels
+    apart = (_within(votes, delta) - itself) / (m[m > 1] - 1)
+    sums = resampled_sums(hstack([csr_array(apart[:, None]), votes], format="csr"), **bootstrap)
+
+    def alpha(found: FloatArray) -> FloatArray:
+        counts = found[:, 1:]
+        expected = np.einsum("bk,bk->b", counts @ delta, counts)
+        return 1 - ratio((counts.sum(axis=1) - 1) * found[:, 0], expected)
+
+    return sums.estimate(alpha, level)
+
+
+def _within(rows: Any, delta: FloatArray) -> FloatArray:
+    """(n,) Σ_{c,k} v_c v_k δ_ck of sparse rows (n, K)."""
+    return np.asarray(rows.multiply(rows @ delta).sum(axis=1)).reshape(-1)
+
+
+def pair_distances(
+    labels: Any, left: IntArray, right: IntArray, distance: ObjectDistance | Callable[[Any, Any], float]
+) -> FloatArray:
+    """(P,) how far the labels at `left` and `right` (P,) are from each other.
+
+    words, characters: the edit distance of two texts (insert, delete or replace one at the price of 1), as a share of
+    the longer. boxes: 1 − intersection over union of "x, y, width, height". Or a function of two labels, at least 0.
+    """
+    if callable(distance):
+        found = np.array([float(distance(labels[a], labels[b])) for a, b in zip(left, right, strict=True)])
+        if not (np.isfinite(found) & (found >= 0)).all():
+            bad = int(np.flatnonzero(~(np.isfinite(found) & (found >= 0)))[0])
+            two = " and ".join(repr(str(labels[at[bad]])[:40]) for at in (left, right))
+            raise DataError(f"the distance of {two} is {found[bad]}; a distance is a number, at least 0.")
+        return found
+    check_argument("distance", distance, ObjectDistance)
+    if distance == "boxes":
+        return _apart_boxes(np.array([_box(one) for one in labels]).reshape(-1, 4), left, right)
+    parts = [str(one).split() if distance == "words" else list(str(one)) for one in labels]
+    place = {part: code for code, part in enumerate(sorted({part for one in parts for part in one}))}
+    codes = np.array([place[part] for one in parts for part in one], np.int64)
+    start = np.cumsum([0, *map(len, parts)])
+    found = np.empty(left.size)
+    _edits(codes, start, left.astype(np.int64), right.astype(np.int64), found)
+    return found
+
+
+def _box(label: Any) -> list[float]:
+    try:
+        x, y, width, height = (float(part) for part in str(label).strip("[]() ").split(","))
+    except ValueError:
+        raise DataError(f"label {str(label)[:40]!r} is no box; a box is 'x, y, width, height'.") from None
+    return [x, y, x + width, y + height]
+
+
+def _apart_boxes(boxes: FloatArray, left: IntArray, right: IntArray) -> FloatArray:
+    a, b = boxes[left], boxes[right]
+    both = np.maximum(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0).prod(axis=1)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+    either = areas[left] + areas[right] - both
+    same = (a == b).all(axis=1)
+    return np.where(same, 0, 1 - np.divide(both, either, out=np.zeros_like(both), where=either > 0))
+
+
+@compiled
+def _edits(codes: IntArray, start: IntArray, left: IntArray, right: IntArray, out: FloatArray) -> None:
+    """Write the edit distance of each pair of runs of codes, as a share of the longer."""
+    longest = np.diff(start).max()
+    row = np.empty(longest + 1, np.int64)
+    for p in range(left.size):
+        a, b = codes[start[left[p]] : start[left[p] + 1]], codes[start[right[p]] : start[right[p] + 1]]
+        for k in range(b.size + 1):
+            row[k] = k
+        for i in range(a.size):
+            corner, row[0] = row[0], i + 1
+            for k in range(b.size):
+                kept = corner if a[i] == b[k] else corner + 1
+                corner = row[k + 1]
+                row[k + 1] = min(kept, row[k + 1] + 1, row[k] + 1)
+        out[p] = row[b.size] / max(a.size, b.size, 1)

@@ -1,0 +1,232 @@
+"""Closest: the label nearest to all others of its item; who is near the others counts more (Braylan & Lease 2020).
+
+    P(y_ij | truth t) ∝ exp(−δ(y_ij, t) / σ_j)        t is one of the labels of item i
+
+Anything with a distance δ will do: texts, translations, boxes, trees. What an annotator's labels are worth is how far
+they are from the truth on average, σ_j. As nobody's own label may speak for themselves, it is learnt from the truth
+that all others see:
+
+    q_i(t)   ∝ exp(−Σ_j δ(y_ij, t) / σ_j)                      over the distinct labels t of item i
+    q_i⁻ʲ(t) ∝ exp(−Σ_{k≠j} δ(y_ik, t) / σ_k)                  over those that somebody else gave
+    σ_j      = (S σ + Σ_i Σ_t q_i⁻ʲ(t) δ(y_ij, t)) / (S + n_j)     σ the mean over all labels
+
+until σ_j moves no more. The paper's "smallest average distance" is σ_j = 1; its multidimensional scaling learns an
+annotator's error too, by a map of all labels. The answer is the label with the largest q; its probability, after what
+labels of one item share (`models.dependence`), is `confidence_`, and `expected_distance_` Σ_t q_i(t) δ(answer, t) says
+how far off it may be. `reliability_` is 1 − σ_j / (mean distance of labels of different items), at least 0.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dissensus.common.arrays import ranges
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import param
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.evaluation.distances import ObjectDistance, pair_distances
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.models.base import Aggregator, FrameKind, methods
+from dissensus.models.dependence import DEFAULT, DEPENDENCE, RANGE, Calibration, DependenceChoice, design_effect
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+MIN_SCALE = 1e-9  # of σ: all labels of all items may be the same
+CHANCE_PAIRS = 5_000  # labels of different items that are compared
+MAX_ENTRIES = 50_000_000  # rows × distinct labels of their items
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The distinct labels of all items, and how far every row of an item is from each of them."""
+
+    item: IntArray  # (C,)
+    label: IntArray  # (C,) code of the class
+    row: IntArray  # (E,) of the table
+    at: IntArray  # (E,) candidate of the same item
+    distance: FloatArray  # (E,)
+    own: IntArray  # (N,) candidate that a row gave
+    given: IntArray  # (C,) rows that gave it
+
+
+@methods.register(
+    "closest", summary="objects with a distance: the label nearest to all others, by annotators' distances",
+    cite="Braylan & Lease 2020",
+)  # fmt: skip
+class Closest(Aggregator):
+    """Objects with a distance; in memory."""
+
+    distance: Any = param(
+        "words", "of two labels: words, characters, boxes, or a function",
+        check=lambda value: callable(value) or value in ("words", "characters", "boxes"),
+        must="must be 'words', 'characters', 'boxes', or a function of two labels",
+    )  # fmt: skip
+    shared: float = param(5.0, "labels as far off as everyone's that are added to an annotator's own", above=0)
+    max_iter: int = param(100, "rounds at most", low=1)
+    tol: float = param(1e-4, "change of any σ, as a share, that ends them", low=0)
+    dependence: DependenceChoice = DEPENDENCE
+
+    kinds: ClassVar = ("objects",)
+    softens_itself: ClassVar = True
+    takes_earlier: ClassVar = False
+    _per_item: ClassVar = ("answer_names_", "confidence_", "expected_distance_", "item_total_")
+
+    error_: FloatArray  # (A,) σ
+    population_error_: float
+    answer_names_: Names  # (I,) empty where nobody labelled the item
+    confidence_: FloatArray  # (I,)
+    expected_distance_: FloatArray  # (I,)
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        if gold is not None:
+            raise DataError(f"{type(self).__name__} has no use for known labels; leave gold out.")
+        weight = np.ones(len(table)) if table.weight is None else table.weight
+        found = candidates(table, self.distance)
+        counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # of other rows nothing is known
+        n = np.bincount(table.annotator, counted, table.n_annotators)
+        overall = max(float(found.distance.mean()), MIN_SCALE)
+        error, trace = np.full(table.n_annotators, overall), []
+        for step in range(1, self.max_iter + 1):
+            off = counted * apart_from_others(found, table, weight, error)
+            overall = max(float(off.sum() / max(counted.sum(), MIN_SCALE)), MIN_SCALE)
+            sums = np.bincount(table.annotator, off, table.n_annotators)
+            new = (self.shared * overall + sums) / (self.shared + n)
+            moved, error = float(np.abs(new / error - 1).max(initial=0)), new
+            trace.append(-overall)
+            on_step(step, trace[-1])
+            if moved <= self.tol:
+                break
+        self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), moved <= self.tol
+        if not self.converged_:
+            warnings.warn(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} rounds, in the last of which a distance "
+                f"still moved by {moved:.2g} of itself. Raise max_iter or tol={self.tol:g}.",
+                ConvergenceWarning,
+                stacklevel=4,  # the caller of fit
+            )
+        self.error_, self.population_error_ = error, overall
+        self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
+        self.answer_names_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)
+        self.posterior_ = self.confidence_[:, None]  # of the answer against all else; the contract has one
+        self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
+        self.reliability_ = np.clip(1 - error / self._chance(table), 0, 1)
+        self.hits_ = self.reliability_ * self.total_
+
+    def _calibrate(self, data: Any, gold: IntArray | None, earlier: Any) -> Calibration:
+        given = DEFAULT if self.dependence == "auto" else float(self.dependence or 0)
+        return Calibration(given, RANGE if self.dependence == "auto" else (given, given))
+
+    def predict(self, table: Annotations | None = None) -> Names:
+        """(I,) the label of each item that is nearest to all others; empty where there is none."""
+        self._check_fitted()
+        if table is None:
+            return self.answer_names_
+        self._check_kind(table)
+        known = naming.match(table.annotators, self.annotators_, "annotators")
+        error = np.where(known < 0, self.population_error_, self.error_[known])
+        weight = np.ones(len(table)) if table.weight is None else table.weight
+        return self._answer(table, weight, error, candidates(table, self.distance))[0]
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """Objects have no probabilities of classes."""
+        raise BadParameter("objects have no probabilities of classes; confidence_ says how sure an answer is.")
+
+    predict_annotations = predict_proba
+
+    def to_frame(self, kind: FrameKind = "items", backend: Any = None) -> Any:
+        """Results with names: `items` (item, label, confidence, expected_distance) or `annotators` (…, error)."""
+        self._check_fitted()
+        if kind == "confusions":
+            raise BadParameter(f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'.")
+        if kind == "items":
+            columns = {"item": self.items_, "label": self.answer_names_, "confidence": self.confidence_}
+            return as_frame(columns | {"expected_distance": self.expected_distance_}, backend)
+        columns = {"annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_}
+        low, high = self.reliability_interval().T
+        return as_frame(columns | {"low": low, "high": high, "error": self.error_}, backend)
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        return self.predict_proba(table)
+
+    def _answer(
+        self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates
+    ) -> tuple[Names, FloatArray, FloatArray]:
+        total = np.bincount(table.item, weight, table.n_items)
+        score = scores(found, table, weight, error) / design_effect(total, self.dependence_)[found.item]
+        q = by_group(score, found.item, table.n_items)
+        best = np.zeros(table.n_items, np.int64)
+        order = np.lexsort((-found.label, q, found.item))  # the last of an item is its best; ties: the first name
+        best[found.item[order]] = order
+        some = total > 0
+        label = np.full(table.n_items, "", object)
+        label[some] = [str(one) for one in table.classes[found.label[best[some]]]]
+        confidence = np.where(some, q[best] if q.size else 0.0, 0.0)
+        between = self._between(table, found, best)
+        return label, confidence, np.asarray(np.bincount(found.item, q * between, table.n_items), np.float64)
+
+    def _between(self, table: Annotations, found: Candidates, best: IntArray) -> FloatArray:
+        """(C,) how far each candidate is from the answer of its item."""
+        return pair_distances(table.classes, found.label, found.label[best[found.item]], self.distance)
+
+    def _chance(self, table: Annotations) -> float:
+        """How far labels of different items are from each other on average."""
+        rng = np.random.default_rng(0)
+        left, right = rng.integers(0, max(len(table), 1), (2, CHANCE_PAIRS))
+        apart = table.item[left] != table.item[right]
+        if not apart.any():
+            return np.inf
+        pairs = table.label[left[apart]], table.label[right[apart]]
+        return max(float(pair_distances(table.classes, *pairs, self.distance).mean()), MIN_SCALE)
+
+
+def candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> Candidates:
+    """The distinct labels of every item, with their distances to its rows; each pair of labels is compared once."""
+    K = max(table.n_classes, 1)
+    pairs, own = np.unique(table.item.astype(np.int64) * K + table.label, return_inverse=True)
+    item, label = pairs // K, pairs % K
+    per_item = np.bincount(item, minlength=table.n_items)
+    first = np.cumsum(per_item) - per_item
+    entries = int(per_item[table.item].sum())
+    if entries > MAX_ENTRIES:
+        raise DataError(
+            f"items have so many different labels that {entries:,} distances are needed, more than {MAX_ENTRIES:,}; "
+            "take fewer labels of an item: table.subsample."
+        )
+    row = np.repeat(np.arange(len(table)), per_item[table.item])
+    at = ranges(first[table.item], per_item[table.item])
+    ends = np.sort(np.stack([table.label[row].astype(np.int64), label[at]]), axis=0)
+    code, place = np.unique(ends[0] * K + ends[1], return_inverse=True)
+    left, right = code // K, code % K
+    apart = np.zeros(code.size)
+    apart[left != right] = pair_distances(table.classes, left[left != right], right[left != right], distance)
+    return Candidates(item, label, row, at, apart[place], own, np.bincount(own, minlength=item.size))
+
+
+def scores(found: Candidates, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
+    """(C,) −Σ_j δ(y_ij, t) / σ_j."""
+    given = weight[found.row] * found.distance / error[table.annotator[found.row]]
+    return np.asarray(-np.bincount(found.at, given, found.item.size))
+
+
+def apart_from_others(found: Candidates, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
+    """(N,) how far each row is from the truth that all other rows see; 0 where there is no other."""
+    own = weight[found.row] * found.distance / error[table.annotator[found.row]]
+    others = found.given[found.at] > (found.own[found.row] == found.at)
+    score = np.where(others, scores(found, table, weight, error)[found.at] + own, -np.inf)
+    q = by_group(score, found.row, len(table))
+    return np.asarray(np.bincount(found.row, q * found.distance, len(table)), np.float64)
+
+
+def by_group(score: FloatArray, group: IntArray, n: int) -> FloatArray:
+    """Softmax of scores within groups; 0 where all scores of a group are −inf."""
+    most = np.full(n, -np.inf)
+    np.maximum.at(most, group, score)
+    most[~np.isfinite(most)] = 0
+    part = np.exp(score - most[group])
+    total = np.bincount(group, part, n)
+    return np.asarray(np.divide(part, total[group], out=np.zeros_like(part), where=total[group] > 0))

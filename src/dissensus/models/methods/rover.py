@@ -1,0 +1,83 @@
+"""ROVER: one transcription out of many, word by word (Fiscus 1997), each counting by how near its author is to others.
+
+The texts of an item are laid over each other: the one of the best annotator first, then each of the others along the
+alignment with the fewest edits, where a word costs nothing in a slot that holds it already, and leaving a slot out
+costs nothing where somebody left it out before. Every text votes for its word in each slot, or for none, with the
+weight 1/σ_j of `closest`; the answer has the word with the most weight of every slot. So it may be a text that nobody
+wrote. `confidence_` is the mean share of the weight that its words have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import FloatArray, Names
+from dissensus.evaluation.distances import pair_distances
+from dissensus.models.base import methods
+from dissensus.models.methods.closest import Candidates, Closest
+from dissensus.table.annotations import Annotations
+
+Slot = dict[str, float]  # word → weight of those who have it here; "" for those who have none
+
+
+@methods.register("rover", summary="texts: the words that most weight speaks for, one by one", cite="Fiscus 1997")
+class Rover(Closest):
+    """Transcriptions; in memory."""
+
+    def _answer(
+        self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates
+    ) -> tuple[Names, FloatArray, FloatArray]:
+        label, confidence = np.full(table.n_items, "", object), np.zeros(table.n_items)
+        texts = [str(one).split() for one in table.classes]
+        value = weight / error[table.annotator]
+        for i in range(table.n_items):
+            rows = np.arange(table.item_ptr[i], table.item_ptr[i + 1])
+            if rows.size:
+                rows = rows[np.argsort(-value[rows], kind="stable")]
+                label[i], confidence[i] = combine([texts[table.label[row]] for row in rows], value[rows])
+        all_texts = np.concatenate([table.classes.astype(object), label])
+        apart = pair_distances(all_texts, table.label, table.n_classes + table.item, "words")
+        mean = np.bincount(table.item, apart * value, table.n_items) / np.maximum(
+            np.bincount(table.item, value, table.n_items), 1e-300
+        )
+        return label, confidence, mean
+
+
+def combine(texts: list[list[str]], weight: Any) -> tuple[str, float]:
+    """The words that most weight speaks for, and the mean share of it that they have."""
+    slots: list[Slot] = [{word: weight[0]} for word in texts[0]]
+    before = float(weight[0])
+    for words, own in zip(texts[1:], weight[1:], strict=True):
+        slots = _lay_over(slots, words, float(own), before)
+        before += float(own)
+    best = [max(slot.items(), key=lambda one: (one[1], one[0])) for slot in slots]
+    answer = [(word, share) for word, share in best if word]
+    kept = [share / before for _, share in best]
+    return " ".join(word for word, _ in answer), float(np.mean(kept)) if kept else 1.0
+
+
+def _lay_over(slots: list[Slot], words: list[str], own: float, before: float) -> list[Slot]:
+    """The slots with one more text, along the alignment with the fewest edits."""
+    n, m = len(slots), len(words)
+    cost = np.zeros((n + 1, m + 1))
+    skip = [0.0 if "" in slot else 1.0 for slot in slots]
+    cost[1:, 0] = np.cumsum(skip)
+    cost[0, :] = np.arange(m + 1)
+    for i in range(1, n + 1):
+        for k in range(1, m + 1):
+            same = 0.0 if words[k - 1] in slots[i - 1] else 1.0
+            cost[i, k] = min(cost[i - 1, k - 1] + same, cost[i - 1, k] + skip[i - 1], cost[i, k - 1] + 1)
+    laid: list[Slot] = []
+    i, k = n, m
+    while i or k:
+        same = 0.0 if i and k and words[k - 1] in slots[i - 1] else 1.0
+        if i and k and cost[i, k] == cost[i - 1, k - 1] + same:
+            slot, word, i, k = slots[i - 1], words[k - 1], i - 1, k - 1
+        elif i and cost[i, k] == cost[i - 1, k] + skip[i - 1]:
+            slot, word, i = slots[i - 1], "", i - 1
+        else:
+            slot, word, k = {"": before}, words[k - 1], k - 1
+        laid.append(slot | {word: slot.get(word, 0.0) + own})
+    return laid[::-1]

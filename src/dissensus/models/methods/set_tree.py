@@ -1,0 +1,391 @@
+"""Set tree: each annotator ticks a set of options; which options are true together is a tree (Chow & Liu 1968).
+
+    t_i ∈ {0, 1}^L      P(t_i) = Π_c P(t_ic | t_i,parent(c))      P(j ticks c | t_ic = 1) = s_jc,   | t_ic = 0) = f_jc
+
+Given the truth, the ticks of an annotator are independent; the truth's options are not: a tree says how likely an
+option is where its parent is true (θ_c1) and where it is not (θ_c0). So a tick for A also makes B likelier, or rules it
+out. A tree is what belief propagation is exact on, and one of the most mutual information is the most likely tree.
+
+start   tree, habits and priors follow from a few passes that begin with the share of the ticks; then they are kept
+E step  u_ic = Σ_{j∈M_i} log P(y_ijc | t = 1) / P(y_ijc | t = 0)      q_ic = P(t_ic | u_i), by two walks over the tree
+M step  s_jc = (S m_jc + Σ_i q_ic y_ijc) / (S + Σ_i q_ic)      likewise f_jc with 1 − q      θ_cx from P(t_ic, t_parent)
+habits  m_jc = logistic(logit m_c + h_j): how easily annotator j ticks true options, any of them, h_j ~ N(0, ½²)
+
+| symbol | name | shape |
+|---|---|---|
+| q | `posterior_` | (I, L), P(option is true), columns in the order of `options_`; rows do not sum to 1 |
+| s, f | `hit_`, `false_tick_` | (A, L) |
+| θ | `chance_` | (L, 2), where the parent is not true, and where it is |
+| parent | `parent_` | (L,) code of an option, −1 of the root |
+| S | `shrink` | number |
+
+Labels of one item depend on each other (`models.dependence`): `posterior_` follows from u_i / d_i, what they are worth
+together, and from the tree as it is. Raising the tree to 1/d too, as posteriors of classes are raised, makes rare
+options far too likely: on medical_relations 3.6 options an item, where the other half of the annotators has 1.3.
+The answer is the set of options that are likelier than not as if labels were independent, so that it does not change
+with d; its `confidence` is the probability of exactly this set. `reliability_` is the mean Jaccard index of an
+annotator's sets and the answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import param
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.compute.engines.base import Checkpoint
+from dissensus.compute.kernels import sets as kernels
+from dissensus.exceptions import DataError
+from dissensus.models.base import FrameKind, methods
+from dissensus.models.dependence import (
+    CANDIDATES,
+    DEFAULT,
+    MIN_GOLD,
+    PRIOR_SD,
+    Calibration,
+    design_effect,
+    most_probable,
+)
+from dissensus.models.em import EMAggregator
+from dissensus.models.params import SHARE, Params, moved
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import set_name
+
+FIRST_PASSES = 4  # passes that look for the tree; 4, 9 and 16 were alike
+HABIT_SD = 0.5  # of the log odds by which an annotator ticks more or less than others
+HABIT_STEPS = 8  # of Newton's method
+TREE_ITEMS = 1.0  # items whose options are independent, added to what each edge of the tree is learnt from
+MIN_CHANCE = 1e-9  # of any event: logarithms stay finite
+KNOWN = 50.0  # log odds of an option that is known
+ANSWER = 0.5  # probability above which an option is part of the answer
+
+
+@dataclass(frozen=True)
+class Ticks(Params):
+    """How annotators tick true options and others, and the tree's chances."""
+
+    hit: FloatArray = moved(SHARE, per_annotator=True)
+    false_tick: FloatArray = moved(SHARE, per_annotator=True)
+    chance: FloatArray = moved(SHARE)
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """What the passes keep: the tree, and what is expected of annotators (A, L) and options (L,) before any label."""
+
+    order: IntArray  # parents first
+    parent: IntArray
+    hit: FloatArray
+    false_tick: FloatArray
+    share: FloatArray
+
+
+@methods.register(
+    "set-tree", summary="sets of options: what each annotator ticks, and which options go together; EM",
+    cite="Chow & Liu 1968",
+)  # fmt: skip
+class SetTree(EMAggregator[Ticks]):
+    """Sets of options; in memory."""
+
+    shrink: float = param(2.0, "labels of the crowd that are added to an annotator's own, for every option", above=0)
+
+    kinds: ClassVar = ("sets",)
+    softens_itself: ClassVar = True
+    takes_earlier: ClassVar = False
+
+    options_: Names
+    hit_: FloatArray
+    false_tick_: FloatArray
+    population_hit_: FloatArray
+    population_false_tick_: FloatArray
+    chance_: FloatArray
+    order_: IntArray
+    parent_: IntArray
+    answer_: BoolArray  # (I, L) the options of the answer
+    confidence_: FloatArray  # (I,) its probability
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        self.options_ = table.options.names
+        if not self.options_.size:
+            raise DataError("nobody ticked an option; there is nothing to learn from.")
+        known = np.zeros((table.n_items, 0)) if gold is None else _known_odds(gold, table.options.ticked)
+        self.item_total_ = _rows_per_item(table)
+        used = self.item_total_ > 0
+        total, ticks = _counts(table, np.ones((table.n_items, self.options_.size)))
+        prior: Any = None
+
+        def judge(params: Ticks) -> tuple[FloatArray, FloatArray, FloatArray]:
+            odds = _odds(table, params.hit, params.false_tick, known)[used]
+            q = np.zeros((table.n_items, self.options_.size))
+            q[used], joint, log_total = _marginals(odds, prior.order, prior.parent, params.chance)
+            return q, joint, log_total
+
+        def maximise(q: FloatArray, joint: FloatArray) -> Ticks:
+            true, hits = _counts(table, q)
+            hit = (hits + self.shrink * prior.hit) / (true + self.shrink)
+            false_tick = (ticks - hits + self.shrink * prior.false_tick) / (total - true + self.shrink)
+            return Ticks(_inside(hit), _inside(false_tick), _chances(joint, q[used], prior))
+
+        def start(rng: np.random.Generator | None) -> Ticks:
+            nonlocal prior
+            q = (_tick_votes(table) + 0.1) / (self.item_total_ + 0.5)[:, None]
+            q = q if rng is None else rng.beta(0.5 + 4 * q, 4.5 - 4 * q)
+            if known.size:
+                q = np.where(np.isnan(known), q, known > 0)
+            for _ in range(FIRST_PASSES):
+                true, hits = _counts(table, q)
+                order, parent = likeliest_tree(q[used])
+                habits = _habits(hits, true), _habits(ticks - hits, total - true)
+                prior = Prior(order, parent, *habits, q[used].mean(axis=0))
+                there = (q * q[:, parent])[used].sum(axis=0)
+                params = maximise(q, np.stack([q[used].sum(axis=0) - there, there], axis=1))
+                q = judge(params)[0]
+            return params
+
+        def em_pass(params: Ticks) -> tuple[float, Ticks]:
+            q, joint, log_total = judge(params)
+            blank = np.log1p(-_inside(params.false_tick))
+            nothing_true = (ticks * (np.log(_inside(params.false_tick)) - blank) + total * blank).sum()
+            objective = float(log_total.sum() + nothing_true) + self._log_penalty(params, prior)
+            return objective, maximise(q, joint)
+
+        params = self.run(em_pass, start, on_step, Checkpoint())
+        self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
+        self.order_, self.parent_ = prior.order, prior.parent
+        q = judge(params)[0]
+        true, hits = (one.sum(axis=0) for one in _counts(table, q))
+        self.population_hit_ = (hits + 0.5) / (true + 1)
+        self.population_false_tick_ = (ticks.sum(axis=0) - hits + 0.5) / (total.sum(axis=0) - true + 1)
+        self.prior_ = q[used].mean(axis=0)
+        self.posterior_, self.answer_, self.confidence_ = self._answer(table, self.hit_, self.false_tick_, known)
+        self._judge(*self._agreement(table, self.posterior_))
+
+    def _calibrate(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Calibration:
+        """ρ given, or with which known sets are most probable by a fit that has not seen them, drawn to the default."""
+        if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
+            return super()._calibrate(data, None, earlier)
+        blind = type(self)(**self.get_params() | {"dependence": None}).fit(data)
+        known = gold >= 0
+        odds = _odds(data, blind.hit_, blind.false_tick_, np.zeros((data.n_items, 0)))[known]
+        n, sets = blind.item_total_[known], data.options.ticked[gold[known]]
+
+        def score(rho: float) -> float:
+            tempered = odds / design_effect(n, rho)[:, None]
+            log_total = _marginals(tempered, blind.order_, blind.parent_, blind.chance_)[2]
+            fit = _log_set(sets, tempered, blind.parent_, blind.chance_) - log_total
+            return float(fit.sum() - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2)
+
+        return most_probable([score(float(rho)) for rho in CANDIDATES])
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
+        self._check_fitted()
+        return self.posterior_ if table is None else self._score(table, self._check_new(table))
+
+    def predict(self, table: Annotations | None = None) -> Names:
+        """(I,) the name of the set of options that is the answer for each item."""
+        self._check_fitted()
+        answer = self.answer_ if table is None else self._answer_new(table, self._check_new(table))[1]
+        found, place = np.unique(answer, axis=0, return_inverse=True)
+        return np.array([set_name(self.options_[one]) for one in found], object)[place.reshape(-1)]
+
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, L) P(the annotator of a row ticks the option), by what was fitted."""
+        known = self._check_new(table)
+        item = naming.match(table.items, self.items_, "items")[table.item]
+        q = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
+        hit, false_tick = (one[table.annotator] for one in self._ticking(known))
+        return np.asarray(q * hit + (1 - q) * false_tick)
+
+    def to_frame(self, kind: FrameKind = "items", backend: Any = None) -> Any:
+        """Results with names.
+
+        `items`: item, label, confidence, p_<option> …; `annotators` as everywhere; `confusions`: annotator, option, hit
+        (how often a true option is ticked), false_tick (how often another one is).
+        """
+        self._check_fitted()
+        if kind == "annotators":
+            return super().to_frame(kind, backend)
+        columns: dict[str, Any] = {"item": self.items_, "label": self.predict(), "confidence": self.confidence_}
+        columns |= {f"p_{name}": self.posterior_[:, c] for c, name in enumerate(self.options_)}
+        if kind == "confusions":
+            columns = {
+                "annotator": np.repeat(self.annotators_, self.options_.size),
+                "option": np.tile(self.options_, self.annotators_.size),
+                "hit": self.hit_.reshape(-1),
+                "false_tick": self.false_tick_.reshape(-1),
+            }
+        return as_frame(columns, backend)
+
+    def _check_new(self, table: Annotations) -> IntArray:
+        """(A,) codes of the annotators of a new table; options that were not fitted are an error."""
+        self._check_fitted()
+        self._check_kind(table)
+        new = naming.match(table.options.names, self.options_, "options") < 0
+        if new.any():
+            raise DataError(
+                f"option {naming.shown(table.options.names[new][0])} was not there when the model was fitted; fit it "
+                "to all annotations again."
+            )
+        return naming.match(table.annotators, self.annotators_, "annotators")
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        return self._answer_new(table, known)[0]
+
+    def _answer_new(self, table: Annotations, known: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
+        ticked = np.zeros((table.n_classes, self.options_.size), np.bool_)
+        ticked[:, naming.match(table.options.names, self.options_, "options")] = table.options.ticked
+        return self._answer(table, *self._ticking(known), np.zeros((table.n_items, 0)), ticked)
+
+    def _ticking(self, known: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(A, L) s and f by code, −1 unseen."""
+        unseen = (known < 0)[:, None]
+        return (
+            np.where(unseen, self.population_hit_, self.hit_[known]),
+            np.where(unseen, self.population_false_tick_, self.false_tick_[known]),
+        )
+
+    def _answer(
+        self, table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
+    ) -> tuple[FloatArray, BoolArray, FloatArray]:
+        """(I, L) the posterior, (I, L) the options of the answer, (I,) P(exactly this set)."""
+        odds = _odds(table, hit, false_tick, known, ticked)
+        answer = _marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
+        odds /= design_effect(_rows_per_item(table), self.dependence_)[:, None]
+        q, _, log_total = _marginals(odds, self.order_, self.parent_, self.chance_)
+        log_set = _log_set(answer, odds, self.parent_, self.chance_)
+        return q, answer, np.exp(np.minimum(log_set - log_total, 0))
+
+    def _log_penalty(self, params: Ticks, prior: Prior) -> float:
+        """Log prior densities, up to a constant."""
+        edges = params.chance.copy()
+        edges[prior.order[0], 1] = 0.5  # the root has one chance; it stands there twice
+        means = np.where(edges == 0.5, 0.5, prior.share[:, None])
+        found = 0.0
+        for size, mean, value in (
+            (self.shrink, prior.hit, params.hit),
+            (self.shrink, prior.false_tick, params.false_tick),
+            (TREE_ITEMS, means, edges),
+        ):
+            value = _inside(value)
+            found += size * float((mean * np.log(value) + (1 - mean) * np.log1p(-value)).sum())
+        return found
+
+    def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Jaccard index of the set of each row and the answer; two empty sets are alike."""
+        answers, of_item = np.unique(self.answer_, axis=0, return_inverse=True)
+        ticked = table.options.ticked.astype(np.float64)
+        both = ticked @ answers.T
+        either = ticked.sum(axis=1)[:, None] + answers.sum(axis=1) - both
+        alike = np.divide(both, either, out=np.ones_like(both), where=either > 0)
+        weight = np.ones(len(table)) if table.weight is None else table.weight
+        found = weight * alike[table.label, of_item.reshape(-1)[table.item]]
+        return tuple(np.bincount(table.annotator, one, table.n_annotators) for one in (found, weight))  # type: ignore[return-value]
+
+
+def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
+    """The tree of most mutual information between options that are true with probabilities q (I, L): order and parents.
+
+    Its root is the option that is true most often.
+    """
+    from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+
+    n, both = len(q) + 1, q.T @ q + 0.25
+    share = (q.sum(axis=0) + 0.5) / n
+    both, apart = both / n, np.multiply.outer
+    cells = (
+        (both, apart(share, share)),
+        (share[:, None] - both, apart(share, 1 - share)),
+        (share[None, :] - both, apart(1 - share, share)),
+        (1 - share[:, None] - share[None, :] + both, apart(1 - share, 1 - share)),
+    )
+    information = sum(np.maximum(p, MIN_CHANCE) * np.log(np.maximum(p, MIN_CHANCE) / alone) for p, alone in cells)
+    cost = -(np.maximum(information, 0) + MIN_CHANCE)  # 0 would be no edge
+    np.fill_diagonal(cost, 0)
+    tree = minimum_spanning_tree(cost)
+    order, parent = breadth_first_order(tree + tree.T, int(share.argmax()), directed=False)
+    return np.asarray(order, np.int64), np.where(parent < 0, -1, parent).astype(np.int64)
+
+
+def _log_set(sets: BoolArray, odds: FloatArray, parent: IntArray, chance: FloatArray) -> FloatArray:
+    """(I,) log weight of one set (I, L) of each item, by its log odds and the tree."""
+    above = np.where(parent >= 0, sets[:, parent], False).astype(np.int8)
+    chance = _inside(chance)[np.arange(parent.size), above]
+    return np.asarray(np.where(sets, np.log(chance) + odds, np.log1p(-chance)).sum(axis=1))
+
+
+def _habits(ticks: FloatArray, met: FloatArray) -> FloatArray:
+    """(A, L) how often each annotator is expected to tick, by the option and by how easily they tick anything."""
+    of_option = (ticks.sum(axis=0) + 0.5) / (met.sum(axis=0) + 1)
+    log_odds = np.log(of_option) - np.log1p(-of_option)
+    habit, precision = np.zeros((len(ticks), 1)), HABIT_SD**-2
+    for _ in range(HABIT_STEPS):
+        expected = 1 / (1 + np.exp(-log_odds - habit))
+        pull = (ticks - met * expected).sum(axis=1, keepdims=True) - precision * habit
+        habit += np.clip(pull / ((met * expected * (1 - expected)).sum(axis=1, keepdims=True) + precision), -1, 1)
+    return np.asarray(1 / (1 + np.exp(-log_odds - habit)))
+
+
+def _chances(joint: FloatArray, q: FloatArray, prior: Prior) -> FloatArray:
+    """(L, 2) θ, from the items (L, 2) in which an option is true and its parent is not, and is."""
+    above = np.where(prior.parent >= 0, q.sum(axis=0)[prior.parent], 0)
+    items = np.stack([len(q) - above, above], axis=1)
+    joint, root = joint.copy(), prior.order[0]
+    joint[root], items[root] = joint[root].sum(), len(q)
+    return _inside((joint + TREE_ITEMS * prior.share[:, None]) / (items + TREE_ITEMS))
+
+
+def _inside(chance: FloatArray) -> FloatArray:
+    return np.asarray(np.clip(chance, MIN_CHANCE, 1 - MIN_CHANCE))
+
+
+def _rows_per_item(table: Annotations) -> FloatArray:
+    weight = np.ones(len(table)) if table.weight is None else table.weight
+    return np.asarray(np.bincount(table.item, weight, table.n_items), np.float64)
+
+
+def _tick_votes(table: Annotations) -> FloatArray:
+    """(I, L) the weight of the ticks of every option."""
+    votes, ones = np.zeros((table.n_items, table.options.names.size)), np.ones((table.n_annotators, 1))
+    ones = np.broadcast_to(ones, (table.n_annotators, votes.shape[1])).copy()
+    rows = table.item_ptr, table.annotator, table.label, table.weight, table.options.ticked
+    kernels.evidence(*rows, ones, np.zeros_like(ones), votes)
+    return votes
+
+
+def _known_odds(gold: IntArray, ticked: BoolArray) -> FloatArray:
+    """(I, L) log odds of options of known sets; NaN where nothing is known."""
+    return np.where((gold >= 0)[:, None], np.where(ticked[gold], KNOWN, -KNOWN), np.nan)
+
+
+def _odds(
+    table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
+) -> FloatArray:
+    """(I, L) log odds of every option by the labels, or as known."""
+    hit, false_tick = _inside(hit), _inside(false_tick)
+    ticked = table.options.ticked if ticked is None else ticked
+    odds = np.zeros((table.n_items, hit.shape[1]))
+    tick, blank = np.log(hit) - np.log(false_tick), np.log1p(-hit) - np.log1p(-false_tick)
+    kernels.evidence(table.item_ptr, table.annotator, table.label, table.weight, ticked, tick, blank, odds)
+    return np.where(np.isnan(known), odds, known) if known.size else odds
+
+
+def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(A, L) how many true options annotators met, and how many of them they ticked."""
+    true, hits = np.zeros((2, table.n_annotators, q.shape[1]))
+    kernels.counts(table.item_ptr, table.annotator, table.label, table.weight, table.options.ticked, q, true, hits)
+    return true, hits
+
+
+def _marginals(
+    odds: FloatArray, order: IntArray, parent: IntArray, chance: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(I, L) the posterior, (L, 2) items in which an option is true, (I,) the log of the sum over all sets."""
+    q, joint, log_total = np.empty_like(odds), np.zeros(chance.shape), np.empty(len(odds))
+    kernels.marginals(odds, order, parent, _inside(chance), q, joint, log_total)
+    return q, joint, log_total
