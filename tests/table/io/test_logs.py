@@ -65,7 +65,15 @@ def votes(grades):
     return {"qa": value("C", panel={"votes": list(grades)})}
 
 
-NUMBER = {"C": 7, "I": 2.5}
+def scored(high, low):
+    """Two scorers that give numbers."""
+    number = {"C": high, "I": low}
+    return log(
+        lambda g: {key: value(number[grade]) for key, grade in zip("st", g, strict=True)},
+        scorers=[scorer("s", "m/a"), scorer("t", "m/b")],
+    )
+
+
 BOTH = {"m/a": "CCII", "m/b": "CICI"}
 SHAPES = {
     "votes": (log(votes, scorers=[scorer("inspect_ai/qa", *MODELS)]), BOTH),
@@ -84,13 +92,8 @@ SHAPES = {
         log(lambda g: {k: value(x, grading=[{"model": f"m/{k}"}]) for k, x in zip(("strict", "kind"), g, strict=True)}),
         {"strict": "CCII", "kind": "CICI"},
     ),
-    "numbers": (
-        log(
-            lambda g: {k: value(NUMBER[x]) for k, x in zip("st", g, strict=True)},
-            scorers=[scorer("s", "m/a"), scorer("t", "m/b")],
-        ),
-        {"s": [7, 7, 2.5, 2.5], "t": [7, 2.5, 7, 2.5]},
-    ),
+    "numbers": (scored(7, 2), {"s": [7, 7, 2, 2], "t": [7, 2, 7, 2]}),
+    "zero and one": (scored(1, 0), {"s": [1, 1, 0, 0], "t": [1, 0, 1, 0]}),
 }  # fmt: skip
 
 
@@ -224,9 +227,10 @@ def test_a_model_behind_two_scorers_is_asked_two_things(tmp_path):
     }  # fmt: skip
     parts = log(lambda g: {"rubric": value({"tone": g[0], "truth": g[1]})})
     assert list(quiet(written(tmp_path, "x.json", parts))) == ["rubric/tone", "rubric/truth"]
-    judges = log(lambda g: {f"rubric{k}": value({"tone": g[0], "truth": g[1]}) for k in ("", 1)})
+    parts = [("tone", 0), ("truth", 1)]
+    judges = log(lambda g: {f"qa{k}": value({part: g[at] for part, at in parts[::o]}) for k, o in (("", 1), (1, -1))})
     tables = quiet(written(tmp_path, "x.json", judges))
-    assert said_by(tables["rubric/truth"]) == {"rubric": list("CICI"), "rubric1": list("CICI")}
+    assert said_by(tables["qa/truth"]) == {"qa": list("CICI"), "qa1": list("CICI")}
 
 
 def test_epochs_are_items_and_what_has_no_grade_is_counted(tmp_path):
@@ -452,6 +456,7 @@ def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
         else:
             ours = new["gradingResult"]["componentResults"].pop()
             assert ours["pass"] == (ours["score"] >= 0.5)
+            assert ours["pass"] in {0: [True], 3: [False]}.get(old["testIdx"], [True, False])  # both pass, both fail
         assert new == {key: entry for key, entry in old.items() if key != "scores"}
 
 
