@@ -7,7 +7,7 @@ A tool is one file with two functions: `answers` yields an `Answer` for every an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import field as with_default
 from pathlib import Path
@@ -75,12 +75,34 @@ def add_export(
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
         return _item_table(answers(path, columns or Columns()), path)
 
-    def collect(path: Path, columns: Columns, ticks: str | None) -> Collected:
-        found = _collect(answers(path, columns), path, columns, ticks)
+    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None) -> Collected:
+        rows = answers(paths[0], columns) if len(paths) == 1 else _joined(answers, paths, columns)
+        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks)
         found.reading.format = name
         return found
 
     add(Format(name, suffixes, read_items, claims=claims, collect=collect, summary=summary, place=place))
+
+
+def _joined(answers: Callable[[Path, Columns], Rows], paths: Sequence[Path], columns: Columns) -> Rows:
+    """The answers of several files: what two of them have counts once, and an item is one thing in all of them."""
+    texts: dict[str, tuple[str, Path]] = {}
+    before: set[str] = set()
+    for path in paths:
+        here: set[str] = set()
+        for row in answers(path, columns):
+            if isinstance(row, Item):
+                text, other = texts.setdefault(repr(row.item), (repr(row.fields), path))
+                if text != repr(row.fields):
+                    raise DataError(
+                        f"item {shown(row.item)} has other texts in {path.name} than in {other.name}: these are two "
+                        "projects; read each by itself, or name a field that tells their items apart: item=<field>."
+                    )
+            elif not row.left_out:
+                here.add(repr(row))
+                row = row._replace(left_out="answers that another file has too") if repr(row) in before else row
+            yield row
+        before |= here
 
 
 def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None) -> Collected:

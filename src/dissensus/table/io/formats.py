@@ -6,7 +6,7 @@ docs/contributing/reader.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class Format:
     write: Callable[[pa.Table, BinaryFile], None] | None = None
     first_bytes: bytes = b""  # how such a file begins, where the suffix says nothing
     claims: Callable[[dict[str, Any]], bool] | None = None  # JSON only: True where a file's first record is of it
-    collect: Callable[[Path, Columns, str | None], Any] | None = None
+    collect: Callable[[Sequence[Path], Columns, str | None], Any] | None = None  # one file, or several as one table
     summary: str = ""
     place: int = 50  # in lists; of several formats that claim a record, the first reads it
 
