@@ -60,7 +60,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)
 
 fuzz: $(VENV)/.dev
-	FUZZ_INPUTS=200000 DISSENSUS_FUZZ=200000 $(BIN)/python -m pytest -q -n 2 tests/test_fuzz.py tests/table/io/test_fuzz.py $(ARGS)
+	FUZZ_INPUTS=200000 $(BIN)/python -m pytest -q -n 2 tests/test_fuzz.py $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

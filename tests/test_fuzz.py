@@ -5,6 +5,7 @@ of a file is used or counted. `make test` tries 2,000 inputs, `make fuzz` 200,00
 names its input: `FUZZ_ONE=number` runs it alone.
 """
 
+import csv
 import gzip
 import io
 import json
@@ -29,6 +30,7 @@ from dissensus.exceptions import DissensusError, DissensusWarning
 from dissensus.models.base import check_gold, clusterings
 from dissensus.table.io import read_frame, read_gold
 from dissensus.table.simulate import simulate
+from table.io.test_any_table import LONG, PACKED, RECORDS, SPELLED, WIDE, spreadsheet
 from table.io.test_logs import EVAL, LOGS, as_eval
 
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "2000"))
@@ -53,6 +55,14 @@ VALUES = [
 ]  # fmt: skip
 
 
+QUOTED = b'item,annotator,label,why\n1,a,x,"so, ""he"" said\nit"\n1,b,y,none\n2,a,x,"ok"\n2,b,x,\n'
+SHEET = [["item", "annotator", "label"], [7, "x", "yes"], [8, "x", 1.5], [8, "y", "no"]]
+OPTIONS = [
+    {"item": "note"}, {"abstain": ["cat"]}, {"classes": ["cat"]}, {"weight": "item"}, {"ticks": "votes"},
+    {"ticks": "questions"}, {"normalize": True}, {"wide": True}, {"abstain": None}, {"map": {"x": "y"}},
+]  # fmt: skip
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
@@ -63,7 +73,7 @@ def rows():
 
 @cache
 def seeds():
-    """Suffix → a good file."""
+    """End of a file's name → a good file."""
     columns = dict(zip(("item", "annotator", "label"), zip(*rows(), strict=True), strict=True))
     table = pa.table({name: list(values) for name, values in columns.items()})
     lines = [dict(zip(columns, row, strict=True)) for row in rows()]
@@ -91,6 +101,11 @@ def seeds():
         "-older.jsonl": as_lines(older), "-prodigy.jsonl": as_lines(prodigy), ".zip": packed.getvalue(),
         ".parquet": parquet(table), ".arrow": arrow(table, pa.ipc.new_file),
         "-stream.arrow": arrow(table, pa.ipc.new_stream),
+        "-wide.csv": WIDE, "-long.csv": LONG, "-spelled.csv": SPELLED, "-quoted.csv": QUOTED,
+        **{f"-{name}": content for name, content in PACKED.items()},
+        **{f"-{name}.jsonl": as_lines([record] * 3) for name, record in RECORDS.items()},
+        **{f"-{name}.json": json.dumps([record] * 2, indent=1).encode() for name, record in RECORDS.items()},
+        **{f"-sheet.{suffix}": spreadsheet(suffix, SHEET) for suffix in ("xlsx", "ods")},
     }  # fmt: skip
 
 
@@ -205,10 +220,11 @@ def mutate_table(rng, suffix):
 
 
 def damaged_file(rng):
-    """A suffix, and the bytes of a file."""
+    """The end of a name, and the bytes of a file."""
     suffix = one_of(rng, list(seeds()))
     data = seeds()[suffix]
-    if rng.random() < 0.35:
+    packed = suffix.endswith(("xlsx", "ods", "bz2", "xz", "zst", ".zip", "utf16.csv.gz")) or "utf16" in suffix
+    if rng.random() < 0.35 or (packed and suffix != ".zip"):
         return suffix, mutate_bytes(rng, data)
     if suffix in (".parquet", ".arrow", "-stream.arrow"):
         return suffix, mutate_table(rng, suffix)
@@ -228,9 +244,9 @@ def damaged_file(rng):
         for _ in range(rng.integers(1, 3)):
             value = mutate_json(rng, value)
         return suffix, as_lines(value if isinstance(value, list) else [value]) if lines else json.dumps(value).encode()
-    text = gzip.decompress(data).decode() if suffix == ".csv.gz" else data.decode()
+    text = gzip.decompress(data).decode() if suffix.endswith(".gz") else data.decode()
     changed = mutate_cells(rng, text, "\t" if suffix == ".tsv" else ";" if suffix == ".txt" else ",")
-    return suffix, gzip.compress(changed) if suffix == ".csv.gz" else changed
+    return suffix, gzip.compress(changed) if suffix.endswith(".gz") else changed
 
 
 def try_file(rng, folder):
@@ -244,11 +260,11 @@ def try_file(rng, folder):
         case 1:
             read_gold(path, Annotations.from_arrays(*zip(*rows(), strict=True)))
         case 2:
-            read(
-                path, **one_of(rng, [{"item": "note"}, {"abstain": ["cat"]}, {"classes": ["cat"]}, {"weight": "item"}])
-            )
+            check_tables(read(path, **one_of(rng, OPTIONS)))
         case _:
             check_tables(read(path))
+            if suffix.endswith(".csv") and "utf16" not in suffix:
+                check_rows_of_csv(data, read(path).source)
 
 
 def check_tables(found):
@@ -257,7 +273,19 @@ def check_tables(found):
     for table in tables:
         check_table(table)
     if (source := getattr(tables[0], "source", None)) is not None:
+        assert 0 <= source.used <= source.rows
         assert sum(map(len, tables)) + source.unused.total() >= source.rows, "a row disappeared uncounted"
+
+
+def check_rows_of_csv(data, source):
+    """Python's own reader finds as many rows."""
+    text = io.StringIO(data.decode("utf-8-sig", "replace"), newline="")
+    if source.format == "csv":
+        assert source.rows == sum(bool(row) for row in csv.reader(text, delimiter=delimiter_of(data))) - 1
+
+
+def delimiter_of(data):
+    return max(",;\t", key=data.lstrip().partition(b"\n")[0].decode("utf-8", "replace").count)
 
 
 def check_table(table):
@@ -320,8 +348,6 @@ def try_arrays(rng, _):
                 if rng.random() < 0.5
                 else random_array(rng, n)
             )
-            if isinstance(count, np.ndarray) and count.dtype.kind in "iuf":
-                count = np.minimum(count.astype(float), 1000)  # rows are made of counts, however many
             check_table(Annotations.from_counts(good["item"], good["label"], count))
         case 2:
             table = Annotations.from_arrays(**good)
@@ -376,7 +402,7 @@ def try_model(rng, folder):
                     value = one_of(
                         rng, [-1, 10**6, 0, 1] if array.dtype.kind == "i" else [-1.0, np.nan, np.inf, 1e300, 0.5]
                     )
-                    changed.flat[rng.integers(array.size)] = value
+                    changed.flat[rng.integers(array.size)] = np.asarray(value).astype(array.dtype)
                     arrays[key] = changed
                 case _:
                     arrays[str(one_of(rng, [key, "posterior_", "x_", "_fit", "fit"]))] = array
@@ -439,6 +465,7 @@ def run(number, folder):
 @pytest.mark.parametrize("part", range(4))
 def test_whatever_comes_in_the_answer_is_a_result_or_one_sentence(part, tmp_path):
     """Four parts, so that they can run beside each other."""
+    pytest.importorskip("python_calamine", reason="the extra 'excel' is not installed")
     for name in MODELS:
         model, table = model_bytes(name)
         model.predict(table)  # compiled now, not within an input

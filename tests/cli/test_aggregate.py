@@ -168,7 +168,7 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
     for words in (
         "280 annotations of 40 items",
         "converged after",
-        "below 0.7 confidence",
+        "settled (90 % sure or more)",
         "w6",
         "w0",
         "Results are in out",
@@ -438,3 +438,26 @@ def test_a_wrong_to_is_one_sentence(labels, cli, options, said):
     result = cli("aggregate", labels, *options)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_an_update_with_the_same_file_warns_and_a_tool_s_file_is_named(cli, labels, here):
+    said = cli("aggregate", labels, "-o", "out", "--to", "csv")
+    assert said.stdout.endswith("The labels for csv are in out/to-csv.csv\n")
+    half = here / "new.csv"
+    head, *rest = labels.read_text().splitlines()
+    half.write_text("\n".join([head, *(row.replace(",w", ",x") for row in rest[:30])]))
+    warned = [cli("aggregate", file, "--model", "out", "--update", "-o", "again").stderr for file in (labels, half)]
+    assert ["count twice" in one for one in warned] == [True, True]
+    new = [row for row in rest if row.startswith("i3")]
+    half.write_text("\n".join([head, *(f"new-{row}" for row in new)]))
+    assert "count twice" not in cli("aggregate", half, "--model", "out", "--update", "-o", "again").stderr
+
+
+def test_an_infinite_log_loss_is_explained_and_accuracy_is_that_of_compare(cli, labels, here):
+    head, *rest = labels.read_text().splitlines()
+    labels.write_text("\n".join([head, *(row for row in rest if not row.endswith("dog") or "i00" not in row)]))
+    said = cli("aggregate", labels, "--method", "majority-vote", "--gold", "gold.csv")
+    assert "log loss infinite, since a known class was given probability 0." in " ".join(said.stdout.split())
+    asked = (["aggregate", "--method", "majority-vote"], ["compare", "--methods", "majority-vote"])
+    one, other = (json.loads(cli(*command, labels, "--gold", "gold.csv", "--json").stdout) for command in asked)
+    assert one["gold"]["accuracy"] == pytest.approx(other["methods"][0]["accuracy"])

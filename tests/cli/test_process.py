@@ -213,3 +213,15 @@ def test_progress_into_a_pipe_is_plain_lines_and_quiet_has_none(labels):
         finally:
             process.kill()
             process.communicate()
+
+
+def test_a_command_ends_without_the_last_steps_of_the_interpreter():
+    """Threads of Arrow that let go of a file during these abort the process; whoever asked to be called at exit is."""
+    code = (
+        "import atexit, sys, threading, time; from dissensus.cli import main;"
+        "atexit.register(print, 'called'); threading.Thread(target=time.sleep, args=(60,)).start();"
+        "sys.argv = ['dissensus', '--version']; main()"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert found.returncode == 0
+    assert found.stdout.splitlines()[1:] == ["called"]

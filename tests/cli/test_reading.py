@@ -155,3 +155,25 @@ def test_every_command_says_that_classes_are_spelt_in_several_ways(cli, here, co
     text = " ".join(cli(command, "spelt.csv").stdout.split())
     assert "count as different: Yes, yes; --normalize merges them." in text
     assert "count as different" not in cli(command, "spelt.csv", "--normalize").stdout
+
+
+SPELT = ["item,annotator,label", *(f"t{i},p{p},{['yes', 'no'][i % 2].title() if p % 2 else ['yes', 'no'][i % 2]}"
+                                   for i in range(30) for p in range(4))]  # fmt: skip
+
+
+def test_nobody_is_named_before_the_spelling_is_settled(cli, here):
+    (here / "spelt.csv").write_text("\n".join(SPELT))
+    said = cli("diagnose", "spelt.csv", "--json")
+    assert json.loads(said.stdout)["annotators"] == {}
+    assert json.loads(said.stdout)["unsettled"].startswith("Classes differ by capitals")
+    assert "Nobody is named before the spelling" in cli("diagnose", "spelt.csv").stdout
+    assert not json.loads(cli("diagnose", "spelt.csv", "--json", "--normalize").stdout)["unsettled"]
+
+
+def test_several_annotator_columns_without_a_label_are_a_wide_table(cli, here):
+    (here / "wide.csv").write_text("id,A,B,C\n1,yes,no,yes\n2,no,no,no\n3,yes,yes,no\n")
+    said = cli("describe", "wide.csv", "--annotator", "A,B,C")
+    assert "Read as wide csv: item 'id', annotator the columns 'A', 'B', 'C'" in said.stdout
+    (here / "pairs.csv").write_text("id,note,team,person\n1,a,x,p\n2,b,y,q\n3,c,x,p\n")
+    said = cli("describe", "pairs.csv", "--annotator", "team,person")
+    assert said.stderr.endswith("Name it: --label COLUMN. If each annotator has a column, say --wide.\n")

@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import json
 import subprocess
@@ -505,6 +506,38 @@ def test_a_model_of_another_version_is_a_clear_error(tmp_path):
         CrowdClassifier.load(tmp_path)
     with pytest.raises(UnreadableFile, match="there is no trained model at"):
         CrowdClassifier.load(tmp_path / "nowhere")
+
+
+ALTERED = [  # place in the tree, what it becomes, what is said
+    (("results", "reliability_"), lambda x: x[:-1], "reliability_ is of shape"),
+    (("results", "posterior_"), lambda x: x.T, "posterior_ is of shape"),
+    (("results", "proba_"), lambda x: x * np.nan, "proba_ holds a value that cannot be"),
+    (("results", "confusion_"), lambda x: x.astype("i8"), "confusion_ is int64"),
+    (("results", "classes_"), lambda x: None, "classes_"),
+    (("parameters", "batch_size"), lambda x: 0, "batch_size"),
+    (("encoder", "learnt", "spread_"), lambda x: x[:1], "spread_ is of shape"),
+    (("weights", "head.1.bias"), lambda x: x[:1], "size mismatch"),
+]
+
+
+@pytest.fixture(scope="module")
+def stored_tree(tmp_path_factory):
+    table, X, _ = blobs()
+    return read_tree(quick(objective="hard").fit(table, X).save(tmp_path_factory.mktemp("m")), "trained model")
+
+
+@pytest.mark.parametrize(("place", "change", "said"), ALTERED, ids=lambda value: str(value)[:40])
+def test_a_model_whose_arrays_were_altered_is_refused(stored_tree, tmp_path, place, change, said):
+    """Also where whoever altered it has written a digest that fits."""
+    tree = copy.deepcopy(stored_tree)
+    *above, last = place
+    inside = tree
+    for key in above:
+        inside = inside[key]
+    inside[last] = change(inside[last])
+    write_tree(tmp_path / FILE, tree, "trained model")
+    with pytest.raises(UnreadableFile, match=said):
+        CrowdClassifier.load(tmp_path)
 
 
 def test_results_have_names():

@@ -640,6 +640,7 @@ def test_a_table_is_checked_once_unpickled(field, value):
         ("abstain", object(), BadParameter), ("items", 5, DataError), ("annotators", object(), DataError),
         ("proba", [[1.0, "a"], [0, 1]], DataError), ("proba", [[1.0, 0], [1]], DataError), ("proba", 4, DataError),
         ("label", np.array([1 + 2j, 3]), DataError), ("label", np.zeros(2, "V8"), DataError), ("label", 7, DataError),
+        ("item", None, DataError), ("annotator", None, DataError),
     ],
 )  # fmt: skip
 def test_a_keyword_of_a_wrong_type_is_our_error(keyword, value, error):
@@ -649,9 +650,13 @@ def test_a_keyword_of_a_wrong_type_is_our_error(keyword, value, error):
     assert keyword.rstrip("s") in str(raised.value)
 
 
-def test_counts_beyond_any_memory_are_an_error():
-    with pytest.raises(DataError, match=r"add up to 1,000,000,000,001 rows, more than 2,147,483,647"):
-        Annotations.from_counts([0, 1], [0, 1], [1, 10**12])
+@pytest.mark.parametrize("most", [10**12, 10**6])
+def test_counts_far_beyond_the_size_of_what_was_given_are_an_error(most):
+    with pytest.raises(
+        DataError, match=rf"add up to {most + 1:,}, and each vote is a row, at most 1,000,000; .* weight"
+    ):
+        Annotations.from_counts([0, 1], [0, 1], [1, most])
+    assert len(Annotations.from_counts([0] * 1001, [0] * 1001, [0] * 1000 + [1_000_001])) == 1_000_001
 
 
 @pytest.mark.parametrize("weight", [1e300, 1e-300, 2e9, 5e-324])

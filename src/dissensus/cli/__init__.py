@@ -7,8 +7,11 @@ usage, 130 interrupted, 143 terminated, 141 the reader of the output went away.
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
@@ -144,14 +147,28 @@ def main() -> NoReturn:
     signal.signal(signal.SIGINT, stop)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a character it cannot show
+    code: Any = 0
     try:
         app(prog_name="dissensus")
     except BaseException as error:
-        if not stopped:
+        code = error.code if isinstance(error, SystemExit) else 1
+        if not stopped and not isinstance(error, SystemExit):
             raise
-        # compiled code, or whatever was under way, may have made another error of it
-        code = 130 if stopped[0] == signal.SIGINT else 143
-        if code == 130 and not (isinstance(error, SystemExit) and error.code == code):
-            say("interrupted.")
-        sys.exit(code)
-    sys.exit(0)
+        if stopped:  # compiled code, or whatever was under way, may have made another error of it
+            interrupted = stopped[0] == signal.SIGINT
+            if interrupted and code != 130:
+                say("interrupted.")
+            code = 130 if interrupted else 143
+    _leave(code or 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without the interpreter's last steps.
+
+    A thread of Arrow that lets go of a Python file during these aborts the process (about one run in 150).
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the reader is gone
+            stream.flush()
+    os._exit(code)

@@ -154,6 +154,8 @@ def aggregate(
     for question, result in answers.items():
         results.print_result(result, source.title(question), preview=output is None)
     show.written(output, "Results are", "FOLDER to keep the results")
+    if to is not None and output is not None:
+        show.line(f"The labels for {to} are in {show.clean(output / WRITERS[to].file)}")
 
 
 def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotations:

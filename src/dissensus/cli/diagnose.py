@@ -42,7 +42,8 @@ def diagnose(*, output: Path | None = options.OUTPUT_FILE, source: Source) -> No
 def _show(title: str, found: Diagnosis) -> None:
     about = flagged(found)
     n = len(about["annotators"])
-    some = "nobody stands out" if n == 0 else f"{n:,} {'stands' if n == 1 else 'stand'} out"
+    nobody = "nobody is named yet" if found.unsettled else "nobody stands out"
+    some = nobody if n == 0 else f"{n:,} {'stands' if n == 1 else 'stand'} out"
     show.line(f"{show.clean(title)}: of {found.active_annotators:,} annotators {some}.")
     print_flags(found, about)
 
@@ -59,6 +60,7 @@ def flagged(found: Diagnosis) -> dict[str, Any]:
         "annotators": named,
         "too_few_labels": found.too_few_labels,
         "copying_groups": [[str(name) for name in group] for group in found.groups],
+        "unsettled": found.unsettled,
     }
 
 
@@ -75,5 +77,10 @@ def print_flags(found: Diagnosis, about: dict[str, Any]) -> None:
         rows[MAX_FLAGGED_SHOWN:] = [(f"… {others:,} more", "", "with -o and --json")]
     if rows:
         show.table("Annotators to look at", ("annotator", "answers", "why"), rows)
+    if found.unsettled:
+        show.text(
+            "Nobody is named before the spelling of the classes is settled: say --normalize, or --map OLD=NEW, and "
+            "run this again."
+        )
     if few := about["too_few_labels"]:
         show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to say.")

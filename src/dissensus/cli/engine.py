@@ -66,12 +66,17 @@ def read_elsewhere(source: Source, options: Any) -> Any:
         check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or beside(source.file)
-            table = code(source.file, place, **columns, memory_gb=options.memory_gb)
-        found = {role: repr(column) for role, column in table.meta["made_of"]["columns"].items()}
-        source.tell(Reading(format="parquet", columns=found, rows=table.n_annotations))
-        return table
-    with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
-        return scatter(source.named, **columns, options=options)
+            table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)
+        found = table.meta["made_of"]["columns"]
+    else:
+        with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
+            table = scatter(source.named, **columns, options=options)
+        found = table.columns
+    named = {role: repr(column) for role, column in found.items()}
+    source.tell(
+        Reading(format="parquet" if isinstance(options, Disk) else "spark", columns=named, rows=table.n_annotations)
+    )
+    return table
 
 
 def fit_and_write(
@@ -102,7 +107,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
     """The `item_facts`, from the frame of the items part by part."""
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
-    known: list[tuple[Any, Any, Any]] = [(np.empty(0, np.int32), np.empty(0, np.bool_), np.empty((0, K)))]
+    known: list[tuple[Any, Any]] = [(np.empty(0, np.int32), np.empty((0, K)))]
     for frame in frames:
         found = naming.match(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
         labels += np.bincount(found, minlength=K)
@@ -112,9 +117,9 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
             codes = gold_codes(results.table_of_items(items, model), *gold)
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
-            known.append((codes[at], found[at] == codes[at], posterior))
-    answers, right, posterior = map(np.concatenate, zip(*known, strict=True))
-    return results.item_facts(model, labels, unsure, None if gold is None else (answers, right, posterior))
+            known.append((codes[at], posterior))
+    answers, posterior = map(np.concatenate, zip(*known, strict=True))
+    return results.item_facts(model, labels, unsure, None if gold is None else (answers, posterior))
 
 
 def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:

@@ -139,7 +139,7 @@ def _show(title: str, found: Evaluation) -> None:
         rows.append((f"  {one.name} {sign}", *cells))
         if several and one.differences:
             rows.append(("", "", *(_difference(one, name) for name in found.predictions[1:])))
-    columns = ["", *(show.name(name) for name in found.predictions)]
+    columns = ["", *(show.name(name) for name in found.predictions)] if several else ["", "score"]
     show.table(show.clean(title), columns, rows, numbers=columns[1:], unbroken=columns[:1])
     more = "; below, the difference to the first, with ▲ where it is better and ▼ where it is worse" if several else ""
     show.text(f"Hard scores compare with {found.reference}. Intervals are of 95 %, over items{more}.")

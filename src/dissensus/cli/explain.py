@@ -97,6 +97,11 @@ def _show(title: str, found: Explanation) -> None:
             rows.append((kind, f"{counts[kind]:,}", show.percent(counts[kind] / n), meaning, named))
     columns = ("kind", "items", "share", "means", "labels differ most on")
     show.table(None, columns, rows, numbers=("items", "share"), unbroken=("kind",))
+    if counts["cannot tell"]:
+        show.text(
+            "To tell more, buy labels where they say most: `dissensus recommend FILE --budget N`; a kind is found by "
+            "comparing several labels of an item with what its annotators say elsewhere."
+        )
     for one in found.groups:
         differ = f"differ on {one.items.size:,} items" if one.significant else "show no difference beyond chance"
         show.text(f"Groups by {show.name(one.column)} {differ} (p = {one.p_value:.2g}).")

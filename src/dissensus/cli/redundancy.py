@@ -46,7 +46,7 @@ def redundancy(
         with show.waiting(f"taking labels away from {source.title(question)}") as bar:
 
             def on_fit(name: str, done: int, total: int) -> None:
-                bar.tell(f"fitting {name}: {done} of {total} fits done", done, total)
+                bar.tell(f"fits of {name}", done, total)
 
             model = options.new_model(method, setting)
             return redundancy(table, model, gold=known, seeds=seeds, seed=seed or 0, on_fit=on_fit)

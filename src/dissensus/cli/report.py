@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
+from dissensus.cli.errors import for_command_line
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Gold, Source, option
 from dissensus.common.atomic import check_no_input
@@ -166,7 +167,7 @@ def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest
 
 
 def _show(file: str, facts: dict[str, Any]) -> None:
-    show.text(f"{show.clean(file)}: {show.clean(' '.join(facts['headline']))}")
+    show.text(f"{show.clean(file)}: {show.clean(for_command_line(' '.join(facts['headline'])))}")
     marks = {"bad": "!", "note": "•", "good": "✓"}
     for finding in facts["findings"]:
         advice = f" {finding['advice']}" if finding["advice"] else ""
@@ -174,4 +175,4 @@ def _show(file: str, facts: dict[str, Any]) -> None:
     page, numbers, *key = facts["files"]
     show.line(f"Open {page} in a browser; the numbers are in {numbers}.")
     if key:
-        show.line(f"Who is who is in {key[0]}: keep it to yourself.")
+        show.line(f"Annotators are named by pseudonyms, here too. Who is who is in {key[0]}: keep it to yourself.")

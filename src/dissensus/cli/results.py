@@ -21,6 +21,7 @@ from dissensus.cli.folder import SUMMARY, tables
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.options import name_of
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
+from dissensus.evaluation.hard import hits
 from dissensus.exceptions import UnreadableFile
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.dependence import DEFAULT, MIN_GOLD, labels_per_item
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
 ITEMS_SHOWN = 5
 ANNOTATORS_SHOWN = 3  # at either end
+ROUNDING = 1e-6  # of a count that is a sum of weights
 MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
@@ -84,10 +86,27 @@ def fit(
 def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
     """A fitted model with the annotations of a table added to what it knows; `gold` is of all its items then."""
     began = time.perf_counter()
+    warn_of_repeats(model, table)
     with show.waiting(text):
         model.partial_fit(table)
     summary = summarise(model, count_items(model, gold), time.perf_counter() - began)
     return Result(model, summary | {"new_annotations": len(table)})
+
+
+def warn_of_repeats(model: Aggregator, table: Annotations) -> None:
+    """Warn where a model may know the labels of a table already: all of them, or all of its own are in the table."""
+    at = naming.match(table.items, model.items_, "items")
+    total = getattr(model, "item_total_", None)
+    if total is None or not total.size or not (at >= 0).any():
+        return
+    given, known = labels_per_item(table.item_ptr, table.weight)[at >= 0], total[at[at >= 0]]
+    all_known = (at >= 0).all() and (given <= known + ROUNDING).all()
+    holds_all = np.isin(np.flatnonzero(total > 0), at).all() and (given >= known - ROUNDING).all()
+    if all_known or holds_all:
+        say(
+            "warning: FILE may hold labels that the model was fitted to, and these count twice now; --update takes the "
+            "new labels only."
+        )
 
 
 def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -223,26 +242,33 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
     show.line(_how(result))
     show.bars(("label", "items"), about["labels"], about["items"])
-    unsure = about["items_below_0.7"]
-    share = show.percent(unsure / max(about["items"], 1))
-    show.text(f"{unsure:,} items ({share}) are below {MIN_SURE_CONFIDENCE} confidence.{_worth(result)}")
-    if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
-        show.text(
-            f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
-            f"{gold['items']:,} items with a known label; calibration error {gold['calibration_error']:.3f}, log loss "
-            f"{gold['log_loss']:.3f}."
-        )
     if "status" in about:
         settled, look, split = about["status"].values()
         show.text(
-            f"{settled:,} items are settled ({100 * SETTLED:g} % sure or more), {look:,} need a look, {split:,} are "
-            "truly split."
+            f"{show.count(settled, 'item')} {'is' if settled == 1 else 'are'} settled ({100 * SETTLED:g} % sure or "
+            f"more), {look:,} need a look, {split:,} are truly split.{_worth(result)}"
+        )
+    else:
+        unsure = about["items_below_0.7"]
+        share = show.percent(unsure / max(about["items"], 1))
+        show.text(f"{show.count(unsure, 'item')} ({share}) below {MIN_SURE_CONFIDENCE} confidence.{_worth(result)}")
+    if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
+        show.text(
+            f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
+            f"{show.count(gold['items'], 'item')} with a known label; calibration error "
+            f"{gold['calibration_error']:.3f}, {_log_loss(gold['log_loss'])}."
         )
     _print_annotators(result.model)
     if result.diagnosis is not None:
         print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:
         _print_first_items(result.model)
+
+
+def _log_loss(value: float) -> str:
+    if value == float("inf"):
+        return "log loss infinite, since a known class was given probability 0"
+    return f"log loss {value:.3f}"
 
 
 def _worth(result: Result) -> str:
@@ -277,6 +303,8 @@ def _print_annotators(model: Aggregator) -> None:
         rows.append((show.name(model.annotators_[code]), *numbers, show.interval(*interval[code])))
     columns = ("annotator", "labels", "reliability", "95 % interval")
     show.table("Most and least reliable", columns, show.ends(rows, ANNOTATORS_SHOWN), numbers=columns[1:])
+    if few := int(model.annotators_.size - among.size):
+        show.text(f"Not listed: {show.count(few, 'annotator')} with fewer than {MIN_LABELS} labels.")
 
 
 def _print_first_items(model: Aggregator) -> None:
@@ -294,20 +322,20 @@ def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
     if gold is None:
         return item_facts(model, labels, unsure)
     known = gold >= 0
-    right = predicted[known] == model.classes_[gold[known]]
-    return item_facts(model, labels, unsure, (gold[known], right, model.posterior_[known]))
+    return item_facts(model, labels, unsure, (gold[known], model.posterior_[known]))
 
 
 def item_facts(
-    model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, BoolArray, FloatArray] | None = None
+    model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, FloatArray] | None = None
 ) -> dict[str, Any]:
     """What a summary says of the items: (K,) items of each class, those that are unsure, `gold_scores` of `known`."""
     facts = {"labels": dict(zip(map(str, model.classes_), labels.tolist(), strict=True)), "items_below_0.7": unsure}
     if known is None:
         return facts
-    if not known[0].size:
+    gold, posterior = known
+    if not gold.size:
         warn_of_no_gold()
-    return facts | {"gold": gold_scores(*known)}
+    return facts | {"gold": gold_scores(gold, hits(gold, posterior), posterior)}  # a tie counts by its share
 
 
 def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -330,8 +358,8 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
     }
 
 
-def gold_scores(gold: IntArray, right: BoolArray, posterior: FloatArray) -> dict[str, Any]:
-    """How good answers are: (n,) known classes, (n,) True where the answer is that class, (n, K) probabilities."""
+def gold_scores(gold: IntArray, right: BoolArray | FloatArray, posterior: FloatArray) -> dict[str, Any]:
+    """How good answers are: (n,) known classes, (n,) how far each answer is right, (n, K) probabilities."""
     if not gold.size:
         return {"items": 0, "accuracy": None}
     accuracy = bootstrap(right)

@@ -49,6 +49,11 @@ def number(value: float) -> str:
     return f"{value:.3f}"
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things, in the singular for one."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def interval(low: float, high: float, write: Callable[[float], str] = number) -> str:
     """An interval for people."""
     return f"{write(low)} to {write(high)}"

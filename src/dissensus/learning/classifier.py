@@ -32,7 +32,7 @@ from dissensus.learning.objectives import Auto, Objective, objectives
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
-from dissensus.learning.saving import loaded_part, stored_part, with_learnt
+from dissensus.learning.saving import loaded_part, stored_part, with_results
 from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
@@ -341,7 +341,8 @@ class CrowdClassifier(Learner, Training):
                 encoder=loaded_part(tree["asked"], encoders),
                 objective=type(objective)(**objective.get_params(deep=False)),
             )
-            with_learnt(model, tree["results"])
+            model.check_parameters()
+            with_results(model, tree["results"])
             model.encoder_, model.objective_ = encoder, objective
             described = tree["annotators"]
             model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)

@@ -17,7 +17,18 @@ from dissensus.learning.objectives import Objective
 from dissensus.learning.trainer import Training
 from dissensus.learning.validation import Validation
 from dissensus.models.base import Aggregator, methods
+from dissensus.models.saving import SCHEMA, check_arrays
 from dissensus.table.annotations import Annotations
+
+RESULTS = SCHEMA | {  # of a classifier, which computes in single precision
+    "posterior_": "I K nearly-simplex", "proba_": "I K nearly-simplex", "confusion_": "A K K nearly-simplex",
+    "population_confusion_": "K K nearly-simplex", "competence_": "A 3 share?", "held_out_": "I flag",
+    "teaches_": "I flag",
+}  # fmt: skip
+LEARNT = {"center_": "F real", "spread_": "F real", "n_classes_": "whole"}  # of a part
+NONE = ("difficulty_", "competence_")  # may be None
+ALWAYS = ("classes_", "items_", "annotators_", "posterior_", "proba_", "confusion_", "population_confusion_",
+          "n_annotations_", "reliability_", "hits_", "total_", "teaches_", "held_out_", "tie_seed_")  # fmt: skip
 
 
 def run_key(
@@ -94,9 +105,21 @@ def stored_part(part: Encoder | Objective, registry: Registry[Any]) -> dict[str,
 
 
 def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
-    """The part that `stored_part` stored."""
+    """The part that `stored_part` stored; what is out of its range raises ValueError or BadParameter."""
     keywords = {
         name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
         for name, value in stored["parameters"].items()
     }
-    return with_learnt(registry[stored["name"]](**keywords), stored["learnt"])
+    part = registry[stored["name"]](**keywords)
+    part.check_parameters()
+    check_arrays(stored["learnt"], LEARNT)
+    return with_learnt(part, stored["learnt"])
+
+
+def with_results(model: Any, values: dict[str, Any]) -> None:
+    """Set the results of a fitted classifier; ValueError where one is missing, of another shape or out of range."""
+    there = {name: value for name, value in values.items() if value is not None or name not in NONE}
+    if missing := [name for name in ALWAYS if name not in there]:
+        raise ValueError(f"there is no {missing[0]}")
+    check_arrays(there, RESULTS)
+    with_learnt(model, values)

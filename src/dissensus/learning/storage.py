@@ -20,7 +20,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from dissensus.common.atomic import atomic
-from dissensus.exceptions import UnreadableFile, UnwritableFile
+from dissensus.exceptions import DissensusError, UnreadableFile, UnwritableFile
 from dissensus.models.saving import pack_text, unpack_text
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
@@ -40,8 +40,9 @@ def of_this_version(path: Path) -> Iterator[None]:
         yield
     except UnreadableFile:
         raise
-    except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
-        raise UnreadableFile(f"{path} is of another version of dissensus ({error}); train again.") from error
+    except (LookupError, TypeError, AttributeError, RuntimeError, ValueError, ArithmeticError, DissensusError) as error:
+        why = " ".join(str(error).split())[:200].rstrip(".")
+        raise UnreadableFile(f"{path} is altered, or of another version of dissensus ({why}); train again.") from error
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:

@@ -95,15 +95,17 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
     "fmm": _CLUSTERS, "pgm-annealing": _CLUSTERS, "pgm-bp": _CLUSTERS,
 }  # fmt: skip
 ROUNDING = 1e-6  # by how much a sum of probabilities may differ from one
+SINGLE_ROUNDING = 1e-3  # the same, computed in single precision
 
 
-def _is_simplex(x: Any) -> bool:
-    return bool((x >= 0).all() and (np.abs(x.sum(axis=-1) - 1) <= ROUNDING).all())
+def _is_simplex(x: Any, rounding: float = ROUNDING) -> bool:
+    return bool((x >= 0).all() and (np.abs(x.sum(axis=-1) - 1) <= rounding).all())
 
 
 RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of NumPy's types, and what must hold
     "names": ("Oiufb", lambda x: x.dtype.kind != "f" or bool(np.isfinite(x).all())),
     "simplex": ("f", _is_simplex),
+    "nearly-simplex": ("f", lambda x: _is_simplex(x, SINGLE_ROUNDING)),
     "share": ("f", lambda x: bool(((x >= 0) & (x <= 1 + ROUNDING)).all())),
     "share?": ("f", lambda x: bool((np.isnan(x) | ((x >= 0) & (x <= 1 + ROUNDING))).all())),
     "count": ("iuf", lambda x: bool((np.isfinite(x) & (x >= 0)).all())),
@@ -126,15 +128,19 @@ def _check(method: str, found: Mapping[str, Any]) -> None:
     for name in (*ALWAYS, *STORED.get(method, ())):
         if name not in found and name not in OPTIONAL:
             raise ValueError(f"there is no {name}")
-    axes: dict[str, int] = {str(number): number for number in (1, 2)}
-    for name, value in found.items():
-        if name not in known:
-            if method not in STORED and name.endswith("_") and not name.startswith("_"):
-                continue
+    for name in found:
+        if name not in known and (method in STORED or name.startswith("_") or not name.endswith("_")):
             raise ValueError(f"{method} has no {name}")
-        if value is None and name in OPTIONAL:
+    check_arrays({name: value for name, value in found.items() if not (value is None and name in OPTIONAL)})
+
+
+def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str] = SCHEMA) -> None:
+    """Raise ValueError where a stored value has another type, other axes or another range than the schema says."""
+    axes: dict[str, int] = {str(number): number for number in (1, 2, 3)}
+    for name, value in found.items():
+        if name not in schema:
             continue
-        *shape, kind = SCHEMA[name].split()
+        *shape, kind = schema[name].split()
         array = np.asarray(value)
         kinds, holds = RANGES[kind]
         if array.dtype.kind not in kinds or not array.dtype.isnative or array.ndim != len(shape):
@@ -148,7 +154,7 @@ def _check(method: str, found: Mapping[str, Any]) -> None:
     for name, axis in CODE_LIMITS.items():
         if name in found and found[name].size and found[name].max() >= math.prod(axes[one] for one in axis.split()):
             raise ValueError(f"{name} holds {found[name].max()}, beyond the number of {axis}")
-    if len(set(found["classes_"].tolist())) != axes["K"]:
+    if "classes_" in found and len(set(found["classes_"].tolist())) != axes["K"]:
         raise ValueError("two classes have one name")
 
 

@@ -52,6 +52,7 @@ class Diagnosis:
     groups: tuple[tuple[Any, ...], ...]  # annotators who copy from each other, the largest group first
     active_annotators: int  # those with labels
     too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
+    unsettled: str = ""  # why nobody is named before the classes' spelling is settled
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(self.flagged(flag))} {words}" for flag, words in FLAG_WORDS.items())
@@ -75,6 +76,8 @@ class Diagnosis:
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     """Flag annotators whose labels do not depend on the item, go against the others', or are copied.
 
+    Nobody is flagged where classes differ by capitals or spaces only: whoever spells otherwise seems to contradict.
+
     >>> from dissensus.table.datasets import load_dataset
     >>> found = diagnose(load_dataset("digits-crowd").annotations)
     >>> found.flagged("contrary"), len(found.flagged("unrelated")), [len(group) for group in found.groups]
@@ -91,11 +94,12 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     flags: list[tuple[Flag, ...]] = []
     reasons = []
     group_of = {code: group for group in copies.groups for code in group}
+    unsettled = naming.unsettled_spellings(table.classes)
     for code in range(A):
         said: dict[Flag, str] = {}
-        if labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
+        if not unsettled and labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
             said |= _explain(table, found, code)
-        if code in group_of:
+        if code in group_of and not unsettled:
             said["copies"] = _explain_copies(table, copies, code, group_of[code])
         flags.append(tuple(said))
         reasons.append("; ".join(said.values()))
@@ -110,9 +114,10 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
         copies.copied,
         tuple(flags),
         tuple(reasons),
-        tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
+        () if unsettled else tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
         int(active.sum()),
         int((active & (labels < MIN_LABELS)).sum()),
+        unsettled,
     )
 
 

@@ -116,11 +116,13 @@ class Recommendation:
         if len(self) == 0:
             return f"Nothing is left to buy here: {self._why_nothing()}"
         n_items = np.unique(self.items).size
-        each = f": {self.cost.sum() / self.changes:.3g} for each" if self.changes >= 0.1 else ""
+        each = f", at a cost of {self.cost.sum() / self.changes:.3g} for each that does" if self.changes >= 0.1 else ""
         number = f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}"
+        _, per_item = np.unique(self.items, return_counts=True)
+        most = f", up to {per_item.max()} for one item" if per_item.max() > 1 else ""
         return (
-            f"Ask for {_count(len(self), 'label')} about {_count(n_items, 'item')}, for {self.cost.sum():g}. "
-            f"About {number} items are expected to change their label{each}."
+            f"Ask for {_count(len(self), 'label')} about {_count(n_items, 'item')}{most}, at a cost of "
+            f"{self.cost.sum():g}. About {number} items are expected to change their label{each}."
         )
 
     def _why_nothing(self) -> str:

@@ -198,7 +198,7 @@ class Redundancy:
     def _one_more(self, rehearsal: Rehearsal) -> str:
         after = self.next_label
         return (
-            f"By the model's own reckoning one more label each would change the class of "
+            f"By the model's own reckoning one more label each, by the same people, would change the class of "
             f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
             f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
             f"from each and given back, it expected {percent(rehearsal.flips, 1)} to change, and "
@@ -221,7 +221,7 @@ class Redundancy:
         they = "they hold" if chosen != 1 else "it holds"
         return (
             f"If you buy more, buy for the {items} with the most to gain ({percent(chosen / n, 1)} of all): {they} "
-            f"{100 * MAIN_SHARE:.0f} % of it."
+            f"{100 * MAIN_SHARE:.0f} % of it. `recommend` also chooses whom to ask, and expects more of that."
         )
 
     def to_frame(self) -> Any:

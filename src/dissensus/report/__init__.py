@@ -211,7 +211,9 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         said.append(f"{n:,} items ({percent(n / table.n_items)}) are settled at {percent(SETTLED)}; {sure}.")
     else:
         said.append(f"No item is settled at {percent(SETTLED)}.")
-    if advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
+    if study.diagnosis.unsettled:
+        said.append(f"Next: settle the spelling of the classes, then report again. {study.diagnosis.unsettled}")
+    elif advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
         said.append(advice)
     worth = study.fitted.panel_worth()
     if worth is not None:

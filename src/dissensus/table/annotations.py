@@ -35,7 +35,8 @@ from dissensus.table.encoding import as_list, check_weight, encode_labels, encod
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
 
-MAX_COUNTED_ROWS = 2**31 - 1  # rows that `from_counts` makes
+MIN_COUNTED_ROWS = 10**6  # that `from_counts` always makes, however few counts there are
+MAX_ROWS_PER_COUNT = 1_000  # on average, beyond these
 ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
 
@@ -144,7 +145,7 @@ class Annotations(ReadOnlyArrays, Named):
         if proba is not None and as_list(abstain):
             raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
         given = {"item": item, "annotator": annotator, "label": label}
-        columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None}
+        columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None or n != "label"}
         keep: BoolArray | None = None
         if proba is not None:
             class_names, proba = encode_proba(proba, classes)
@@ -299,10 +300,11 @@ class Annotations(ReadOnlyArrays, Named):
         bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
         if bad.any():
             raise DataError(naming.bad_rows("column 'count'", bad, "rows are no whole number from 0 on", counts))
-        if counts.sum() > MAX_COUNTED_ROWS:
+        most = max(MIN_COUNTED_ROWS, MAX_ROWS_PER_COUNT * counts.size)
+        if counts.sum() > most:
             raise DataError(
-                f"column 'count': the counts add up to {counts.sum():,.0f} rows, more than {MAX_COUNTED_ROWS:,}; give "
-                "them as weights instead."
+                f"column 'count': the counts add up to {counts.sum():,.0f}, and each vote is a row, at most {most:,}; "
+                "give them as weights: Annotations.from_arrays(…, weight=count)."
             )
         times = counts.astype(np.int64)
         item_names, item_code = encode_names(naming.to_column(item, "item"), "item", items)

@@ -199,9 +199,8 @@ def no_column(role: str, there: Sequence[str], name: str | None = None) -> Missi
         return MissingColumn(f"no column '{name}' for {role}; the columns are {listed(there)}.")
     other = ", ".join(SYNONYMS[role])
     wide = ", or say wide=True if each annotator has a column" if role == "annotator" else ""
-    return MissingColumn(
-        f"no column '{role}' (nor {other}); the columns are {listed(there)}. Name it: {role}=<column>{wide}."
-    )
+    left = f"the columns are {listed(there)}" if there else "no column is left for it"
+    return MissingColumn(f"no column '{role}' (nor {other}); {left}. Name it: {role}=<column>{wide}.")
 
 
 def guess_column(role: str, there: Sequence[str]) -> str | None:

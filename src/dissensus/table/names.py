@@ -22,6 +22,7 @@ from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, UnknownClass
 
 MAX_NUMBERED_CLASSES = 1_000_000  # that `classes=` takes as a number
+MAX_SPELLINGS_SHOWN = 5  # classes
 BLOCK = 2**15  # integers that stay in the processor's cache while they are coded
 
 
@@ -306,3 +307,19 @@ def _mixed_kinds(values: Any, column: str) -> str:
         return f"column '{column}' holds values of type {next(iter(first))}; convert it to text or integers."
     seen = "; ".join(f"{kind} at row {row}: {str(value)[:40]!r}" for kind, (row, value) in list(first.items())[:3])
     return f"column '{column}' mixes kinds of values ({seen}); convert it to one kind, such as text."
+
+
+def folded(value: Any) -> Any:
+    """A text without differences of capitals and spaces; anything else as it is."""
+    return " ".join(value.split()).casefold() if isinstance(value, str) else value
+
+
+def unsettled_spellings(classes: Names) -> str:
+    """Say which classes are one word in several spellings: honest annotators seem to contradict each other. Else ""."""
+    alike: dict[str, list[str]] = {}
+    for label in map(str, classes):
+        alike.setdefault(folded(label), []).append(label)
+    several = [labels for labels in alike.values() if len(labels) > 1]
+    named = "; ".join(", ".join(labels) for labels in several[:MAX_SPELLINGS_SHOWN])
+    said = f"Classes differ by capitals or spaces only, and count as different: {named}; normalize=True merges them."
+    return said if several else ""

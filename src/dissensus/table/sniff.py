@@ -28,7 +28,7 @@ from dissensus.table.find_columns import (
     to_arrow,
 )
 from dissensus.table.kinds import numbers_of
-from dissensus.table.names import is_text, to_column
+from dissensus.table.names import folded, is_text, to_column
 
 N_ROWS_LOOKED_AT = 20_000  # the first ones
 MAX_CLASSES_GUESSED = 20  # distinct values up to which a column with repeats may hold classes whatever its length
@@ -148,6 +148,9 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
     free = [name for name in there if name not in item and name not in people and name not in GOLD_BESIDE_LABELS]
     named = item[0] if item else guess_column("item", free)
     group = list(people) or _alike([head[name] for name in free if name != named])
+    others = [name for name in free if name != named]
+    if people and others and not insist and len(_alike([head[name] for name in people])) < len(people):
+        return None
     if len(group) < 2:
         if insist:
             raise DataError(
@@ -283,13 +286,8 @@ def is_short(one: Column) -> bool:
 
 def _share(one: Column, group: Sequence[Column]) -> bool:
     """True where at least half of the values of a column, or of the group, are also in the other, however spelt."""
-    own, values = _folded(one), {value for other in group for value in _folded(other)}
+    own, values = ({folded(value) for one in columns for value in one.distinct} for columns in ([one], group))
     return 2 * len(own & values) >= min(len(own), len(values))
-
-
-def _folded(one: Column) -> set[Any]:
-    """The values of a column without differences of capitals and spaces."""
-    return {" ".join(value.split()).casefold() if isinstance(value, str) else value for value in one.distinct}
 
 
 def _pairs(*columns: Column) -> int:

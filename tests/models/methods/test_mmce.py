@@ -1,5 +1,7 @@
 """Minimax conditional entropy: the fused pass against loops and SciPy, the climb, and what an item's effect is for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -10,7 +12,7 @@ from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.models.confusion import expected_pseudo, readable_pass
-from dissensus.models.methods.mmce import MMCE, Effects, Sweep, expected_effect
+from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, Effects, Sweep, expected_effect
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold
 
@@ -451,6 +453,16 @@ def test_extreme_penalties_end_in_numbers(gamma):
     model = MMCE(gamma=gamma, max_iter=2000, tol=1e-6).fit(random_table(15))
     assert np.isfinite(model.posterior_).all()
     assert np.isfinite(model.trace_).all()
+
+
+@pytest.mark.parametrize("weight", [2.0**14, 2.0**29])  # powers of two: divided without rounding
+def test_weights_beyond_a_thousand_count_in_proportion(weight):
+    table = random_table(15)
+    given = np.where(np.arange(len(table)) % 3 == 0, 1.0, 0.25)
+    models = [MMCE(dependence=None).fit(replace(table, weight=scale * given)) for scale in (MAX_WEIGHT, weight)]
+    for key in ("posterior_", "annotator_effect_", "item_effect_"):
+        np.testing.assert_allclose(*(getattr(model, key) for model in models), atol=1e-8)
+    assert models[1].predict_proba(replace(table, weight=weight * given)).max() <= 1
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 40])

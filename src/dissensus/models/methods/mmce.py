@@ -31,7 +31,7 @@ the fit and for new ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
@@ -53,6 +53,7 @@ MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to
 BLOCK_NUMBERS = 2**18  # rows times K² that NumPy walks together: they stay in the cache
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
 MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
+MAX_WEIGHT = 1e3  # of a row; where one has more, all are divided, since penalties of 1 would count for nothing
 MAX_EFFECT = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) would be of no use
 
 
@@ -111,6 +112,7 @@ class MMCE(EMAggregator[Effects]):
         return self.alpha(table.n_classes) * max(items / annotators, 1.0)  # annotations cancel
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        given, table = table, bounded(table)
         rows, I = hard_rows(table), self.items_.size  # more items in the table stand for many each
         self.item_penalty_ = self.beta(table, I)
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
@@ -126,7 +128,7 @@ class MMCE(EMAggregator[Effects]):
             sweep(Effects(params.effect, params.prior, None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect
         self.confusion_, self.crowd_effect_ = params.confusion(), self._middle(params.effect)
-        hits, total = self._agreement(table, self.posterior_)
+        hits, total = self._agreement(given, self.posterior_)
         self._judge(hits, total)
         self.population_confusion_ = np.average(self.confusion_, axis=0, weights=total if total.any() else None)
         self._keep_item_effects(rows)
@@ -153,7 +155,7 @@ class MMCE(EMAggregator[Effects]):
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        rows = hard_rows(table)
+        rows = hard_rows(bounded(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
             effect = with_unseen(self.annotator_effect_, np.log(self.population_confusion_), known)
@@ -218,6 +220,13 @@ class MMCE(EMAggregator[Effects]):
             square += self.known * float(np.square(middle - expected_effect(len(middle))).sum())
         density = self.class_count * float(np.log(params.prior).sum()) if self.class_prior == "learned" else 0.0
         return density - 0.5 * self.alpha(params.prior.size) * square
+
+
+def bounded(table: Annotations) -> Annotations:
+    """The table with weights of at most MAX_WEIGHT, in the same proportions."""
+    if table.weight is None or table.weight.max(initial=0) <= MAX_WEIGHT:
+        return table
+    return replace(table, weight=table.weight * (MAX_WEIGHT / table.weight.max()))
 
 
 def with_unseen(values: FloatArray, unseen: FloatArray, known: IntArray) -> FloatArray:

@@ -74,7 +74,7 @@ class Annotators(Section):
         fitted, found = study.fitted, study.diagnosis
         interval = fitted.reliability_interval()
         average = np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300)
-        weak = interval[:, 1] < average  # for certain
+        weak = (interval[:, 1] < average) & (not found.unsettled)  # for certain
         flags = [
             [*one, *(["below"] if below and not one else [])]
             for one, below in zip(found.flags, weak.tolist(), strict=True)

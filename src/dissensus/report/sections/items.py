@@ -110,7 +110,8 @@ class Items(Section):
         if said:
             first = [one["item"] for one in facts["first"]]
             look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
-            text = f"Annotators agree on {percent(kinds['agreed'] / n)} of the items. Of the others, {', '.join(said)}."
+            agreed = f"On {percent(kinds['agreed'] / n)} of the items all labels are the same, and believed."
+            text = f"{agreed} Of the others, {', '.join(said)}."
             yield Finding(text, look, table="items-first" if first else "")
         yield from [_group_finding(group) for group in facts["groups"] if group["significant"]][:1]
 

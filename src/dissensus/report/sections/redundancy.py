@@ -115,7 +115,9 @@ def next_step(facts: Facts) -> str:
     if not tried["too_sure"] and tried["changed"]["high"] < MIN_CHANGED:
         return "Next: buy nothing; more labels would change few classes."
     if 0 < after["items_with_most"] < MAX_SPREAD * after["items"]:
-        return f"Next: buy labels for the {after['items_with_most']:,} items that hold 80 % of the gain."
+        n = after["items_with_most"]
+        which = "one item that holds" if n == 1 else f"{n:,} items that hold"
+        return f"Next: buy labels for the {which} 80 % of the gain."
     return "Next: buy another label for every item, or look at the items below."
 
 

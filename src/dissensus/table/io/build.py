@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats, joined
-from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, to_arrow
+from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, split, to_arrow
 from dissensus.table.io.exports import Collected, several_ticks
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
@@ -25,7 +25,6 @@ from dissensus.table.reading import Reading, columns_named
 MAX_CLASSES = 1_000  # that are never doubted
 MIN_ROWS_PER_CLASS = 10  # of more classes than these
 MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
-MAX_SPELLINGS_SHOWN = 5  # classes
 MAX_QUESTIONS = 50
 MAX_ROWS_READ_TWICE = 2_000_000  # to look for a column that would name the items better
 ROW = "its number (from 0)"
@@ -96,7 +95,8 @@ class Taken:
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, self.reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
-            notes = [*self.reading.notes, *said, *(_spellings(table) if table.kind == "classes" else ())]
+            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else None
+            notes = [*self.reading.notes, *said, *([spelt] if spelt else [])]
             object.__setattr__(table, "source", replace(self.reading, gold=gold, notes=notes))
         return Questions(tables) if isinstance(made, Mapping) else table
 
@@ -170,16 +170,6 @@ def _in_kind(table: Annotations, build: Build) -> tuple[Annotations, list[str]]:
     return table, []
 
 
-def _spellings(table: Annotations) -> Iterator[str]:
-    """Say which classes are one word in several spellings: honest annotators would seem to contradict each other."""
-    alike: dict[str, list[str]] = {}
-    for label in map(str, table.classes):
-        alike.setdefault(" ".join(label.casefold().split()), []).append(label)
-    if several := [labels for labels in alike.values() if len(labels) > 1]:
-        named = "; ".join(", ".join(labels) for labels in several[:MAX_SPELLINGS_SHOWN])
-        yield f"Classes differ by capitals or spaces only, and count as different: {named}; normalize=True merges them."
-
-
 def long_table(
     read_columns: Callable[[Columns | None], Any], columns: Columns, wide: bool | None, format_name: str
 ) -> Taken:
@@ -195,11 +185,14 @@ def long_table(
             frame = read_columns(None)
             try:
                 columns, guessed = sniff.complete(frame, columns, error)
-            except sniff.NoAnnotator as none:
-                if wide is None and columns.label is None and columns.proba is None:
+            except MissingColumn as none:
+                several = len(split(columns.annotator, column_names(frame))) > 1  # which may have a column each
+                may_be_wide = isinstance(none, sniff.NoAnnotator) or several
+                if wide is None and may_be_wide and columns.label is None and columns.proba is None:
                     shape = sniff.wide_columns(frame, columns, insist=False)
                 if shape is None:
-                    raise MissingColumn(str(none)) from None
+                    hint = " If each annotator has a column, say wide=True." if several else ""
+                    raise MissingColumn(f"{none}{hint}") from None
     else:
         frame = read_columns(None)
         shape = sniff.wide_columns(frame, columns, insist=True)

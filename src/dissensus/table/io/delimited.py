@@ -74,7 +74,7 @@ def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = Tr
 
     block = _FIRST_BLOCK
     while True:
-        with open_bytes(path) as file:
+        with open_bytes(path, for_arrow=True) as file:
             try:
                 return pacsv.read_csv(
                     file,

@@ -93,8 +93,12 @@ def as_file(source: str | Path) -> Iterator[Path]:
             raise type(error)(str(error).replace(str(path), "standard input")) from error.__cause__
 
 
-def open_bytes(path: Path) -> BinaryFile:
-    """Open a file for reading bytes: unpacked where it is packed, from UTF-16 to UTF-8 where its mark says so."""
+def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
+    """Open a file for reading bytes: unpacked where it is packed, from UTF-16 to UTF-8 where its mark says so.
+
+    `for_arrow` opens a plain file without Python's part: threads of Arrow that let go of a Python file while the
+    interpreter ends abort the process (about one run in 150).
+    """
     with path.open("rb") as file:
         start = file.read(6)
     opener = next((one for magic, one in _OPENERS.items() if start.startswith(magic)), None)
@@ -103,6 +107,8 @@ def open_bytes(path: Path) -> BinaryFile:
         opened = open_member(zipfile.ZipFile(path), only_member(path), path)
     elif opener:
         opened = io.BufferedReader(_Bounded(opener(path), path), 2**20)
+    elif for_arrow and start[:2] not in UTF16:
+        return pa.OSFile(str(path))
     else:
         opened = path.open("rb")
     if opened.peek(2)[:2] in UTF16:
