@@ -349,6 +349,58 @@ def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
     assert not any("pages" in note for note in table.source.notes)
 
 
+JUDGED = [
+    ("model prompt_id verdict", "prompt_id", "model", "verdict"),
+    ("question_id judge_model score reason", "question_id", "judge_model", "score"),
+    ("response_id evaluator is_correct", "response_id", "evaluator", "is_correct"),
+    ("judge_name task_id judgment", "task_id", "judge_name", "judgment"),
+    ("sample_id model grader grade", "sample_id", "grader", "grade"),
+    ("model prompt_id score verdict", "prompt_id", "model", "verdict"),
+    ("pair_id judge winner", "pair_id", "judge", "winner"),
+]
+
+
+def table_of_judges(columns):
+    """Rows of 12 prompts by 3 judges; scores are numbers, reasons differ."""
+    cells = {"score": lambda i, j: (7 * i + 3 * j) % 5, "reason": lambda i, j: f"because of {i} and {j}"}
+    who, what = ("model", "judge", "evaluator", "grader"), ("verdict", "is_correct", "judgment", "grade", "winner")
+    judge = next(name for name in reversed(columns) if name.startswith(who))
+    for name in columns:
+        if name in what:
+            cells[name] = lambda i, j: "AB"[(i * j) % 2]
+        elif name == judge:
+            cells[name] = lambda i, j: f"judge {j}"
+        elif name == "model":  # whose answer it is
+            cells[name] = lambda i, j: f"model {i % 2}"
+    rows = [(i, j) for i in range(12) for j in range(3)]
+    return pa.table({name: [cells.get(name, lambda i, j: f"p{i}")(*row) for row in rows] for name in columns})
+
+
+@pytest.mark.parametrize(("columns", "item", "annotator", "label"), JUDGED)
+def test_a_table_of_judges_is_known_by_name_and_content(columns, item, annotator, label):
+    table = io.read(table_of_judges(columns.split()))
+    found = {role: said.partition("'")[2].partition("'")[0] for role, said in table.source.columns.items()}
+    assert found == {"item": item, "annotator": annotator, "label": label}
+    assert (table.n_items, table.n_annotators, len(table)) == (12, 3, 36)
+
+
+@pytest.mark.parametrize("item", ["prompt_id", "item"])
+def test_whose_answer_was_judged_names_the_item_too(item, tmp_path):
+    rows = [(f"p{p}", m, f"j{j}", (p + j) % 3) for p in range(5) for m in ("gpt", "claude") for j in range(3)]
+    names = [item, "model", "judge", "score"]
+    path = written(tmp_path, "x.jsonl", lines([dict(zip(names, row, strict=True)) for row in rows]))
+    table = quiet(path)
+    assert table.source.columns["item"] == f"'{item}' with 'model' (guessed by name and content)"
+    assert (table.n_items, len(table), table.items[0]) == (10, 30, "p0/claude")
+    assert quiet(path, item=item).n_items == 5
+
+
+def test_a_number_of_the_row_is_no_item_where_other_names_are_guessed():
+    rows = table_of_judges(["prompt_id", "model", "verdict"])
+    with pytest.raises(DissensusError, match=r"column 'id' is another in every row.*item='prompt_id'"):
+        io.read(rows.append_column("id", pa.array(range(rows.num_rows))))
+
+
 # Damage ---------------------------------------------------------------------------------------------------------------
 
 

@@ -143,7 +143,7 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
     loud = False
     for row in rows:
         if isinstance(row, Note):
-            reading.notes.append(row.text)
+            reading.notes += [] if row.text in reading.notes else [row.text]
             loud |= row.loud
             continue
         for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
