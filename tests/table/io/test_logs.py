@@ -241,6 +241,10 @@ def test_epochs_are_items_and_what_has_no_grade_is_counted(tmp_path):
     table = quiet(written(tmp_path, "x.json", one))
     assert table.items.tolist() == [f"s{n}_epoch_{k}" for n in range(4) for k in (1, 2)]
     assert len(table) == 5
+    older = log(
+        lambda g: {"qa": value(g[0]), "qa1": value("I") | {"explanation": "Grade not found in model output: …"}}
+    )
+    assert said_by(quiet(written(tmp_path, "older.json", older))) == {"qa": list("CCII")}
     assert table.source.unused == {
         "scores not given (no grade was found)": 1 + 6, "samples without a score": 1,
         "scores of samples marked as invalid": 1,
@@ -287,6 +291,23 @@ def test_answers_by_several_providers_and_other_rubrics_are_kept_apart(tmp_path)
     tables = quiet(written(tmp_path, "out.json", promptfoo(rubrics=("polite", "true"), human=True)))
     assert {question: list(said_by(one)) for question, one in tables.items()} == {"a": ["a"], "b": ["b"]}
     assert tables["a"].source.unused["human grades, of all questions together"] == 4
+
+
+def test_what_sums_up_assertions_is_no_judge_and_older_results_are_numbered(tmp_path):
+    whole = promptfoo()
+    for one in whole["results"]["results"]:
+        del one["testIdx"], one["promptIdx"]
+        inside = one["gradingResult"]["componentResults"]
+        failed = {"pass": False, "score": 0, "reason": "no answer"}
+        one["gradingResult"]["componentResults"] = [
+            {"pass": True, "score": 1, "componentResults": inside},
+            *inside,
+            failed,
+        ]
+    table = quiet(written(tmp_path, "out.json", whole))
+    assert said_by(table) == {"a": ["yes", "yes", "no", "no"], "b": ["yes", "no", "yes", "no"]}
+    assert table.items.tolist() == [0, 1, 2, 3]
+    assert table.source.unused["results of sets of assertions, or of none that is named"] == 8
 
 
 def test_the_author_of_a_score_answers_and_a_model_in_its_name_is_no_question(tmp_path):
