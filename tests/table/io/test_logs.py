@@ -7,13 +7,14 @@ import struct
 import warnings
 import zipfile
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from dissensus.exceptions import DissensusError, RowsLeftOut
 from dissensus.table import io
 from dissensus.table.io.formats import detect
-from dissensus.table.io.writers import write_labels
+from dissensus.table.io.writers import Answers, Labels, write_labels
 from table.io.test_writers import WHO, by_question, majority, rows_of
 
 MODELS = ["m/a", "m/b"]
@@ -531,6 +532,15 @@ def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
             assert ours["pass"] == (ours["score"] >= 0.5)
             assert ours["pass"] in {0: [True], 3: [False]}.get(old["testIdx"], [True, False])  # both pass, both fail
         assert new == {key: entry for key, entry in old.items() if key != "scores"}
+
+
+def test_scores_go_back_as_scores(tmp_path):
+    path = written(tmp_path, "out.json", promptfoo())
+    item, score = np.arange(4), np.array([0.75, 0.5, 0.5, 0.25])
+    labels = Labels({None: Answers(item, score, np.ones(4))}, WHO, path)
+    (found,) = objects_of(json.loads(write_labels(labels, "promptfoo", tmp_path).read_text()))
+    ours = [one["gradingResult"]["componentResults"][-1] for one in found]
+    assert [(one["score"], one["pass"]) for one in ours] == [(0.75, True), (0.5, True), (0.5, True), (0.25, False)]
 
 
 def test_without_a_log_inspect_gets_precomputed_scores_and_promptfoo_tests(tmp_path):
