@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,9 @@ import pytest
 import dissensus as dz
 from cli.tables import rows
 from dissensus.cli import results, show
-from dissensus.cli.engine import _spark_in_a_sentence
+from dissensus.cli.engine import _spark_in_a_sentence, read_elsewhere
+from dissensus.cli.options import Source
+from dissensus.compute.engines import Spark
 from dissensus.compute.engines.disk import RunFolder
 from dissensus.exceptions import DataError
 from dissensus.models import base
@@ -241,3 +245,15 @@ def test_columns_and_classes_are_declared_as_ever(cli, here):
     named = ["--item", "what", "--annotator", "who", "--label", "said", "--classes", "owl,dog,cat,bat"]
     result = cli("aggregate", "odd.parquet", *named, *engine, "--json")
     assert json.loads(result.stdout)["classes"] == ["owl", "dog", "cat", "bat"]
+
+
+def test_a_table_in_spark_has_an_account_too(monkeypatch):
+    """Spark itself is not started: what it would return is enough for the account."""
+    elsewhere = SimpleNamespace(n_annotations=280, columns={"item": "item", "annotator": "who", "label": "label"})
+    monkeypatch.setattr("dissensus.compute.engines.scatter.scatter", lambda *_, **__: elsewhere)
+    nothing = dict.fromkeys(field.name for field in dataclasses.fields(Source))
+    source = Source(**nothing | {"named": "catalogue.labels"})
+    assert read_elsewhere(source, Spark()) is elsewhere
+    assert source.account["format"] == "spark"
+    assert source.account["columns"] == {"item": "'item'", "annotator": "'who'", "label": "'label'"}
+    assert (source.account["rows"], source.account["used"]) == (280, 280)

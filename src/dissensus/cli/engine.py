@@ -66,12 +66,17 @@ def read_elsewhere(source: Source, options: Any) -> Any:
         check_parquet(source.file, "--engine disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or beside(source.file)
-            table = code(source.file, place, **columns, memory_gb=options.memory_gb)
-        found = {role: repr(column) for role, column in table.meta["made_of"]["columns"].items()}
-        source.tell(Reading(format="parquet", columns=found, rows=table.n_annotations))
-        return table
-    with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
-        return scatter(source.named, **columns, options=options)
+            table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)
+        found = table.meta["made_of"]["columns"]
+    else:
+        with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
+            table = scatter(source.named, **columns, options=options)
+        found = table.columns
+    named = {role: repr(column) for role, column in found.items()}
+    source.tell(
+        Reading(format="parquet" if isinstance(options, Disk) else "spark", columns=named, rows=table.n_annotations)
+    )
+    return table
 
 
 def fit_and_write(

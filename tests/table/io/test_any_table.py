@@ -489,3 +489,26 @@ def test_columns_of_a_wide_table_may_spell_their_labels_differently(read):
     table = read("\n".join(["id,text,Ann,Bob,Cy", *rows]).encode())
     assert table.annotators.tolist() == ["Ann", "Bob", "Cy"]
     assert len(table) == 60
+
+
+def studio_task(number, text, **answers):
+    annotations = [
+        {"completed_by": who, "result": [{"type": "choices", "from_name": "q", "value": {"choices": [label]}}]}
+        for who, label in answers.items()
+    ]
+    return {"id": number, "data": {"text": text}, "annotations": annotations}
+
+
+def test_a_folder_of_exports_is_one_table_in_which_nothing_counts_twice(tmp_path):
+    first = [studio_task(1, "one", ann="yes", bob="no"), studio_task(2, "two", ann="no")]
+    (tmp_path / "monday.json").write_text(json.dumps(first))
+    (tmp_path / "tuesday.json").write_text(json.dumps([first[0], studio_task(3, "three", bob="yes")]))
+    with pytest.warns(RowsLeftOut, match="2 answers that another file has too"):
+        table = io.read(tmp_path)
+    assert rows_of(table) == [(1, "ann", "yes"), (1, "bob", "no"), (2, "ann", "no"), (3, "bob", "yes")]
+    assert (table.source.rows, table.source.used) == (6, 4)
+    assert table.source.notes == ["Files read as one: 2."]
+    assert io.read_frame(tmp_path).num_rows == 4
+    (tmp_path / "tuesday.json").write_text(json.dumps([studio_task(1, "another project's", ann="yes")]))
+    with pytest.raises(DataError, match=r"item 1 has other texts in tuesday\.json than in monday\.json.*item=<field>"):
+        io.read(tmp_path)

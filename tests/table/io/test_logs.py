@@ -7,13 +7,14 @@ import struct
 import warnings
 import zipfile
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from dissensus.exceptions import DissensusError, RowsLeftOut
 from dissensus.table import io
 from dissensus.table.io.formats import detect
-from dissensus.table.io.writers import write_labels
+from dissensus.table.io.writers import Answers, Labels, write_labels
 from table.io.test_writers import WHO, by_question, majority, rows_of
 
 MODELS = ["m/a", "m/b"]
@@ -65,7 +66,15 @@ def votes(grades):
     return {"qa": value("C", panel={"votes": list(grades)})}
 
 
-NUMBER = {"C": 7, "I": 2.5}
+def scored(high, low):
+    """Two scorers that give numbers."""
+    number = {"C": high, "I": low}
+    return log(
+        lambda g: {key: value(number[grade]) for key, grade in zip("st", g, strict=True)},
+        scorers=[scorer("s", "m/a"), scorer("t", "m/b")],
+    )
+
+
 BOTH = {"m/a": "CCII", "m/b": "CICI"}
 SHAPES = {
     "votes": (log(votes, scorers=[scorer("inspect_ai/qa", *MODELS)]), BOTH),
@@ -84,13 +93,8 @@ SHAPES = {
         log(lambda g: {k: value(x, grading=[{"model": f"m/{k}"}]) for k, x in zip(("strict", "kind"), g, strict=True)}),
         {"strict": "CCII", "kind": "CICI"},
     ),
-    "numbers": (
-        log(
-            lambda g: {k: value(NUMBER[x]) for k, x in zip("st", g, strict=True)},
-            scorers=[scorer("s", "m/a"), scorer("t", "m/b")],
-        ),
-        {"s": [7, 7, 2.5, 2.5], "t": [7, 2.5, 7, 2.5]},
-    ),
+    "numbers": (scored(7, 2), {"s": [7, 7, 2, 2], "t": [7, 2, 7, 2]}),
+    "zero and one": (scored(1, 0), {"s": [1, 1, 0, 0], "t": [1, 0, 1, 0]}),
 }  # fmt: skip
 
 
@@ -224,9 +228,10 @@ def test_a_model_behind_two_scorers_is_asked_two_things(tmp_path):
     }  # fmt: skip
     parts = log(lambda g: {"rubric": value({"tone": g[0], "truth": g[1]})})
     assert list(quiet(written(tmp_path, "x.json", parts))) == ["rubric/tone", "rubric/truth"]
-    judges = log(lambda g: {f"rubric{k}": value({"tone": g[0], "truth": g[1]}) for k in ("", 1)})
+    parts = [("tone", 0), ("truth", 1)]
+    judges = log(lambda g: {f"qa{k}": value({part: g[at] for part, at in parts[::o]}) for k, o in (("", 1), (1, -1))})
     tables = quiet(written(tmp_path, "x.json", judges))
-    assert said_by(tables["rubric/truth"]) == {"rubric": list("CICI"), "rubric1": list("CICI")}
+    assert said_by(tables["qa/truth"]) == {"qa": list("CICI"), "qa1": list("CICI")}
 
 
 def test_epochs_are_items_and_what_has_no_grade_is_counted(tmp_path):
@@ -237,6 +242,10 @@ def test_epochs_are_items_and_what_has_no_grade_is_counted(tmp_path):
     table = quiet(written(tmp_path, "x.json", one))
     assert table.items.tolist() == [f"s{n}_epoch_{k}" for n in range(4) for k in (1, 2)]
     assert len(table) == 5
+    older = log(
+        lambda g: {"qa": value(g[0]), "qa1": value("I") | {"explanation": "Grade not found in model output: …"}}
+    )
+    assert said_by(quiet(written(tmp_path, "older.json", older))) == {"qa": list("CCII")}
     assert table.source.unused == {
         "scores not given (no grade was found)": 1 + 6, "samples without a score": 1,
         "scores of samples marked as invalid": 1,
@@ -283,6 +292,23 @@ def test_answers_by_several_providers_and_other_rubrics_are_kept_apart(tmp_path)
     tables = quiet(written(tmp_path, "out.json", promptfoo(rubrics=("polite", "true"), human=True)))
     assert {question: list(said_by(one)) for question, one in tables.items()} == {"a": ["a"], "b": ["b"]}
     assert tables["a"].source.unused["human grades, of all questions together"] == 4
+
+
+def test_what_sums_up_assertions_is_no_judge_and_older_results_are_numbered(tmp_path):
+    whole = promptfoo()
+    for one in whole["results"]["results"]:
+        del one["testIdx"], one["promptIdx"]
+        inside = one["gradingResult"]["componentResults"]
+        failed = {"pass": False, "score": 0, "reason": "no answer"}
+        one["gradingResult"]["componentResults"] = [
+            {"pass": True, "score": 1, "componentResults": inside},
+            *inside,
+            failed,
+        ]
+    table = quiet(written(tmp_path, "out.json", whole))
+    assert said_by(table) == {"a": ["yes", "yes", "no", "no"], "b": ["yes", "no", "yes", "no"]}
+    assert table.items.tolist() == [0, 1, 2, 3]
+    assert table.source.unused["results of sets of assertions, or of none that is named"] == 8
 
 
 def test_the_author_of_a_score_answers_and_a_model_in_its_name_is_no_question(tmp_path):
@@ -343,6 +369,58 @@ def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
     assert said_by(table) == {"ann": list("CCII"), "bob": list("CICI")}
     assert table.source.unused == {"answers that another file has too": 1}
     assert not any("pages" in note for note in table.source.notes)
+
+
+JUDGED = [
+    ("model prompt_id verdict", "prompt_id", "model", "verdict"),
+    ("question_id judge_model score reason", "question_id", "judge_model", "score"),
+    ("response_id evaluator is_correct", "response_id", "evaluator", "is_correct"),
+    ("judge_name task_id judgment", "task_id", "judge_name", "judgment"),
+    ("sample_id model grader grade", "sample_id", "grader", "grade"),
+    ("model prompt_id score verdict", "prompt_id", "model", "verdict"),
+    ("pair_id judge winner", "pair_id", "judge", "winner"),
+]
+
+
+def table_of_judges(columns):
+    """Rows of 12 prompts by 3 judges; scores are numbers, reasons differ."""
+    cells = {"score": lambda i, j: (7 * i + 3 * j) % 5, "reason": lambda i, j: f"because of {i} and {j}"}
+    who, what = ("model", "judge", "evaluator", "grader"), ("verdict", "is_correct", "judgment", "grade", "winner")
+    judge = next(name for name in reversed(columns) if name.startswith(who))
+    for name in columns:
+        if name in what:
+            cells[name] = lambda i, j: "AB"[(i * j) % 2]
+        elif name == judge:
+            cells[name] = lambda i, j: f"judge {j}"
+        elif name == "model":  # whose answer it is
+            cells[name] = lambda i, j: f"model {i % 2}"
+    rows = [(i, j) for i in range(12) for j in range(3)]
+    return pa.table({name: [cells.get(name, lambda i, j: f"p{i}")(*row) for row in rows] for name in columns})
+
+
+@pytest.mark.parametrize(("columns", "item", "annotator", "label"), JUDGED)
+def test_a_table_of_judges_is_known_by_name_and_content(columns, item, annotator, label):
+    table = io.read(table_of_judges(columns.split()))
+    found = {role: said.partition("'")[2].partition("'")[0] for role, said in table.source.columns.items()}
+    assert found == {"item": item, "annotator": annotator, "label": label}
+    assert (table.n_items, table.n_annotators, len(table)) == (12, 3, 36)
+
+
+@pytest.mark.parametrize("item", ["prompt_id", "item"])
+def test_whose_answer_was_judged_names_the_item_too(item, tmp_path):
+    rows = [(f"p{p}", m, f"j{j}", (p + j) % 3) for p in range(5) for m in ("gpt", "claude") for j in range(3)]
+    names = [item, "model", "judge", "score"]
+    path = written(tmp_path, "x.jsonl", lines([dict(zip(names, row, strict=True)) for row in rows]))
+    table = quiet(path)
+    assert table.source.columns["item"] == f"'{item}' with 'model' (guessed by name and content)"
+    assert (table.n_items, len(table), table.items[0]) == (10, 30, "p0/claude")
+    assert quiet(path, item=item).n_items == 5
+
+
+def test_a_number_of_the_row_is_no_item_where_other_names_are_guessed():
+    rows = table_of_judges(["prompt_id", "model", "verdict"])
+    with pytest.raises(DissensusError, match=r"column 'id' is another in every row.*item='prompt_id'"):
+        io.read(rows.append_column("id", pa.array(range(rows.num_rows))))
 
 
 # Damage ---------------------------------------------------------------------------------------------------------------
@@ -452,7 +530,17 @@ def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
         else:
             ours = new["gradingResult"]["componentResults"].pop()
             assert ours["pass"] == (ours["score"] >= 0.5)
+            assert ours["pass"] in {0: [True], 3: [False]}.get(old["testIdx"], [True, False])  # both pass, both fail
         assert new == {key: entry for key, entry in old.items() if key != "scores"}
+
+
+def test_scores_go_back_as_scores(tmp_path):
+    path = written(tmp_path, "out.json", promptfoo())
+    item, score = np.arange(4), np.array([0.75, 0.5, 0.5, 0.25])
+    labels = Labels({None: Answers(item, score, np.ones(4))}, WHO, path)
+    (found,) = objects_of(json.loads(write_labels(labels, "promptfoo", tmp_path).read_text()))
+    ours = [one["gradingResult"]["componentResults"][-1] for one in found]
+    assert [(one["score"], one["pass"]) for one in ours] == [(0.75, True), (0.5, True), (0.5, True), (0.25, False)]
 
 
 def test_without_a_log_inspect_gets_precomputed_scores_and_promptfoo_tests(tmp_path):

@@ -17,7 +17,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,7 @@ class Scattered(TableElsewhere):
     classes: Names
     per_annotator: IntArray
     weighted: bool
+    columns: dict[str, str] = field(default_factory=dict)  # role → the column that was taken for it
 
     def release(self) -> None:
         """Take the parts off the cluster; a later fit, or a frame of results, makes them again."""
@@ -177,7 +178,7 @@ def scatter(
     per_annotator = np.zeros(annotators.size, np.int64)
     per_annotator[who_codes] = count
     return Scattered(
-        parts, names, (made, parts), offsets, total, items, annotators, class_names, per_annotator, weighted
+        parts, names, (made, parts), offsets, total, items, annotators, class_names, per_annotator, weighted, found
     )
 
 

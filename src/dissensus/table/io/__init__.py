@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -117,11 +117,8 @@ def read(
     if not str(source):
         raise UnreadableFile("the name of the file is empty; name one.")
     with as_file(source) as path, about(path):  # type: ignore[arg-type]
-        if path.is_dir():
-            found, read_columns, files, note = _folder(path, format)
-        else:
-            found, files, note = FORMATS[format] if format else detect(path), [path], ""
-            read_columns = partial(found.read, path)
+        files, note = _in_folder(path) if path.is_dir() else ([path], "")
+        found = _one_format(path, files, format)
         if found.collect is not None:
             given = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
             if given or wide:
@@ -132,7 +129,7 @@ def read(
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
             taken = of_export(found.collect(files, columns, ticks))
         else:
-            taken = long_table(read_columns, columns, wide, found.name, kind)
+            taken = long_table(partial(_read_files, found, files), columns, wide, found.name, kind)
         taken.reading.file = str(source)
         taken.reading.notes += [note] if note else []
         return taken.finish(build)
@@ -152,17 +149,12 @@ def read_frame(path: str | Path) -> pa.Table:
     Of an annotation tool's export, one row per item: its name, its texts and, where it is known, its label.
     """
     with as_file(path) as file, about(file):
-        if file.is_dir():
-            _, read_columns, _, _ = _folder(file, None)
-            return read_columns(None)
-        return detect(file).read(file, None)
+        files = _in_folder(file)[0] if file.is_dir() else [file]
+        return _read_files(_one_format(file, files, None), files, None)
 
 
-def _folder(
-    path: Path,
-    format: str | None,  # noqa: A002
-) -> tuple[Format, Callable[[Columns | None], pa.Table], list[Path], str]:
-    """The format of the files in a folder, how to read them as one, the files, and a note on those not read."""
+def _in_folder(path: Path) -> tuple[list[Path], str]:
+    """The tables in a folder, and a note on how many files are read as one."""
     files: list[Path] = []
     for folder, inside, names in os.walk(path):
         inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
@@ -176,31 +168,33 @@ def _folder(
         known = [file for file in known if not file.name.startswith("results_")]
     if not known:
         raise UnreadableFile(f"{path} is a folder without a table in it; name a file.")
-    formats = {(FORMATS[format] if format else detect(file)).name for file in known}
-    if len(formats) > 1:
-        raise UnreadableFile(
-            f"{path} is a folder of several formats ({', '.join(sorted(formats))}); name one file in it."
-        )
-    found = FORMATS[formats.pop()]
-    if found.collect is not None and len(known) > 1 and not found.together:
-        raise UnreadableFile(f"{path} is a folder of {len(known):,} exports of {found.name}; name one file in it.")
-
-    def read_columns(columns: Columns | None) -> pa.Table:
-        parts = []
-        for file in known:
-            with about(file):
-                parts.append(found.read(file, columns))
-            if parts[-1].column_names != parts[0].column_names:
-                one, other = (listed(part.column_names) for part in (parts[0], parts[-1]))
-                raise UnreadableFile(
-                    f"{path} is a folder whose files have other columns each ({known[0].name}: {one}; {file.name}: "
-                    f"{other}); name one file in it."
-                )
-        return pa.concat_tables(parts, promote_options="permissive")
-
     left = len(files) - len(known)
-    note = f"Files read as one: {len(known):,}" + (f"; files that are no table: {left:,}." if left else ".")
-    return found, read_columns, known, note
+    return known, f"Files read as one: {len(known):,}" + (f"; files that are no table: {left:,}." if left else ".")
+
+
+def _one_format(path: Path, files: Sequence[Path], format: str | None) -> Format:  # noqa: A002
+    """The format of a file, or of all files of a folder."""
+    formats = [format] if format else sorted({detect(file).name for file in files})
+    if len(formats) > 1:
+        raise UnreadableFile(f"{path} is a folder of several formats ({', '.join(formats)}); name one file in it.")
+    return FORMATS[formats[0]]
+
+
+def _read_files(found: Format, files: Sequence[Path], columns: Columns | None) -> pa.Table:
+    """The rows of all files, which must have the same columns; of exports, whose items may have other fields, any."""
+    parts: list[pa.Table] = []
+    for file in files:
+        with about(file):
+            parts.append(found.read(file, columns))
+        if found.collect is None and parts[-1].column_names != parts[0].column_names:
+            one, other = (listed(part.column_names) for part in (parts[0], parts[-1]))
+            raise UnreadableFile(
+                f"{file.parent} is a folder whose files have other columns each ({files[0].name}: {one}; {file.name}: "
+                f"{other}); name one file in it."
+            )
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def read_gold(path: str | Path, table: Annotations, item: str | None = None, label: str | None = None) -> IntArray:

@@ -8,7 +8,7 @@ for every text, a `Target` where a log says what was asked for, and a `Note` for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as with_default
 from pathlib import Path
@@ -91,48 +91,48 @@ def add_export(
     place: int,
     suffixes: tuple[str, ...] = JSON_SUFFIXES,
     words: tuple[str, str] = ("id", "who answered"),
-    together: bool = False,
     own_items: bool = False,
 ) -> None:
     """Enter the format of an annotation tool; `words` say what names its items and annotators.
 
-    `together`: several files are one table. `own_items`: each question numbers its own items.
+    `own_items`: each question numbers its own items.
     """
 
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
         return _item_table(answers(path, columns or Columns()), path)
 
     def collect(paths: Sequence[Path], columns: Columns, ticks: str | None) -> Collected:
-        rows = (
-            answers(paths[0], columns)
-            if len(paths) == 1
-            else _joined([answers(path, columns) for path in paths], own_items)
-        )
-        found = _collect(rows, paths[0], columns, ticks, words)
+        rows = answers(paths[0], columns)
+        if len(paths) > 1:
+            rows = _joined({path: answers(path, columns) for path in paths}, own_items)
+        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks, words)
         found.reading.format = name
         return found
 
-    add(Format(name, suffixes, read_items, None, b"", claims, collect, together, summary, place))
+    add(Format(name, suffixes, read_items, claims=claims, collect=collect, summary=summary, place=place))
 
 
-def _joined(files: list[Rows], own_items: bool) -> Rows:
-    """The rows of several files; an answer that an earlier file has too is left out."""
-    before: set[tuple[str, ...]] = set()
-    rows: list[Answer | Item | Target] = []
-    for file in files:
-        own: set[tuple[str, ...]] = set()
-        for row in file:
-            if isinstance(row, Note):
-                if not row.alone:
-                    yield row
-                continue
-            if isinstance(row, Answer) and not row.left_out:
-                own.add(key := (str(row.item), str(row.annotator), row.question, str(row.label)))
-                row = row._replace(left_out="answers that another file has too") if key in before else row
-            rows.append(row)
-        before |= own
-    apart = own_items and len({row.question for row in rows}) > 1
-    yield from (row._replace(item=f"{row.question}/{row.item}") for row in rows) if apart else rows
+def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
+    """The rows of several files: what two of them have counts once, and an item is one thing in all of them."""
+    rows = [(path, row) for path, found in files.items() for row in found if not (isinstance(row, Note) and row.alone)]
+    apart = own_items and len({row.question for _, row in rows if not isinstance(row, Note)}) > 1
+    texts: dict[str, tuple[str, Path]] = {}
+    answered: dict[str, Path] = {}
+    for path, row in rows:
+        if isinstance(row, Note):
+            yield row
+            continue
+        row = row._replace(item=f"{row.question}/{row.item}") if apart else row
+        if isinstance(row, Item):
+            text, other = texts.setdefault(repr(row.item), (repr(row.fields), path))
+            if text != repr(row.fields):
+                raise DataError(
+                    f"item {shown(row.item)} has other texts in {path.name} than in {other.name}: these are two "
+                    "projects; read each by itself, or name a field that tells their items apart: item=<field>."
+                )
+        elif isinstance(row, Answer) and not row.left_out and answered.setdefault(repr(row), path) != path:
+            row = row._replace(left_out="answers that another file has too")
+        yield row
 
 
 def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words: tuple[str, str]) -> Collected:
@@ -143,7 +143,7 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
     loud = False
     for row in rows:
         if isinstance(row, Note):
-            reading.notes.append(row.text)
+            reading.notes += [] if row.text in reading.notes else [row.text]
             loud |= row.loud
             continue
         for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):

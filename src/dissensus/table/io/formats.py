@@ -33,8 +33,7 @@ class Format:
     write: Callable[[pa.Table, BinaryFile], None] | None = None
     first_bytes: bytes = b""  # how such a file begins, where the suffix says nothing
     claims: Callable[[dict[str, Any]], bool] | None = None  # JSON only: True where a file's first record is of it
-    collect: Callable[[Sequence[Path], Columns, str | None], Any] | None = None
-    together: bool = False  # True where several files with answers are one table
+    collect: Callable[[Sequence[Path], Columns, str | None], Any] | None = None  # one file, or several as one table
     summary: str = ""
     place: int = 50  # in lists; of several formats that claim a record, the first reads it
 

@@ -26,6 +26,7 @@ from dissensus.table.names import shown
 
 HEADER, START = "header.json", "_journal/start.json"  # the second where a run did not end
 REDUCTIONS = "reductions.json"
+NO_GRADE = "Grade not found in model output"  # which versions before 0.3.245 scored as incorrect
 OURS = "dissensus"  # scores that we wrote, see writers/inspect.py
 _GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # the last one
 _GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
@@ -150,6 +151,8 @@ def _votes(
         if key.startswith(OURS) and str(metadata.get("agent")).startswith(OURS):
             yield Vote(item, key, "", None, "scores by dissensus")
             continue
+        if str(score.get("explanation")).startswith(NO_GRADE):
+            value = None
         calls = called.get(key, [])
         behind = declared.get(key) or [model for model, _ in calls]
         panel = metadata.get("panel")

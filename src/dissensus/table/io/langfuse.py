@@ -95,5 +95,5 @@ def _pages(page: Record, path: Path) -> Iterator[Note]:
 
 add_export(
     "langfuse", answers, claims=claims, summary="Langfuse's scores", place=58,
-    words=("what was scored", "the author, else the name of the score"), together=True,
+    words=("what was scored", "the author, else the name of the score"),
 )  # fmt: skip

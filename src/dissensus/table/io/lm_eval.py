@@ -81,5 +81,5 @@ def _is_choice(one: Any) -> bool:
 
 add_export(
     "lm-eval", answers, claims=claims, summary="samples of lm-evaluation-harness", place=59,
-    words=("doc_id", "the model, from the name of the folder or file"), together=True, own_items=True,
+    words=("doc_id", "the model, from the name of the folder or file"), own_items=True,
 )  # fmt: skip

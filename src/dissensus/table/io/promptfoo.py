@@ -42,8 +42,8 @@ def results(path: Path) -> Iterator[Record]:
 def item_names(found: list[Record], path: Path) -> list[Any]:
     """How each result is called: the parts of its place in which the results differ, the test first."""
     places = []
-    for result in found:
-        test, prompt = (result.get(key) for key in ("testIdx", "promptIdx"))
+    for number, result in enumerate(found):
+        test, prompt = result.get("testIdx", number), result.get("promptIdx", 0)  # older versions number the results
         if not all(isinstance(one, int) for one in (test, prompt)):
             raise DataError(
                 f"{path}: a result has testIdx {shown(test)} and promptIdx {shown(prompt)}; expected numbers."
@@ -99,6 +99,9 @@ def answers(path: Path, columns: Columns) -> Rows:
         if not given:
             yield Answer(item, "", None, left_out="results without an assertion")
         for one, assertion in given:
+            if not _is_verdict(one, assertion):
+                yield Answer(item, "", None, left_out="results of sets of assertions, or of none that is named")
+                continue
             if assertion.get("type") == HUMAN:
                 why = "human grades, of all questions together" if several else ""
                 yield _passed(item, HUMAN, one, next(iter(questions.values()), PASS), why, where)._replace(gold=True)
@@ -117,6 +120,13 @@ def answers(path: Path, columns: Columns) -> Rows:
         yield Note("Judges that were never asked the same are questions of their own.")
 
 
+def _is_verdict(one: Record, assertion: Record) -> bool:
+    """False for what sums up a set of assertions, which stand after it, and for a grade that failed."""
+    return bool(assertion.get("metric") or assertion.get("type") or assertion.get("provider")) and not one.get(
+        "componentResults"
+    )
+
+
 def _passed(item: Any, who: str, one: Record, question: str, why: str, where: str) -> Answer:
     passed = one.get("pass")
     if not isinstance(passed, bool):
@@ -129,15 +139,15 @@ def _questions(found: list[Record], path: Path, named: Any) -> dict[str, str]:
     group: dict[str, str] = {}  # judge → the first one of its question
     for result in found:
         asked: dict[str, str] = {}
-        for _, assertion in components(result, path):
-            if assertion.get("type") == HUMAN or judge(assertion).startswith(OURS):
+        for one, assertion in components(result, path):
+            if not _is_verdict(one, assertion) or assertion.get("type") == HUMAN or judge(assertion).startswith(OURS):
                 continue
             who = judge(assertion, named)
             group.setdefault(who, who)
             rubric = f"{assertion.get('type')} {assertion.get('value')}"
-            one, other = group[who], group[asked.setdefault(rubric, who)]
-            if one != other:
-                group = {name: other if first == one else first for name, first in group.items()}
+            home, other = group[who], group[asked.setdefault(rubric, who)]
+            if home != other:
+                group = {name: other if first == home else first for name, first in group.items()}
     return dict.fromkeys(group, PASS) if len(set(group.values())) < 2 else group
 
 

@@ -14,6 +14,7 @@ from dissensus.table.io.promptfoo import OURS, item_names, results
 from dissensus.table.io.writers import WRITERS, Given, Labels, Writer
 
 YES = "yes"
+MIN_SCORE_PASSED = 0.5  # where scores were read, which are from 0 to 1
 
 
 def write(labels: Labels, file: BinaryFile) -> None:
@@ -59,10 +60,11 @@ def _whole(labels: Labels, found: list[Record]) -> Any:
 
 
 def _component(question: str | None, one: Given, agent: str) -> Record:
-    passed = str(one.label) == YES
+    number = isinstance(one.label, int | float)
+    passed = one.label >= MIN_SCORE_PASSED if number else str(one.label) == YES
     return {
         "pass": passed,
-        "score": one.confidence if passed else 1 - one.confidence,
+        "score": one.label if number else one.confidence if passed else 1 - one.confidence,
         "reason": f"{agent}, {100 * one.confidence:.0f} % sure",
         "assertion": {"type": "python", "metric": _metric(question)},
     }
