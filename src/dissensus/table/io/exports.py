@@ -23,6 +23,7 @@ from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
 
 MIN_SHARE_OF_TARGETS = 0.9  # that are labels too, before they are taken for known ones; a letter may be one by chance
+MAX_REASON_LENGTH = 200  # characters
 LABEL, RATING, NUMBER = "label", "rating", "number"
 """Kinds of answers that are read: one label or a list of ticked ones; a grade; a score. All others are only counted."""
 _RATED = (RATING, NUMBER)
@@ -173,7 +174,7 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
         elif not why:
             used.append(one)
         if why:
-            reading.unused[why] += 1
+            reading.unused[_one_line(why)] += 1
             left.append(one)
     if not used:
         raise DataError(
@@ -349,6 +350,12 @@ def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
         if not isinstance(entry, dict):
             raise DataError(f"{where} has {shown(entry)} in {key!r}; expected an object: {{…}}.")
     return list(entries)
+
+
+def _one_line(words: str) -> str:
+    """Words that may hold a name from the data, as the part of a sentence."""
+    plain = " ".join(words.split())
+    return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
 def _word(named: Any, usual: str) -> str:
