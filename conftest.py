@@ -12,6 +12,8 @@ import pytest
 # tests run side by side: threads of each would wait for each other; UMAP gives torch as many as numba may have
 os.environ |= {name: "1" for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS") if name not in os.environ}
 
+COMPILED = {"models", "compute"}  # folders of tests; elsewhere short tables are walked in NumPy, as users' are
+
 collect_ignore = [] if find_spec("triton") else ["src/dissensus/compute/kernels/on_triton.py"]
 
 
@@ -46,8 +48,9 @@ def cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(autouse=True)
 def kernels_for_short_tables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Tests have short tables, and are of the compiled pass unless they are marked `readable`."""
-    if request.node.get_closest_marker("readable") is None:
+    """Tests of models and engines are of the compiled passes, though their tables are short; not those `readable`."""
+    folders = request.path.relative_to(request.config.rootpath).parts
+    if COMPILED.intersection(folders) and request.node.get_closest_marker("readable") is None:
         monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", 0)
         monkeypatch.setattr("dissensus.models.methods.community_bcc.MIN_KERNEL_NUMBERS", 0)
 

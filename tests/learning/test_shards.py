@@ -13,16 +13,26 @@ from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.decision import with_draws
+from dissensus.learning.devices import fabric_class
 from dissensus.learning.encoders import encoders
 from dissensus.learning.inputs import Picked, take, vectors
 from dissensus.learning.network import Lessons
 from dissensus.learning.objectives import objectives
-from learning.watching import D, N, watched
+from learning.elsewhere import D, N, watched
+
+
+@pytest.fixture
+def light_processes(tmp_path_factory, monkeypatch):
+    """Spawned processes find no torchmetrics, which lightning-fabric imports for 2 s, to read its version."""
+    fabric_class()  # here it may find it
+    folder = tmp_path_factory.mktemp("without")
+    (folder / "torchmetrics.py").write_text("raise ImportError")
+    monkeypatch.syspath_prepend(folder)  # goes to the processes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["crowd-layer", "lia"])
-def test_two_processes_learn_what_one_does(objective):
+def test_two_processes_learn_what_one_does(objective, light_processes):
     """With rows of annotators, whose steps are their own, and an E step over all items; some shares are empty."""
     table, X, truth = blobs(40)
     one, two = (
@@ -40,7 +50,7 @@ def test_two_processes_learn_what_one_does(objective):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="asks Linux what a process holds")
-def test_a_process_holds_its_share_of_the_features(tmp_path):
+def test_a_process_holds_its_share_of_the_features(tmp_path, light_processes):
     np.save(tmp_path / "x.npy", np.zeros((N, D), np.float32))
     watched(str(tmp_path))
     for rank in range(2):

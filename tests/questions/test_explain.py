@@ -14,7 +14,9 @@ from dissensus.compute.engines.local import Threads
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, NotFitted
 from dissensus.models.methods import GLAD, DawidSkene, MajorityVote
 from dissensus.questions import explain as disagreement
+from dissensus.questions import perspectives
 from dissensus.questions.explain import KINDS, explain
+from dissensus.questions.perspectives import metadata_groups
 from dissensus.table.simulate import annotate, make_crowd
 from tables import KINDS as ROWS
 from tables import random_table
@@ -220,7 +222,7 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
     table = random_table(5)
     group = np.array([0, 1, 2, 1, 0, -1, 2])
     everything = np.ones(table.n_items, bool)
-    column = disagreement._Column(table, DawidSkene().fit(table).posterior_, everything, group, 3)
+    column = perspectives._Column(table, DawidSkene().fit(table).posterior_, everything, group, 3)
     (values,), (mosts,) = column.between(column.group[None], 0, column.item.size)
     found = dict(zip(column.item.tolist(), zip(values, mosts, strict=True), strict=True))
     several = 0
@@ -247,18 +249,18 @@ def test_between_groups_statistic_is_that_of_a_literal_loop_and_zero_by_chance()
 
 
 def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
-    monkeypatch.setattr(disagreement, "MAX_BEATEN", 10**9)
+    monkeypatch.setattr(perspectives, "MAX_BEATEN", 10**9)
     table = random_table(7, n_annotators=6)
     group, posterior = np.array([0, 0, 1, 1, 1, 0]), np.full((table.n_items, 4), 0.25)
 
     def total(groups) -> float:
-        of = disagreement._Column(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
+        of = perspectives._Column(table, posterior, np.ones(table.n_items, bool), np.array(groups), 2)
         return of.between(of.group[None], 0, of.item.size)[0].sum()
 
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
-    column = disagreement._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
-    test = disagreement._test(column, 4000, 0, Threads(1), lambda done, p: None)
+    column = perspectives._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
+    test = perspectives._test(column, 4000, 0, Threads(1), lambda done, p: None)
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)
     assert test.effect == pytest.approx(mine / column.between(group[None], 0, column.item.size)[1].sum())
@@ -497,7 +499,7 @@ def test_a_model_of_difficulty_does_not_hide_ambiguity():
 def cut(values, **options):
     table = Annotations.from_arrays(np.zeros(len(values), int), np.arange(len(values)), np.arange(len(values)) % 2)
     metadata = pa.table({"annotator": np.arange(len(values)), "x": values})
-    return disagreement._metadata_groups(metadata, table, options.get("missing_as_group", False)).get("x")
+    return metadata_groups(metadata, table, options.get("missing_as_group", False)).get("x")
 
 
 def test_columns_become_groups():

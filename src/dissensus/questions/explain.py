@@ -25,16 +25,8 @@ the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_
 normal distribution, with e as learnt. It is exact but for the rounding of ℓ to a grid: with five labels ℓ is far from
 normal.
 
-*Groups*. For an item with n labels, n_g of them by group g, n_gk of class k, and T = n − Σ_k n_k²/n:
-
-    B_i = Σ_g Σ_k n_g (n_gk/n_g − n_k/n)² − T (groups there − 1)/(n − 1)                                            (4)
-
-the between-group sum of squares less what it is on average if the labels are dealt out among the item's annotators.
-Σ_i B_i is compared with what it is when the people are dealt out anew among the groups (the labels of one person move
-together); `effect` is Σ_i B_i as a share of the most it could be. Where a column of metadata matters (Holm 1979), items
-are judged by how many standard deviations B_i lies above its own mean over those permutations. How many items lie as
-far above by chance is counted in permutations too, which gives the false discovery rate (Tusher et al. 2001). Of those
-items a perspective is said where (3) also predicts 20 times better than (1) and (2).
+*Groups*: where columns of metadata matter is found by `questions.perspectives`, Eq. 4. Of the items that a group
+explains a perspective is said where (3) also predicts 20 times better than (1) and (2).
 
 A probabilistic row counts as the label that it finds most probable. Rows without weight do not count; for groups all
 others count alike.
@@ -44,37 +36,31 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.special import erfc, expit, logit, logsumexp, ndtri, softmax
 
 from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
-from dissensus.evaluation.significance import holm
-from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, arg_max
+from dissensus.questions.perspectives import ROWS_AT_ONCE, GroupEffect, metadata_groups, perspectives
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-T = TypeVar("T")
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SURE = 0.9  # P(class), if there is one, below which it is not clear who erred
 STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, in the words of Kass & Raftery 1995
 ONE_CLASS = 0.98  # P(item is not ambiguous) from which on somebody erred
-FALSE_DISCOVERIES = 0.05  # share of the items called a group's perspective that are not
 PSEUDO = 5.0  # labels by which e and ν are drawn to the crowd's
 CAREFUL_SHARE = 0.1  # of the labels: those by the most careful annotators
 CAREFUL_SLIPS = 0.05  # e of these
@@ -88,29 +74,6 @@ ALPHA_ITEMS = 10.0  # items, half of them ambiguous, that α is drawn to: a smal
 POINTS_PER_SD = 8.0  # of the grid: per standard deviation of one row's part in ℓ
 MAX_POINTS = 4096
 MAX_EXACT_LABELS = 100  # of an item, above which ℓ is taken as normal
-SIGNIFICANT = 0.01  # p-value of a column of metadata, after Holm
-MAX_DISTINCT_NUMBERS = 12  # above which a column is cut into quantiles
-QUANTILES = 4
-BATCH = 50  # permutations at a time
-BATCHES = 4  # of them, by which the items that a group explains are told from chance
-MAX_BEATEN = 20  # permutations that beat what was found, after which no more are needed (Besag & Clifford 1991)
-STEPS_PER_SD = 100.0  # at which items above their mean are counted
-MAX_SD = 100  # standard deviations that are counted apart
-ROWS_AT_ONCE = 2**14  # so that temporaries stay in the processor's cache
-
-
-@dataclass(frozen=True, eq=False)
-class GroupEffect:
-    """How much groups of annotators, by one column of their metadata, differ in what they say of the same items."""
-
-    column: str
-    groups: tuple[str, ...]
-    labels: IntArray  # (G,) rows on items whose labels disagree
-    reliability: FloatArray  # (G,) share of those that are right by the posterior: bad work may look like a view
-    effect: float  # share of the disagreement that lies between groups, beyond chance: 0 none, 1 all
-    p_value: float  # corrected for the number of columns
-    significant: bool
-    items: IntArray  # codes of the items that it explains, the strongest first
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,9 +178,9 @@ def explain(
         usual_one, usual_many = _evidence(usual, pool)
         belief, one = softmax(one, axis=1), logsumexp(one, axis=1)  # (I, K) P(class), if there is one
         expected, above, below = _surprise(usual, best, pool)
-        columns = {} if annotators is None else _metadata_groups(annotators, table, missing_as_group)
+        columns = {} if annotators is None else metadata_groups(annotators, table, missing_as_group)
         on_step = on_step or (lambda done, p: None)
-        effects, by_group = _perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
+        effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
 
     several, evidence = n >= 2, one - many
     ambiguity = np.zeros(n.size)
@@ -460,218 +423,3 @@ def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
 def _rank(values: FloatArray) -> IntArray:
     """(n,) place of each in rising order; equal values share the highest."""
     return np.searchsorted(np.sort(values), values, side="right") - 1
-
-
-def _how_many(expected_false: FloatArray) -> int:
-    """The most discoveries, in order, of which few enough are false; `expected_false` of the first 1, 2, …."""
-    good = np.flatnonzero(expected_false <= FALSE_DISCOVERIES * np.arange(1, expected_false.size + 1))
-    return int(good[-1]) + 1 if good.size else 0
-
-
-# Groups of annotators -------------------------------------------------------------------------------------------------
-
-
-def _metadata_groups(
-    metadata: Any, table: Annotations, missing_as_group: bool
-) -> dict[str, tuple[tuple[str, ...], IntArray]]:
-    """Read metadata: column → names of its groups, and the group of each annotator of the table (A,), −1 unknown."""
-    by_column = isinstance(metadata, Mapping)
-    there = list(metadata) if by_column else column_names(metadata)
-    key = guess_column("annotator", there)
-    if key is None:
-        raise no_column("annotator", there)
-    data = metadata if by_column else to_arrow(metadata, there)
-    columns = {name: naming.to_column(data[name], name) for name in there}
-    for name, column in columns.items():
-        if len(column) != len(columns[key]):
-            raise DataError(f"annotators: '{name}' has {len(column):,} rows, '{key}' has {len(columns[key]):,}.")
-    people, code = naming.encode(columns.pop(key), key)
-    if people.size < code.size:
-        twice = people[np.flatnonzero(np.bincount(code) > 1)[0]]
-        raise DataError(f"annotators: {naming.shown(twice)} is there twice; one row per annotator is needed.")
-    at = naming.match(table.annotators, people, "annotators")
-    known = at >= 0
-    if not known.any():
-        raise DataError(
-            f"annotators: none of the {people.size:,} (such as {naming.shown(people[0])}) is in the table, which has "
-            f"{naming.shown(table.annotators[0])} and others."
-        )
-    row = np.argsort(code)[at[known]]
-    found = {}
-    for name, column in columns.items():
-        everybody = np.full(table.n_annotators, -1, np.int32)
-        groups, everybody[known] = _sort_into_groups(column, row)
-        if missing_as_group and (everybody < 0).any():
-            everybody[everybody < 0] = len(groups)
-            groups = (*groups, "(missing)")
-        if 1 < len(groups) <= np.count_nonzero(everybody >= 0) / 2:
-            found[str(name)] = groups, everybody
-    return found
-
-
-def _sort_into_groups(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
-    """Sort these rows of a column into groups; return the names of the groups and the group of each row, −1 missing."""
-    missing = naming.missing_rows(column)[rows]
-    values: Any = naming.to_names(column)[rows]
-    group = np.full(rows.size, -1, np.int32)
-    present = values[~missing]
-    try:
-        numbers = None if present.dtype.kind == "b" else np.array([float(value) for value in present])
-    except ValueError:
-        numbers = None
-    if numbers is None or not np.isfinite(numbers).all():
-        distinct, group[~missing] = np.unique(present, return_inverse=True)
-        return tuple(map(str, distinct.tolist())), group
-    distinct, place = np.unique(numbers, return_inverse=True)
-    names, part = [f"{value:g}" for value in distinct], np.arange(distinct.size)
-    if distinct.size > MAX_DISTINCT_NUMBERS:
-        edges = np.unique(np.quantile(numbers, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf"))
-        part = np.unique(np.searchsorted(edges, distinct), return_inverse=True)[1]  # a value on an edge belongs below
-        names = [f"{distinct[part == p][0]:g} … {distinct[part == p][-1]:g}" for p in range(part.max() + 1)]
-    group[~missing] = part[place]
-    return tuple(names), group
-
-
-class _Column:
-    """The rows that can tell whether groups differ: of items whose labels disagree, by people with a group."""
-
-    def __init__(self, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int):
-        keep = (group[rows.annotator] >= 0) & disagree[rows.item]
-        named = np.unique(rows.item[keep] * np.int64(rows.n_classes) + rows.label[keep])
-        keep &= (np.bincount(named // rows.n_classes, minlength=rows.n_items) > 1)[rows.item]  # still differing labels
-        people, annotator = np.unique(rows.annotator[keep], return_inverse=True)
-        self.item, place = np.unique(rows.item[keep], return_inverse=True)  # (J,) code of each
-        self.group, self.n_groups = group[people], n_groups  # (people,)
-        self.of_row = self.group[annotator]  # (M,)
-        self.right = posterior[rows.item[keep], rows.label[keep]]  # (M,) probability that the label is right
-        cells, cell = np.unique(place * rows.n_classes + rows.label[keep], return_inverse=True)  # item and label
-        self.counts = csr_array((np.ones(cell.size), (cell, annotator)), shape=(cells.size, people.size))
-        self.ptr = np.searchsorted(cells, np.arange(self.item.size + 1) * rows.n_classes)  # cells of each item
-        self.n = np.bincount(place, minlength=self.item.size)  # (J,)
-        self.within = self.n - sums_of_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 4
-
-    def between(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """(P, items) Eq. 4 of items start … end − 1 under P ways to deal out groups (P, people); and its most."""
-        P, G = len(groups), self.n_groups
-        dealt = (groups.T[:, :, None] == np.arange(G)).reshape(-1, P * G).astype(np.float64)
-        count = self.counts[self.ptr[start] : self.ptr[end]] @ dealt
-        ptr = self.ptr[start : end + 1] - self.ptr[start]
-        size, squares = sums_of_ranges(count, ptr), sums_of_ranges(count**2, ptr)
-        explained = (squares / np.maximum(size, 1)).reshape(-1, P, G).sum(axis=2).T
-        there = (size > 0).reshape(-1, P, G).sum(axis=2).T
-        n, within = self.n[start:end], self.within[start:end]
-        by_chance = (there - 1) / (n - 1) * within
-        found = (explained - (n - within) - by_chance, within - by_chance)
-        return tuple(np.where(there > 1, one, 0.0) for one in found)  # type: ignore[return-value]
-
-    def in_parts(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
-        """What `work` makes of Eq. 4 under P ways to deal out groups, some items (a slice) at a time."""
-        parts = balanced(self.ptr, max(pool.threads, self.of_row.size // ROWS_AT_ONCE))
-        return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), parts)
-
-    def permuted(self, number: int, seed: int) -> IntArray:
-        """(BATCH, people) groups, dealt out anew among the people; the same for the same batch number."""
-        rng = np.random.default_rng([seed, number])
-        return rng.permuted(np.tile(self.group, (BATCH, 1)), axis=1)
-
-
-@dataclass(frozen=True, eq=False)
-class _Test:
-    """Result of the permutation test of a column."""
-
-    column: _Column
-    p_value: float
-    effect: float
-    z: FloatArray  # (J,) standard deviations of each item above its own mean over permutations
-    mean: FloatArray  # (J,)
-    sd: FloatArray  # (J,)
-
-
-def _test(column: _Column, permutations: int, seed: int, pool: Threads, on_step: OnStep) -> _Test:
-    (found,), (most_of_items,) = column.between(column.group[None], 0, column.item.size)
-    total, most = found.sum(), most_of_items.sum()
-    least = total - 1e-9 * max(1.0, most)  # the same sum in another order counts as the same
-    moments = np.zeros((2, column.item.size))
-    done = beaten = 0
-
-    def add(part: slice, found: FloatArray) -> FloatArray:
-        moments[:, part] += found.sum(axis=0), (found**2).sum(axis=0)
-        return np.asarray(found.sum(axis=1))
-
-    while done < permutations and beaten < MAX_BEATEN:
-        groups = column.permuted(done // BATCH, seed)[: permutations - done]
-        beaten += int((np.sum(column.in_parts(pool, add, groups), axis=0) >= least).sum())
-        done += len(groups)
-        on_step(done, (1 + beaten) / (1 + done))
-    mean, squares = moments / done
-    variance = squares - mean**2
-    sd = np.sqrt(np.where(variance > 1e-9, variance, 0))
-    z = np.divide(found - mean, sd, out=np.zeros_like(mean), where=sd > 0)
-    return _Test(column, (1 + beaten) / (1 + done), float(total / most) if most > 0 else 0.0, z, mean, sd)
-
-
-def _explained_items(test: _Test, seed: int, pool: Threads) -> IntArray:
-    """Find the items (places in the column's) so far above their mean that few are there by chance; best first."""
-    column, steps = test.column, round(STEPS_PER_SD * MAX_SD)
-    spread = np.where(test.sd > 0, test.sd, np.inf)
-
-    def count(part: slice, found: FloatArray) -> IntArray:
-        z = (found - test.mean[part]) / spread[part]
-        return np.bincount(_step(z[z > 0], steps), minlength=steps)
-
-    batches = (column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES))
-    histogram = np.sum([np.sum(one, axis=0) for one in batches], axis=0)
-    by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
-    order = np.argsort(-test.z, kind="stable")
-    above = order[test.z[order] > 0]
-    return above[: _how_many(by_chance[_step(test.z[above], steps)])]
-
-
-def _step(z: FloatArray, steps: int) -> IntArray:
-    return np.asarray(np.minimum(z * STEPS_PER_SD, steps - 1).astype(np.int64))
-
-
-def _perspectives(
-    rows: Annotations,
-    posterior: FloatArray,
-    disagree: BoolArray,
-    columns: dict[str, tuple[tuple[str, ...], IntArray]],
-    permutations: int,
-    seed: int,
-    pool: Threads,
-    on_step: OnStep,
-) -> tuple[tuple[GroupEffect, ...], IntArray]:
-    """Test every column; return the effects, the surest first, and which of them explains each item (I,), −1 none."""
-    permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
-    tests = {
-        name: _test(_Column(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
-        for name, (groups, group) in columns.items()
-    }
-    p_values = holm({name: test.p_value for name, test in tests.items()})
-    effects: list[GroupEffect] = []
-    by_group, best = np.full(rows.n_items, -1, np.int32), np.zeros(rows.n_items)
-    for name in sorted(tests, key=lambda name: (p_values[name], -tests[name].effect)):
-        test, items = tests[name], np.empty(0, np.int64)
-        column = test.column
-        if p_values[name] <= SIGNIFICANT:
-            at = _explained_items(test, seed, pool)
-            items = column.item[at]
-            better = test.z[at] > best[items]
-            by_group[items[better]], best[items[better]] = len(effects), test.z[at][better]
-        groups = columns[name][0]
-        labels = np.bincount(column.of_row, minlength=len(groups))
-        with np.errstate(invalid="ignore"):
-            right = np.bincount(column.of_row, column.right, len(groups)) / labels  # NaN in a group without labels
-        effects.append(
-            GroupEffect(
-                column=name,
-                groups=groups,
-                labels=labels,
-                reliability=right,
-                effect=test.effect,
-                p_value=p_values[name],
-                significant=p_values[name] <= SIGNIFICANT,
-                items=items,
-            )
-        )
-    return tuple(effects), by_group

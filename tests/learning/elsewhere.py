@@ -1,4 +1,4 @@
-"""A module that writes down what a process of a training run holds; spawned processes import it by its name."""
+"""Trainings that tests run in other processes, which import this file by its name."""
 
 from pathlib import Path
 
@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from crowds import blobs
+from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders import encoders
 from dissensus.learning.network import Lessons
@@ -46,3 +48,10 @@ def watched(folder: str) -> None:
     trainer = Trainer(epochs=2, batch_size=1000, device="cpu", processes=2)
     lessons, groups = Lessons(inputs, Columns(y=torch.zeros(N))), [{"params": list(model.parameters()), "lr": 0.1}]
     trainer.fit(model, lessons, np.arange(N), groups)
+
+
+def checkpointed(folder, on_step) -> CrowdClassifier:
+    """A classifier of six epochs that can be stopped after any."""
+    table, X, _ = blobs()
+    model = CrowdClassifier(objective="soft", epochs=6, checkpoint=folder, checkpoint_every=0, mixup=0.4, device="cpu")
+    return model.fit(table, X, on_step=on_step)
