@@ -127,7 +127,7 @@ def parts_without_texts(name: str) -> dict[str, Annotations]:
 
 def table3(cell: Cell, device: str) -> Values:
     """Predict the votes of the test items in one way."""
-    from dissensus.learning.distribution_scores import compare_distributions
+    from reproductions.distribution_scores import compare_distributions
 
     split, found, how = parts(cell.data), SeedValues(), dict(cell.keywords)
     kind = how.pop("kind")
@@ -213,8 +213,8 @@ def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any
 def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
     """Train LDL-NM; with `leaks`, infer annotators by Algorithm 4 from the votes that it is compared with."""
     from dissensus.learning.objectives import LDLNMObjective
-    from dissensus.learning.unknown_annotators import leaking_proba
     from reproductions.size_search import ldl_nm as model_of
+    from reproductions.unknown_annotators import leaking_proba
 
     item, annotator, epochs = how["sizes"][how["after"]]
     objective = LDLNMObjective(item_size=item, annotator_size=annotator)

@@ -107,7 +107,7 @@ def minilm(seed: int, decay: float = 0.0, **keywords: Any) -> Any:
 
 
 def chosen_decay(split: Split, seed: int) -> float:
-    from dissensus.learning import distribution_scores
+    from reproductions.distribution_scores import distribution_scores
 
     table, X = split.dev
     return min(DECAY, key=lambda one: distribution_scores(minilm(seed, one).fit(*split.rest), X, table).kl)
@@ -160,7 +160,7 @@ def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool 
 
 def chosen_epochs(split: Split, seed: int) -> tuple[int, int]:
     """Choose epochs by the KL of comments, and by the log loss of labels."""
-    from dissensus.learning import distribution_scores
+    from reproductions.distribution_scores import distribution_scores
 
     table, X = split.dev
     models = {epochs: ldl(split, seed, epochs, whole=False) for epochs in EPOCHS}

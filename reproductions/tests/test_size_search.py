@@ -9,10 +9,11 @@ from scipy import sparse
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import CrowdClassifier, distribution_scores
+from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives import LDLNMObjective
 from reproductions import size_search
+from reproductions.distribution_scores import distribution_scores
 from reproductions.size_search import search_sizes
 
 TABLE, X, _ = blobs(50, redundancy=4, noise=0.4)

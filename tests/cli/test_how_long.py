@@ -27,8 +27,15 @@ def test_a_training_is_guessed_from_small_ones(monkeypatch):
             return self
 
     table = simulate(700, 5, 2, redundancy=2, seed=0).annotations
-    guess = how_long.training_seconds(Slow(epochs=500), table, np.zeros((700, 2)), fits=2)
+    X = np.zeros((700, 2))
+    guess = how_long.training_seconds(Slow(epochs=500, objective="soft"), table, X, fits=2)
     assert guess == pytest.approx(2 * (0.01 + 0.07 + 7))
+    before = clock[0]
+    assert how_long.training_seconds(Slow(epochs=500), table, X) == 0.0  # a pool over features: nothing to time
+    assert clock[0] == before
+    monkeypatch.setattr(how_long, "MAX_SECONDS_TIMED", 0.01)
+    assert how_long.training_seconds(Slow(epochs=500, objective="soft"), table, X) == 0.0
+    assert clock[0] < before + 0.04  # one fit, and no more
 
 
 def test_only_what_is_long_is_announced_and_nothing_when_quiet(capsys):

@@ -90,8 +90,8 @@ def test_as_it_comes_held_out_items_choose_and_a_sentence_says_what(cli, labels,
     assert result.exit_code == 0
     about = summary(labels.parent / "model")
     assert about["objective"] == "auto"
-    assert about["note"].startswith("auto chose soft labels and the weights")
-    assert [row["name"] for row in about["candidates"]][:2] == ["linear model", "networks of two layers"]
+    assert about["note"].startswith("auto chose the weights")
+    assert [row["name"] for row in about["candidates"]][:2] == ["linear model", "networks on votes"]
     assert "Auto chose soft labels and the weights" in result.stdout
     assert len(frame(labels.parent / "model" / "history.csv")) == about["epochs"] > 0
     assert not (labels.parent / "model" / "checkpoint").exists()
@@ -418,7 +418,8 @@ def test_what_no_earlier_run_wrote_is_not_overwritten(cli, labels, features):
     ("arguments", "code", "message"),
     [
         (["nowhere", "features.npz"], 1, "there is no folder nowhere; give the one that `dissensus train` wrote"),
-        (["empty", "features.npz"], 1, "does not say what the model takes"),
+        (["empty", "features.npz"], 1, "empty holds no trained model; give a folder that `dissensus train` wrote"),
+        (["stopped", "features.npz"], 1, "the training in stopped was stopped before its end; give the same"),
         (["model", "missing.npz"], 1, "missing.npz"),
         (["model", "gold.csv", "-o", "out.pdf"], 2, "predictions are written as"),
         (["model", "features.npz", "-o", "no/out.csv"], 2, "there is no folder no; make it first"),
@@ -428,7 +429,8 @@ def test_what_no_earlier_run_wrote_is_not_overwritten(cli, labels, features):
 )
 def test_bad_usage_of_predict_is_one_sentence(cli, labels, features, arguments, code, message):
     cli("train", labels, "--features", features, *SMALL, "-o", "model")
-    (labels.parent / "empty").mkdir()
+    for name in ("empty", "stopped/checkpoint"):
+        (labels.parent / name).mkdir(parents=True)
     np.savez(labels.parent / "narrow.npz", item=np.array(["x"]), x=np.ones((1, 2)))
     result = cli("predict", *arguments)
     assert message in result.stderr

@@ -111,7 +111,7 @@ def test_a_channel_finds_what_is_said_of_a_class_and_how_sure_to_be():
 
 
 def test_a_crowd_layer_sees_through_those_who_take_one_class_for_another():
-    """Most of the crowd takes class 2 for class 1: votes say 1, and the few who can tell them apart say who is right."""
+    """Most of the crowd takes class 2 for class 1; who can tell them apart is found out."""
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 3, 400)
     X = (np.eye(3)[truth] * 3 + rng.normal(size=(400, 3))).astype(np.float32)

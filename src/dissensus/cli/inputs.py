@@ -78,6 +78,15 @@ class Inputs:
         try:
             facts = json.loads((model / SUMMARY).read_bytes())["inputs"]
             return cls(str(facts["kind"]), tuple(str(column) for column in facts["columns"]))
+        except FileNotFoundError as error:
+            if (model / "checkpoint").exists():
+                raise UnreadableFile(
+                    f"the training in {model} was stopped before its end; give the same `dissensus train` command "
+                    "again, and it goes on."
+                ) from error
+            raise UnreadableFile(
+                f"{model} holds no trained model; give a folder that `dissensus train` wrote."
+            ) from error
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise UnreadableFile(
                 f"{model / SUMMARY} does not say what the model takes; give a folder that `dissensus train` wrote."

@@ -65,7 +65,7 @@ def predict(
         show.json(summary, output=output)
         return
     show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
-    show.bars(("label", "predicted"), summary["labels"], len(labels))
+    show.bars(("label, by the model alone", "predicted"), summary["labels"], len(labels))
     if output is None:
         _show_first(columns)
     show.written(output, "Predictions are", "FILE to keep the predictions")

@@ -305,16 +305,18 @@ def _write(model: CrowdClassifier, apart: OutOfFold | None, part: Path, suffix: 
 
 
 def _show(about: dict[str, Any]) -> None:
+    networks = sum(one["networks"] for one in about["candidates"])
+    of = f" of {networks:,} networks" if networks > 1 else ""
     show.line(
         f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
-        f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs in {about['seconds']:.1f} s"
+        f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs{of} in {about['seconds']:.1f} s"
     )
     if about["note"]:
         show.text(f"{about['note'][0].upper()}{about['note'][1:]}")
     elif about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
         show.line(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.")
-    show.bars(("label", "items"), about["labels"], about["items"])
+    show.bars(("label, by model and labels", "items"), about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return
     scores = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}

@@ -16,12 +16,10 @@ from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.conformal import LabelSets
 from dissensus.learning.crowdlab import Crowdlab, crowdlab
 from dissensus.learning.decision import DecisionFunction
-from dissensus.learning.distribution_scores import DistributionScores, distribution_scores
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
 from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.sklearn_loop import ByItem, annotation_likelihood, soft_cross_entropy
-from dissensus.learning.unknown_annotators import Inferred, infer_annotators
 
 __all__ = [
     "LIA",
@@ -30,15 +28,11 @@ __all__ = [
     "CrowdClassifier",
     "Crowdlab",
     "DecisionFunction",
-    "DistributionScores",
-    "Inferred",
     "LabelSets",
     "OutOfFold",
     "annotation_likelihood",
     "crowdlab",
-    "distribution_scores",
     "encoders",
-    "infer_annotators",
     "objectives",
     "out_of_fold",
     "soft_cross_entropy",

@@ -35,6 +35,7 @@ from dissensus.learning import inputs as given
 from dissensus.learning import logistic
 from dissensus.learning.batches import Bag, Columns
 from dissensus.learning.checkpoint import Trace
+from dissensus.learning.devices import one_thread
 from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
@@ -136,15 +137,21 @@ class Asked:
     on_step: OnStep | None
 
 
-def train_auto(model: CrowdClassifier, asked: Asked) -> Trained:
-    """Train a pool of models of vectors; any other encoder once."""
+def pools(model: CrowdClassifier, X: Any) -> bool:
+    """Whether the objective is auto and inputs are vectors in memory, of which a pool is made."""
     encoder = new_part(model.encoder, encoders, Encoder)
     frozen = isinstance(encoder, Transformer) and not encoder.tune
-    features = isinstance(encoder, MLP | Identity) and not given.in_file(asked.X)
-    if model.processes > 1 or not (frozen or features):
+    features = isinstance(encoder, MLP | Identity) and not given.in_file(X)
+    auto = isinstance(new_part(model.objective, objectives, Objective), Auto)
+    return auto and model.processes == 1 and (frozen or features)
+
+
+def train_auto(model: CrowdClassifier, asked: Asked) -> Trained:
+    """Train a pool of models of vectors; any other encoder once."""
+    if not pools(model, asked.X):
         return _train_once(model, asked)
     with waiting("training") if asked.on_step is None else nullcontext(asked.on_step) as after_epoch:
-        return _Choice(model, encoder, asked, after_epoch).train()
+        return _Choice(model, asked, after_epoch).train()
 
 
 def _train_once(model: CrowdClassifier, asked: Asked) -> Trained:
@@ -170,16 +177,16 @@ def _train_once(model: CrowdClassifier, asked: Asked) -> Trained:
         f"{len(judge.rows):,} held-out items: cross entropy {score:.4f}, where the mean of the votes has "
         f"{_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth):.4f}."
     )
-    rows = [{"name": "network", "cross_entropy": score, "weight": scale}]
+    rows = [{"name": "network", "networks": 1, "cross_entropy": score, "weight": scale}]
     return Trained(run, trace, note, rows, (softmax(scale * logits, axis=1), judge.truth))
 
 
 class _Choice:
     """A choice among models of vectors: what is known before it, and the steps."""
 
-    def __init__(self, model: CrowdClassifier, encoder: Encoder, asked: Asked, on_step: OnStep):
-        self.model, self.encoder, self.table, self.X, self.on_step = model, encoder, asked.table, asked.X, on_step
-        table = asked.table
+    def __init__(self, model: CrowdClassifier, asked: Asked, on_step: OnStep):
+        self.model, self.table, self.X, self.on_step = model, asked.table, asked.X, on_step
+        table, self.encoder = asked.table, new_part(model.encoder, encoders, Encoder)
         self.gold, self.seed = check_gold(asked.gold, table), torch_seed(model.seed)
         self.objective: Auto = new_part(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
         describe(self.objective, asked.annotators, table)
@@ -212,7 +219,8 @@ class _Choice:
         """Train all candidates, and pool them."""
         found = [(*self._linear(*columns), *columns) for columns in self._inputs()]
         linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
-        trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
+        with one_thread():  # steps of such networks are too small to share, and slower where cores are busy
+            trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
         members = [linear, *trained]
         weights: FloatArray = np.ones(1)
         score, judged = linear.score, None
@@ -223,7 +231,10 @@ class _Choice:
             score, judged = _score(self.judged, pooled), (softmax(pooled, axis=1), self.judged)
         kept = [(member, weight) for member, weight in zip(members, weights.tolist(), strict=True)]
         run = self._run(kept, penalty, encoder, columns)
-        rows = [{"name": one.name, "cross_entropy": one.score, "weight": weight} for one, weight in kept]
+        rows = [
+            {"name": one.name, "networks": len(one.networks), "cross_entropy": one.score, "weight": weight}
+            for one, weight in kept
+        ]
         return Trained(run, self.trace, self._note(kept, penalty, score), rows, judged)
 
     def _inputs(self) -> Iterator[tuple[Encoder, Columns, Columns]]:

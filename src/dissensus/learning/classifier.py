@@ -82,7 +82,7 @@ class CrowdClassifier(Learner, Training):
     monitor_: str  # what it was chosen by
     converged_: bool
     note_: str  # what objective "auto" chose, and why
-    candidates_: list[dict[str, Any]]  # what it chose from: name, cross entropy on held-out items, weight
+    candidates_: list[dict[str, Any]]  # what it chose from: name, networks, cross entropy on held-out items, weight
     judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
 
     def check(self) -> None:

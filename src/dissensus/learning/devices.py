@@ -53,6 +53,17 @@ def own_draws(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[
         yield
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one core; it is left as it was."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def make_fabric(device: str, precision: str, processes: int) -> Any:
     """A fabric for the device, precision and processes asked for."""
     where, exact = place(device), precision

@@ -14,7 +14,7 @@ What an item would be labelled is the mean of ŷ_I over the annotators who gave 
 probable class it is (`average="mode"`). Eq. 12 of the paper has another network for this than Eq. 7 (without W_P, and a
 sum); a network is to be asked what it was taught, so it is that of Eq. 7, for everybody. W_P φ([z_I, z_A]) is the sum
 of what it makes of either, which is why asking everybody costs one small product per pair. No annotation of the item
-asked about is read; Algorithm 4, which reads them, is in `learning.unknown_annotators`.
+asked about is read; Algorithm 4, which reads them, is in `reproductions/unknown_annotators.py`.
 
 Who was not there is like everybody, each with the same chance: the mean of ŷ, which foretells labels better than the
 ŷ of the mean embedding (`benchmarks/learning/perspectives.py`: by 0.02 to 0.03 nats). Where features r_a of annotators

@@ -7,11 +7,12 @@ import torch
 from dissensus import Annotations
 from dissensus.evaluation import kl_divergence, manhattan, same_winner
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import CrowdClassifier, distribution_scores, infer_annotators
+from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives import LDLNMObjective
-from dissensus.learning.unknown_annotators import leaking_proba
 from learning.test_ldl_nm import TABLE, X, two_camps
+from reproductions.distribution_scores import distribution_scores
+from reproductions.unknown_annotators import infer_annotators, leaking_proba
 
 Y = TABLE.soft_labels()
 
