@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from dissensus.models.base import methods as methods
     from dissensus.models.saving import load as load
     from dissensus.models.saving import save as save
+    from dissensus.questions.calibrate import calibrate as calibrate
     from dissensus.questions.classifier_accuracy import classifier_accuracy as classifier_accuracy
     from dissensus.questions.compare import compare as compare
     from dissensus.questions.diagnose import diagnose as diagnose
     from dissensus.questions.diff import diff as diff
     from dissensus.questions.evaluate import evaluate as evaluate
     from dissensus.questions.explain import explain as explain
+    from dissensus.questions.panel import review_panel as review_panel
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
     from dissensus.report import Report as Report
@@ -37,6 +39,7 @@ _HOME = {
     "Annotations": "dissensus.table.annotations",
     "Questions": "dissensus.table.questions",
     "Report": "dissensus.report",
+    "calibrate": "dissensus.questions.calibrate",
     "classifier_accuracy": "dissensus.questions.classifier_accuracy",
     "clustering": "dissensus.clustering",
     "clusterings": "dissensus.models.base",
@@ -56,6 +59,7 @@ _HOME = {
     "read": "dissensus.table.io",
     "recommend": "dissensus.questions.recommend",
     "redundancy": "dissensus.questions.redundancy",
+    "review_panel": "dissensus.questions.panel",
     "save": "dissensus.models.saving",
     "select_clusters": "dissensus.clustering",
     "simulate": "dissensus.table.simulate",

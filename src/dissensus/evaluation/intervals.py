@@ -147,3 +147,10 @@ def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Es
         return Estimate(value, float("nan"), float("nan"), level)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(value, float(low), float(high), level)
+
+
+def score_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
+    """Bounds of a share (Wilson 1927) seen in so many trials, z standard errors around; trials need not be whole."""
+    middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    half = z / (1 + z**2 / trials) * np.sqrt(np.maximum(mean * (1 - mean), 0) / trials + z**2 / (4 * trials**2))
+    return middle - half, np.minimum(middle + half, 1.0)

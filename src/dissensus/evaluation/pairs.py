@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.intervals import Estimate, resampled_sums, score_interval
 from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places, ratio
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import names as naming
@@ -141,6 +141,4 @@ def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[Float
     spread = mean * (1 - mean)
     varies = variance > 1e-9
     trials = n * np.where(varies, np.maximum(spread / np.where(varies, variance, 1), 1), 1)
-    middle = (mean + Z**2 / (2 * trials)) / (1 + Z**2 / trials)
-    half = Z / (1 + Z**2 / trials) * np.sqrt(np.maximum(spread, 0) / trials + Z**2 / (4 * trials**2))
-    return middle - half, np.minimum(middle + half, 1.0)
+    return score_interval(mean, trials, Z)

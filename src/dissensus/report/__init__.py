@@ -216,6 +216,8 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     elif advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
         said.append(advice)
     worth = study.fitted.panel_worth()
+    if "panel" in sections:  # what errors in common leave of a panel is said there, by judges
+        worth = None
     if worth is not None:
         said.append(str(worth))
     if worth is not None and study.gold is None and settled.mean() < 0.5:

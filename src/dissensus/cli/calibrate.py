@@ -1,0 +1,268 @@
+"""`dissensus calibrate`: rates, systems, items and judges of a panel, corrected by some human gold."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dissensus.cli import folder, options, show
+from dissensus.cli.errors import say
+from dissensus.cli.options import Gold, Source, option
+from dissensus.exceptions import BadParameter, MissingColumn
+
+if TYPE_CHECKING:
+    from dissensus.evaluation import Estimate
+    from dissensus.questions.calibrate import Calibrated
+    from dissensus.questions.panel import PanelReview
+    from dissensus.table.annotations import Annotations
+
+EFFECT_WORDS = ("position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family")
+"""Words in the names of columns of ITEMS that judges may react to."""
+MAX_JUDGES_SHOWN = 12
+MAX_EFFECTS_SHOWN = 10
+MAX_GOLD_CLASSES = 2  # different numbers of gold that are still taken for classes, beside scores
+
+
+@dataclass(frozen=True)
+class HumanGold(Gold):
+    """Gold that corrects."""
+
+    gold: Path | None = option(None, "Human labels of items that were drawn at random.", metavar="GOLD")
+
+
+def calibrate(
+    *,
+    output: Path | None = options.OUTPUT_FILE,
+    gold: HumanGold,
+    width: float | None = option(
+        None, "Say how many more gold labels make every interval as narrow as this, such as 0.05."
+    ),
+    items: Path | None = options.ITEMS,
+    system: str | None = option(
+        None,
+        "Column of ITEMS (or FILE) with the system that an item is an answer of: their differences.",
+        metavar="COLUMN",
+    ),
+    prompt: str | None = option(None, "Column of what was answered: differences are paired by it.", metavar="COLUMN"),
+    method: str | None = options.METHOD,
+    setting: list[str] | None = options.SETTINGS,
+    seed: int | None = options.SEED,
+    source: Source,
+) -> None:
+    """Without human labels: what the panel is worth. With them: the rate of every class (or the mean score) with an
+    interval that is valid whatever the judges do, as long as the gold items were drawn at random (prediction-powered
+    inference). Beside it the human labels alone and Rogan and Gladen's estimate; then what the panel is worth and how
+    good each judge is. OUT gets one row per item: label, confidence and probabilities that learnt from gold, of gold
+    items by a fit that has not seen them.
+
+    Example: dissensus calibrate verdicts.csv --gold human.csv -o items.csv
+
+    Example: dissensus calibrate verdicts.csv --gold human.csv --items answers.csv --system model --prompt prompt
+    """
+    folder.check_file(output, "items")
+    options.new_model(method, setting)
+    table = source.read_one()
+    known, classes = _gold(table, gold)
+    if known is None:
+        _without_gold(source, table, method, setting, output)
+        return
+    from dissensus.questions.calibrate import calibrate
+
+    columns = _columns(table, source, items, [name for name in (system, prompt) if name is not None])
+    model = None
+    if table.kind != "numbers":
+        with show.waiting(f"fitting {source.file}"):
+            model = options.new_model(method, setting).fit(table)
+    others = [name for name in columns if name != prompt and any(word in name.lower() for word in EFFECT_WORDS)]
+    with show.waiting(f"correcting {source.file}"):
+        found = calibrate(
+            table, known, classes=classes, model=model, width=width, seed=seed or 0,
+            systems=None if system is None else columns[system], prompts=None if prompt is None else columns[prompt],
+            columns={name: columns[name] for name in others},
+        )  # fmt: skip
+    for note in found.notes:
+        say(f"warning: {note}")
+    if output is not None:
+        folder.write_file(found.to_frame(), output)
+    if source.json:
+        head = {"file": show.path(source.file), "reading": source.account, **show.paths(gold_file=gold.gold)}
+        show.json(head | facts(found), output=output)
+        return
+    _show(source.title(None), found)
+    show.written(output, "Items are", "FILE to keep the items")
+
+
+def _without_gold(
+    source: Source, table: Annotations, method: str | None, setting: list[str] | None, output: Path | None
+) -> None:
+    """What the panel is worth by its own posterior."""
+    from dissensus.questions.panel import review_panel
+
+    if output is not None:
+        raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
+    with show.waiting(f"fitting {source.file}"):
+        found = review_panel(table, model=options.new_model(method, setting).fit(table))
+    if found is None:
+        raise BadParameter("there are no human labels to correct by, and this is no panel; give some with --gold FILE.")
+    if source.json:
+        show.json({"file": show.path(source.file), "reading": source.account, "panel": panel_facts(found)})
+        return
+    _show_panel(found)
+    show.line("Human labels of 50 items, drawn at random, correct what the panel says: --gold FILE.")
+
+
+def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
+    """Codes of known classes, or known numbers; beside scores, the names of the classes."""
+    import numpy as np
+
+    from dissensus.table.io import gold_columns
+    from dissensus.table.kinds import numbers_of
+
+    if table.kind != "numbers":
+        return gold.read(table), None
+    if gold.gold is not None:
+        item, label = gold_columns(gold.gold, gold.gold_item, gold.gold_label)
+    elif table.source is not None and table.source.gold is not None:
+        item, label = table.source.gold
+    else:
+        raise BadParameter("there are no human labels to correct by; give some with --gold FILE.")
+    from dissensus.cli.inputs import in_kind_of
+
+    said = {
+        name: value
+        for name, value in zip(
+            in_kind_of(table.items, np.array(item.to_pylist(), object)), label.to_pylist(), strict=True
+        )
+        if value not in (None, "")
+    }
+    names = sorted({str(value) for value in said.values()})
+    numbers = numbers_of(np.array(names, object)) if names else None
+    if numbers is None or len(names) <= MAX_GOLD_CLASSES:
+        code = {name: at for at, name in enumerate(names)}
+        return np.array([code[str(said[one])] if one in said else -1 for one in table.items.tolist()]), names
+    return np.array([float(said[one]) if one in said else np.nan for one in table.items.tolist()]), None
+
+
+def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
+    """Column → (I,) what ITEMS, or FILE where none is named, says of the items."""
+    from dissensus.cli.inputs import read_table
+    from dissensus.report.study import aligned
+
+    if items is None and not wanted:
+        return {}
+    found = aligned(read_table(items or source.file), "item", table.items)
+    for name in wanted:
+        if name not in found:
+            raise MissingColumn(f"{items or source.file}: no column {name!r}; there are {', '.join(found)}.")
+    return found
+
+
+def facts(found: Calibrated) -> dict[str, Any]:
+    """All that was found, as plain values."""
+    return {
+        "gold_items": found.known,
+        "items": int(found.items.size),
+        "classes": [str(name) for name in found.classes],
+        "rates": found.rows(),
+        "differences": [asdict(one) | {"different": one.different} for one in found.differences],
+        "log_loss": found.log_loss,
+        "accuracy": found.accuracy,
+        "recalls": [asdict(one) for one in found.recalls],
+        "effects": [asdict(one) for one in found.effects],
+        "plan": None if found.plan is None else asdict(found.plan),
+        "panel": None if found.panel is None else panel_facts(found.panel),
+        "notes": list(found.notes),
+    }
+
+
+def panel_facts(panel: PanelReview) -> dict[str, Any]:
+    """The panel, as plain values."""
+    judges = zip(panel.judges, panel.families, panel.value, strict=True)
+    return {
+        "effective_judges": asdict(panel.effective),
+        "by_gold": panel.by_gold,
+        "mean_correlation": panel.mean_correlation,
+        "judges": [
+            {"judge": str(name), "family": family, "lost_without": float(value)} for name, family, value in judges
+        ],
+        "alike": [{"judges": [one, other], "correlation": r} for one, other, r in panel.alike(20)],
+        "kept": [{"judge": name, "share": share} for name, share in panel.kept],
+    }
+
+
+def _show(title: str, found: Calibrated) -> None:
+    show.line(f"{show.clean(title)}: {found.known:,} of {found.items.size:,} items have human labels.")
+    rows = []
+    for one in found.rates:
+        name = show.name(one.name) if one.system is None else f"{show.name(one.system)}: {show.name(one.name)}"
+        fixed = one.corrected
+        beside = one.rogan_gladen
+        by_errors = "–" if beside is None or beside.value != beside.value else show.number(beside.value)
+        cells = (show.number(fixed.predicted), _cell(fixed), _cell(fixed.human), by_errors)
+        rows.append((name, *cells, f"{fixed.saved:,.0f}"))
+    columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
+    show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+    show.text("R–G: by sensitivity and specificity (Rogan–Gladen). Saved: human labels that the judges stand for.")
+    _show_systems(found)
+    if found.accuracy is not None and found.log_loss is not None:
+        show.line(
+            f"Items: {show.percent(found.accuracy)} of the gold items get the right label from fits that have not seen "
+            f"them; log loss {found.log_loss:.3f}."
+        )
+    if found.panel is not None:
+        _show_panel(found.panel)
+        _show_judges(found, found.panel)
+    clear = [effect for effect in found.effects if effect.excess.low > 0 or effect.excess.high < 0]
+    for effect in clear[:MAX_EFFECTS_SHOWN]:
+        what = (
+            f"{show.name(effect.judge)}, its own family" if effect.judge else show.name(effect.value) or "one SD more"
+        )
+        by = f"{effect.excess.value:+.3f} ({show.interval(effect.excess.low, effect.excess.high)})"
+        show.line(f"Beyond the truth, {show.name(effect.column)} ({what}) changes the verdict by {by}.")
+    if found.plan is not None:
+        show.line(str(found.plan))
+
+
+def _show_systems(found: Calibrated) -> None:
+    rows = [
+        (
+            f"{show.name(one.systems[0])} − {show.name(one.systems[1])}: {show.name(one.name)}",
+            *(_cell(one.corrected), _cell(one.human), f"{one.pairs:,}" if one.pairs else "not paired"),
+            "differ" if one.different else "",
+        )
+        for one in found.differences
+    ]
+    columns = ("difference", "corrected", "human labels alone", "pairs with gold", "")
+    if rows:
+        show.table("Systems", columns, rows, numbers=columns[1:4], unbroken=columns[:1])
+
+
+def _show_panel(panel: PanelReview) -> None:
+    show.line(str(panel))
+    if panel.kept:
+        enough = next(n for n, (_, share) in enumerate(panel.kept, 1) if share >= 0.95 or n == len(panel.kept))
+        names = ", ".join(show.name(name) for name, _ in panel.kept[:enough])
+        show.line(f"{enough} of {len(panel.kept)} judges keep 95 % of the panel's answer: {names}.")
+    pairs = "; ".join(f"{show.name(one)} and {show.name(other)} {r:.2f}" for one, other, r in panel.alike(3))
+    show.line(f"Errors most alike (correlation): {pairs}.")
+
+
+def _show_judges(found: Calibrated, panel: PanelReview) -> None:
+    names = [str(one) for one in found.classes]
+    recall = {(one.judge, one.name): one.recall for one in found.recalls}
+    if recall and len(names) <= 4:
+        rows = [
+            [show.name(judge), *(_cell(recall.get((str(judge), name))) for name in names)]
+            for judge in panel.judges[:MAX_JUDGES_SHOWN]
+        ]
+        if (more := panel.judges.size - MAX_JUDGES_SHOWN) > 0:
+            rows.append([f"… {more:,} more", *("--json" for _ in names)])
+        columns = ("judge", *(f"says {show.name(name)} where true" for name in names))
+        show.table("Judges", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+
+
+def _cell(one: Estimate | None) -> str:
+    if one is None or one.value != one.value:
+        return "–"
+    return f"{show.number(one.value)} ({show.interval(one.low, one.high)})"

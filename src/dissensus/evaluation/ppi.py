@@ -1,0 +1,166 @@
+"""Means of a quantity that is known of a few items and predicted of all, with intervals whatever the predictions do.
+
+*Prediction-powered inference*, PPI++ (Angelopoulos, Duchi & Zrnic 2023). y is known of n items drawn at random, f is
+predicted of these and of N others:
+
+    θ = λ mean_N(f) + mean_n(y − λ f)        λ = cov_n(y, f) / ((1 + n/N) var_{n+N}(f)), within 0 and 1
+    Var θ = var_n(y − λ f)/n + λ² var_N(f)/N
+
+λ = 0 leaves the human labels alone, so poor predictions cost nothing. The estimand is the mean over items like these.
+
+*Small n.* The paper's interval θ ± z √Var covers too little where n or the number of positives is small. Here λ costs a
+degree of freedom (n − 2, and Student's t), and a rate has Wilson's interval (1927) of as many trials as give the
+variance: n/R, R = Var θ / Var of the human labels alone. R is estimated from few events, min(positives, negatives) = e;
+half an event that predictions say nothing about is added, R ← (e R + ½) / (e + ½), as Jeffreys adds half of one to a
+count. Of the halves, quarters and wholes tried on 12 sets only the half (and more) never covered less than 93 % where
+ten positives are expected (`python -m benchmarks.trust.ppi`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import FloatArray
+from dissensus.evaluation.intervals import Estimate, score_interval
+from dissensus.exceptions import DataError
+
+UNSEEN_EVENTS = 0.5  # positives that predictions say nothing about, added to those of the human labels
+MIN_KNOWN = 5  # items: fewer say nothing about a variance
+
+
+@dataclass(frozen=True)
+class CorrectedMean(Estimate):
+    """A mean by human labels and predictions, beside that of the human labels alone."""
+
+    human: Estimate = Estimate(np.nan, np.nan, np.nan)  # by the human labels alone
+    predicted: float = np.nan  # mean of the predictions, uncorrected
+    weight: float = 0.0  # λ
+    known: int = 0  # n
+
+    @property
+    def worth(self) -> float:
+        """Human labels that would give as narrow an interval without predictions."""
+        narrower = (self.human.high - self.human.low) / (self.high - self.low) if self.high > self.low else 1.0
+        return self.known * narrower**2
+
+    @property
+    def saved(self) -> float:
+        """Human labels that the predictions stand for."""
+        return max(self.worth - self.known, 0.0)
+
+
+def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) -> tuple[float, float, float]:
+    """θ, √Var θ and λ of the module; variances are over n − `used` degrees of freedom (0: the paper's)."""
+    n, N = y.size, others.size
+    if N == 0 or np.ptp(np.concatenate([f, others])) == 0:
+        weight = 0.0
+    else:
+        covariance = np.mean((y - y.mean()) * (f - f.mean()))
+        weight = covariance / ((1 + n / N) * np.var(np.concatenate([f, others]), ddof=1))
+        weight = float(np.clip(weight, 0, 1))
+    left = y - weight * f
+    variance = left.var() / (n - used) + (weight**2 * others.var() / N if N else 0.0)
+    mean = left.mean() + (weight * others.mean() if N else 0.0)
+    return float(mean), float(np.sqrt(variance)), weight
+
+
+def corrected_mean(y: Any, f: Any, others: Any, *, rate: bool = False, level: float = 0.95) -> CorrectedMean:
+    """The mean of y with its interval.
+
+    Parameters
+    ----------
+    y : (n,)
+        What is known, of items drawn at random.
+    f : (n,)
+        What was predicted of them, by something that has not seen their y.
+    others : (N,)
+        What was predicted of the other items.
+    rate : bool
+        y is 0 or 1, its mean a rate.
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.random(1000) < 0.3
+    >>> judged = np.where(truth, 0.8, 0.1)
+    >>> found = corrected_mean(truth[:100], judged[:100], judged[100:], rate=True)
+    >>> print(found, found.human)
+    0.297 (95 % interval X) Y
+    """
+    from scipy.stats import t
+
+    y, f, others = (np.asarray(one, np.float64) for one in (y, f, others))
+    n = y.size
+    if n < MIN_KNOWN:
+        raise DataError(f"{n} known items are too few to correct a mean by; {MIN_KNOWN} are the least.")
+    tail = (1 + level) / 2
+    alone, spread = float(y.mean()), float(np.sqrt(y.var(ddof=1) / n))
+    mean, error, weight = tuned_mean(y, f, others, used=2 if others.size else 1)
+    z_alone, z = t.ppf(tail, n - 1), t.ppf(tail, n - 2)
+    if rate:
+        events = min(y.sum(), n - y.sum())
+        ratio = (error / spread) ** 2 if spread > 0 else 1.0
+        ratio = (events * ratio + UNSEEN_EVENTS) / (events + UNSEEN_EVENTS) if others.size else 1.0
+        mean = float(np.clip(mean, 0, 1))
+        low, high = score_interval(mean, n / ratio, z)
+        low_alone, high_alone = score_interval(alone, n, z_alone)
+    else:
+        low, high = mean - z * error, mean + z * error
+        low_alone, high_alone = alone - z_alone * spread, alone + z_alone * spread
+    human = Estimate(alone, float(low_alone), float(high_alone), level)
+    everything = float(np.concatenate([f, others]).mean())
+    return CorrectedMean(mean, float(low), float(high), level, human, everything, weight, n)
+
+
+def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
+    """`one` − `other` where their items are different ones: its interval from theirs (Zou & Donner 2008)."""
+    value = one.value - other.value
+    low = value - np.hypot(one.value - one.low, other.high - other.value)
+    high = value + np.hypot(one.high - one.value, other.value - other.low)
+    return Estimate(value, float(low), float(high), one.level)
+
+
+def rogan_gladen(y: Any, said: Any, others: Any, level: float = 0.95) -> Estimate:
+    """The rate of y by the rate of what was said, sensitivity and specificity (Rogan & Gladen 1978; delta method).
+
+    NaN where what is said tells nothing: sensitivity and specificity add up to 1 or less, or one of them is unknown.
+
+    >>> truth, said = np.repeat([1, 0], [30, 70]), np.repeat([1, 0, 1, 0], [24, 6, 7, 63])
+    >>> print(rogan_gladen(truth, said, said))
+    0.300 (95 % interval 0.164 to 0.436)
+    """
+    from scipy.special import ndtri
+
+    y, said, others = (np.asarray(one, np.float64) for one in (y, said, others))
+    positive, negative = y.sum(), (1 - y).sum()
+    if positive and negative:
+        sensitivity, specificity = (y * said).sum() / positive, ((1 - y) * (1 - said)).sum() / negative
+        apparent, everything = np.concatenate([said, others]).mean(), y.size + others.size
+        gain = sensitivity + specificity - 1
+        if gain > 0:
+            rate = float(np.clip((apparent + specificity - 1) / gain, 0, 1))
+            variance = apparent * (1 - apparent) / everything
+            variance += rate**2 * sensitivity * (1 - sensitivity) / positive
+            variance += (1 - rate) ** 2 * specificity * (1 - specificity) / negative
+            half = ndtri((1 + level) / 2) * np.sqrt(variance) / gain
+            return Estimate(rate, float(max(rate - half, 0)), float(min(rate + half, 1)), level)
+    return Estimate(np.nan, np.nan, np.nan, level)
+
+
+def labels_needed(found: CorrectedMean, items: int, width: float, *, rate: bool = True) -> int | None:
+    """Human labels in all for an interval of this width; None where even all `items` would not do.
+
+    What the labels cannot lower is the variance between the items themselves: Var θ = a/n + b/items, b that of λ f.
+    """
+    from scipy.special import ndtri
+
+    spread = found.value * (1 - found.value) if rate else (found.human.high - found.human.low) ** 2
+    if not rate:
+        spread *= found.known / (2 * ndtri((1 + found.level) / 2)) ** 2
+    ratio = min(found.known / found.worth, 1.0)  # of the variances with and without predictions
+    explained = (1 - ratio) / max(1 - found.known / items, 1e-9) * spread if found.known < items else 0.0
+    wanted = (width / (2 * ndtri((1 + found.level) / 2))) ** 2
+    if wanted <= spread / items:
+        return None
+    return min(int(np.ceil((spread - explained) / (wanted - explained / items))), items)

@@ -1,0 +1,429 @@
+"""Correct what a panel says by a little gold: rates, mean scores, differences of systems, items, judges, what to buy.
+
+Gold items must be drawn at random from the items; then the corrected rates are valid whatever the judges do
+(`evaluation.ppi`). Predictions of a rate are the posterior of its class. For a panel it has learnt from gold
+(`models.gold_weights`), cross-fitted: what is predicted of a known item comes from a fit that has not seen its class,
+of the others from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior
+without gold, and what is said of items has ρ and shifts by gold (`models.dependence`), cross-fitted too.
+
+Numbers that are known by gold as numbers are predicted by ridge regression on the judges' scores, cross-fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.arrays import unmasked
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import check_argument
+from dissensus.common.registry import DEFAULT_METHOD
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.evaluation import Estimate
+from dissensus.evaluation.intervals import score_interval
+from dissensus.evaluation.ppi import (
+    MIN_KNOWN,
+    CorrectedMean,
+    corrected_difference,
+    corrected_mean,
+    labels_needed,
+    rogan_gladen,
+)
+from dissensus.exceptions import DataError
+from dissensus.models.base import Aggregator, check_gold, item_columns
+from dissensus.models.dependence import MIN_GOLD, from_gold, soften
+from dissensus.models.gold_weights import Panel, panel_judges
+from dissensus.questions.compare import flat
+from dissensus.questions.effects import Effect, item_effects
+from dissensus.questions.panel import PanelReview, review_panel
+from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import check_kind
+
+FOLDS = 5
+MEAN = "mean score"
+RIDGES = np.geomspace(0.1, 1000, 13)  # penalties of standardised scores that are tried
+
+Learn = Callable[[IntArray], Callable[[IntArray], FloatArray]]
+"""From known items to a function from items (m,) to what is predicted of them (m, Q)."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often a class is true, or the mean score: corrected, and by other means beside it."""
+
+    name: str
+    system: str | None  # None: all items
+    items: int
+    corrected: CorrectedMean
+    rogan_gladen: Estimate | None  # None of a mean score
+
+
+@dataclass(frozen=True)
+class SystemDifference:
+    """The rate of one system less that of another."""
+
+    name: str
+    systems: tuple[str, str]
+    pairs: int  # prompts that both answered and whose gold is known; 0 where they are different ones
+    corrected: Estimate
+    human: Estimate  # by the human labels alone
+
+    @property
+    def different(self) -> bool:
+        """True if the interval excludes 0."""
+        return self.corrected.low > 0 or self.corrected.high < 0
+
+
+@dataclass(frozen=True)
+class Recall:
+    """How often a judge says so where a class is true."""
+
+    judge: str
+    name: str
+    items: int
+    recall: Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What more gold would give."""
+
+    width: float  # of the widest interval that is wanted
+    needed: int | None  # known items in all; None: all items would not do
+    more: tuple[Any, ...] = field(repr=False)  # items to have labelled next, drawn at random
+
+    def __str__(self) -> str:
+        if self.needed is None:
+            return f"No number of gold labels makes an interval {self.width:g} wide with these items; add items."
+        if not self.more:
+            return f"The gold labels are enough for intervals {self.width:g} wide."
+        some = f"{len(self.more):,} more gold labels, {self.needed:,} in all"
+        return f"Intervals {self.width:g} wide take {some}; draw the items at random."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibrated:
+    """A panel's answers, corrected by gold."""
+
+    rates: tuple[Rate, ...]
+    differences: tuple[SystemDifference, ...]
+    recalls: tuple[Recall, ...]
+    panel: PanelReview | None  # None where the table is no panel
+    effects: tuple[Effect, ...]
+    plan: Plan | None
+    known: int  # items with gold
+    items: Names
+    classes: Names
+    posterior: FloatArray | None  # (I, K), of known items by fits that have not seen them; None of numeric gold
+    log_loss: float | None  # of it, on known items
+    accuracy: float | None
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Calibrated by {self.known:,} of {self.items.size:,} items: " + "; ".join(
+            f"{one.name} {one.corrected}" for one in self.rates if one.system is None
+        )
+
+    def __getitem__(self, name: str) -> CorrectedMean:
+        return {one.name: one.corrected for one in self.rates if one.system is None}[name]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per rate, as plain values."""
+        return [
+            {"rate": one.name, "system": one.system, "items": one.items, "gold": one.corrected.known}
+            | flat("corrected", one.corrected)
+            | flat("human", one.corrected.human)
+            | flat("rogan_gladen", one.rogan_gladen)
+            | {"judged": one.corrected.predicted, "weight": one.corrected.weight, "labels_saved": one.corrected.saved}
+            for one in self.rates
+        ]
+
+    def to_frame(self) -> Any:
+        """Items with label, confidence and p_<class>; a pandas frame where pandas is installed, else an Arrow table."""
+        if self.posterior is None:
+            return as_frame(self.rows())
+        return as_frame(item_columns(self.classes, 0, self.items, self.posterior, None))
+
+
+def calibrate(
+    table: Annotations,
+    gold: Any,
+    *,
+    classes: Sequence[Any] | None = None,
+    model: Aggregator | None = None,
+    systems: Sequence[Any] | None = None,
+    prompts: Sequence[Any] | None = None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
+    width: float | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Calibrated:
+    """Correct a panel by gold.
+
+    Parameters
+    ----------
+    table : Annotations
+        Votes, grades or scores of judges (kind "numbers").
+    gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
+        Known classes of items that were drawn at random. Floats are known scores, of a table of numbers.
+    classes : list, optional
+        Names of the classes of gold, where the table holds numbers.
+    model : Aggregator, optional
+        Fitted to the votes without gold; left out, one is.
+    systems, prompts : (I,), optional
+        Which system an item is an answer of, and to which prompt: rates of every system and their differences, paired
+        where both answered the same prompts.
+    columns : name → (I,), optional
+        What else is known of the items, such as position or length: effects on what judges say (`questions.effects`).
+    width : float, optional
+        How many more gold labels make every interval as narrow as this, and of which items.
+    level, seed
+        Of the intervals; of folds and draws.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> data = simulate(400, 5, 2, redundancy=5, seed=1)
+    >>> known = np.where(np.arange(400) % 4 == 0, data.truth, -1)
+    >>> found = calibrate(data.annotations, known)
+    >>> bool(found["1"].low < data.truth.mean() < found["1"].high), found["1"].known
+    (True, 100)
+    """
+    check_kind(table.kind, ("classes", "graded", "numbers"), "calibrate")
+    check_argument("level", level, float, above=0, below=1)
+    check_argument("width", width, float | None, above=0)
+    numeric = np.asarray(gold).dtype.kind == "f"
+    gold, names = _check(table, gold, classes, numeric)
+    known = np.flatnonzero(~np.isnan(gold) if numeric else gold >= 0)
+    labelled = np.flatnonzero(np.diff(table.item_ptr))
+    known = np.intersect1d(known, labelled)
+    if known.size < 2 * MIN_KNOWN:
+        raise DataError(f"{known.size} labelled items have gold; have {2 * MIN_KNOWN} or more, drawn at random.")
+    judges = panel_judges(table)
+    free: FloatArray | None = None
+    if table.kind != "numbers":
+        if model is None:
+            from dissensus.models.base import methods
+
+            model = methods[DEFAULT_METHOD]().fit(table)
+        free = np.asarray(model.posterior_)
+    learn = _learner(table, gold, names, judges, model, free, numeric)
+    out = _cross_fitted(learn, known, np.arange(table.n_items), seed)
+    truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0  # (I, Q)
+    predicted = free if judges.size == 0 and free is not None else out
+    quantities = [MEAN] if numeric else [str(name) for name in names]
+    said = None if free is None else (free == free.max(axis=1, keepdims=True)) * 1.0
+    if table.kind == "graded" and not numeric:
+        value = table.values[:, None]
+        truth, predicted = np.hstack([truth, truth @ value]), np.hstack([predicted, predicted @ value])
+        quantities.append(MEAN)
+    notes: list[str] = []
+
+    def rate(at: int, items: IntArray, system: str | None) -> Rate | None:
+        here, others = np.intersect1d(items, known), np.setdiff1d(items, known)
+        if here.size < MIN_KNOWN:
+            if at == 0:
+                notes.append(f"{system}: {here.size} of {items.size:,} items have gold; {MIN_KNOWN} are the least.")
+            return None
+        name = quantities[at]
+        is_rate = name != MEAN
+        found = corrected_mean(truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate, level=level)
+        beside = None
+        if is_rate and said is not None:
+            beside = rogan_gladen(truth[here, at], said[here, at], said[others, at], level)
+        return Rate(name, system, items.size, found, beside)
+
+    Q = len(quantities)
+    rates = [one for at in range(Q) if (one := rate(at, labelled, None)) is not None]
+    differences: list[SystemDifference] = []
+    if systems is not None:
+        of = _names(systems, table.n_items, "systems")
+        prompt = None if prompts is None else _names(prompts, table.n_items, "prompts")
+        parts = {str(one): labelled[of[labelled] == one] for one in sorted(set(of[labelled].tolist()))}
+        for name, items in parts.items():
+            rates += [one for at in range(Q) if (one := rate(at, items, name)) is not None]
+        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, level)
+    posterior = None if numeric else out
+    review = None
+    if judges.size:
+        review = review_panel(table, gold=gold, model=model, posterior=posterior, seed=seed)
+    loss = accuracy = None
+    if posterior is not None:
+        chosen = posterior[known, gold[known]]
+        loss = float(-np.log(np.maximum(chosen, 1e-12)).mean())
+        accuracy = float((posterior[known].argmax(axis=1) == gold[known]).mean())
+    whole = [one for one in rates if one.system is None]
+    return Calibrated(
+        tuple(rates), tuple(differences), _recalls(table, judges, gold, known, names, level, numeric), review,
+        tuple(item_effects(table, truth, known, columns, level)) if columns and not numeric else (),
+        _plan(whole, known, labelled, table.items, width, seed), known.size, table.items, names, posterior, loss,
+        accuracy, tuple(notes),
+    )  # fmt: skip
+
+
+def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric: bool) -> tuple[Any, Names]:
+    """Gold as it is used, and the names of its classes."""
+    if numeric:
+        if table.kind != "numbers":
+            raise DataError("gold holds numbers and the table classes; give gold as codes: table.gold_codes(…).")
+        gold = np.asarray(unmasked(gold, np.nan), np.float64)
+        if gold.shape != (table.n_items,):
+            raise DataError(f"gold must hold one number per item, {table.n_items:,} in all, got shape {gold.shape}.")
+        return gold, table.classes[:0]
+    if table.kind != "numbers":
+        found = check_gold(gold, table)
+        return np.full(table.n_items, -1) if found is None else found, table.classes
+    if classes is None:
+        raise DataError("the table holds numbers and gold codes of classes; name these: classes=[…].")
+    names, gold = np.array(list(classes), object), np.asarray(gold)
+    if gold.shape != (table.n_items,) or (gold < -1).any() or (gold >= names.size).any():
+        raise DataError(f"gold must hold a code from −1 to {names.size - 1} for each of {table.n_items:,} items.")
+    return gold, names
+
+
+def _names(given: Sequence[Any], n: int, what: str) -> Any:
+    found = np.array([str(one) for one in given], object)
+    if found.size != n:
+        raise DataError(f"{what} names {found.size:,} items, and the table has {n:,}; give one for each.")
+    return found
+
+
+# Predictions ----------------------------------------------------------------------------------------------------------
+
+
+def _learner(
+    table: Annotations, gold: Any, names: Names, judges: IntArray, model: Aggregator | None, free: Any, numeric: bool
+) -> Learn:
+    """What learns from known items: weights of judges, a regression of scores, or ρ and shifts for a crowd."""
+    everybody = judges if judges.size else np.arange(table.n_annotators)
+    panel = Panel(table, everybody, max(names.size, 2), free)
+    if numeric:
+        return lambda known: _regression(panel, known, gold[known])
+    if judges.size or model is None:
+        return lambda known: panel.learn(known, gold[known]).posterior
+    blind, labels = model._independent(), np.asarray(model.item_total_)
+
+    def calibrated(known: IntArray) -> Callable[[IntArray], FloatArray]:
+        if known.size < MIN_GOLD:
+            return lambda items: np.asarray(free[items])
+        found = from_gold(blind[known], labels[known], gold[known])
+        return lambda items: soften(blind[items], labels[items], found.dependence, found.shift)
+
+    return calibrated
+
+
+def _regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntArray], FloatArray]:
+    """Ridge regression of known scores on those of judges; the penalty has the least leave-one-out error."""
+    ranks = panel.raw_scores(known)
+    x = np.column_stack([ranks.mean(axis=1) * np.sqrt(ranks.shape[1]), ranks])
+    centre, middle = x.mean(axis=0), y.mean()
+    u, s, vt = np.linalg.svd(x - centre, full_matrices=False)
+    seen = u.T @ (y - middle)
+
+    def left_out(ridge: float) -> float:
+        shrunk = s**2 / (s**2 + ridge)
+        leverage = (u**2 * shrunk).sum(axis=1) + 1 / y.size
+        return float((((y - middle - u @ (shrunk * seen)) / np.maximum(1 - leverage, 1e-6)) ** 2).sum())
+
+    ridge = min(RIDGES, key=left_out)
+    weight = vt.T @ (s / (s**2 + ridge) * seen)
+
+    def predict(items: IntArray) -> FloatArray:
+        new = panel.raw_scores(items)
+        new = np.column_stack([new.mean(axis=1) * np.sqrt(new.shape[1]), new])
+        return np.asarray((new - centre) @ weight + middle)[:, None]
+
+    return predict
+
+
+def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> FloatArray:
+    """(I, Q) predictions of items: of known ones by the fit to other folds, of others by the mean of these fits."""
+    fold = np.random.default_rng(seed).permutation(known.size) % FOLDS
+    others, found = np.setdiff1d(items, known), None
+    for one in range(FOLDS):
+        predict = learn(known[fold != one])
+        mine = known[fold == one]
+        here, there = predict(mine), predict(others)
+        if found is None:
+            found = np.zeros((items.max() + 1, here.shape[1]))
+        found[mine] = here
+        found[others] += there / FOLDS
+    assert found is not None
+    return found
+
+
+# Systems, judges, what to buy -----------------------------------------------------------------------------------------
+
+
+def _differences(
+    rates: list[Rate], parts: dict[str, IntArray], quantities: list[str], known: IntArray, truth: FloatArray,
+    predicted: FloatArray, prompt: Any, level: float,
+) -> list[SystemDifference]:  # fmt: skip
+    by = {(one.system, one.name): one.corrected for one in rates}
+    found = []
+    is_known = np.zeros(len(truth), np.bool_)
+    is_known[known] = True
+    for first, second in combinations(parts, 2):
+        pairs = _pairs(parts[first], parts[second], prompt)
+        both = is_known[pairs].all(axis=1)
+        for at, name in enumerate(quantities):
+            if both.sum() >= MIN_KNOWN:
+                y, f = (one[pairs[:, 0], at] - one[pairs[:, 1], at] for one in (truth, predicted))
+                one = corrected_mean(y[both], f[both], f[~both], level=level)
+                found.append(SystemDifference(name, (first, second), int(both.sum()), one, one.human))
+            elif (first, name) in by and (second, name) in by:
+                one, other = by[first, name], by[second, name]
+                human = corrected_difference(_alone(one), _alone(other))
+                found.append(SystemDifference(name, (first, second), 0, corrected_difference(one, other), human))
+    return found
+
+
+def _alone(one: CorrectedMean) -> CorrectedMean:
+    return CorrectedMean(one.human.value, one.human.low, one.human.high, one.level)
+
+
+def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
+    """(P, 2) items of two systems that answer the same prompt; of several to one prompt, the first."""
+    if prompt is None:
+        return np.empty((0, 2), np.int64)
+    at = {name: item for item, name in zip(second[::-1].tolist(), prompt[second[::-1]].tolist(), strict=True)}
+    one = {name: item for item, name in zip(first[::-1].tolist(), prompt[first[::-1]].tolist(), strict=True)}
+    return np.array([(item, at[name]) for name, item in one.items() if name in at], np.int64).reshape(-1, 2)
+
+
+def _recalls(
+    table: Annotations, judges: IntArray, gold: Any, known: IntArray, names: Names, level: float, numeric: bool
+) -> tuple[Recall, ...]:
+    """Every judge's recall of every class, on items of known class; of two classes: specificity and sensitivity."""
+    from scipy.special import ndtri
+
+    if table.kind == "numbers" or numeric:
+        return ()
+    A, K = table.n_annotators, table.n_classes
+    rows = np.flatnonzero(np.isin(table.item, known))
+    own = table.annotator[rows].astype(np.int64) * K + gold[table.item[rows]]
+    total = np.bincount(own, minlength=A * K)
+    hits = np.bincount(own, table.label[rows] == gold[table.item[rows]], A * K)
+    z, found = ndtri((1 + level) / 2), []
+    for at in np.flatnonzero(total):
+        judge, c = divmod(int(at), K)
+        share = hits[at] / total[at]
+        low, high = score_interval(share, total[at], z)
+        estimate = Estimate(float(share), float(low), float(high), level)
+        found.append(Recall(str(table.annotators[judge]), str(names[c]), int(total[at]), estimate))
+    return tuple(found)
+
+
+def _plan(
+    rates: list[Rate], known: IntArray, labelled: IntArray, items: Names, width: float | None, seed: int
+) -> Plan | None:
+    if width is None:
+        return None
+    needs = [labels_needed(one.corrected, labelled.size, width, rate=one.name != MEAN) for one in rates]
+    if any(one is None for one in needs):
+        return Plan(width, None, ())
+    needed = max(max(one for one in needs if one is not None), known.size)
+    left = np.random.default_rng([seed, 1]).permutation(np.setdiff1d(labelled, known))
+    return Plan(width, needed, tuple(items[np.sort(left[: needed - known.size])].tolist()))

@@ -1,0 +1,256 @@
+"""What a panel of judges is worth: who errs alike, how many independent judges that leaves, who could be spared.
+
+Judges j and k err on the same items more often than by chance. With e_ij = [y_ij ≠ z_i] the correlation of their
+errors is r_jk, its mean over pairs r, and A judges are worth
+
+    A / (1 + (A − 1) r)        (Kish 1965)
+
+independent ones. By gold z is known. Without gold z_i ~ q_i, the posterior: where q is as sure as it should be (see
+`models.dependence`), so are expected products of errors. The interval is by bootstrap over items with gold, else that
+of ρ. Of scores, errors are what gold does not explain: deviations from the mean of the class, or from the line through
+known scores.
+
+A judge's value is how much of the panel's answer is lost without it: with x_ij(c) what it says for class c and q the
+panel's posterior, 1 − R² of the best linear combination of the others, less that of all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.registry import DEFAULT_METHOD
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.evaluation import Estimate
+from dissensus.evaluation.intervals import percentile_interval
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.dependence import MIN_GOLD, soften
+from dissensus.models.gold_weights import panel_judges
+from dissensus.table.annotations import Annotations
+
+FAMILIES = (
+    "llama", "mixtral", "mistral", "ministral", "qwen", "gemma", "gemini", "phi", "deepseek", "gpt", "claude", "haiku",
+    "sonnet", "opus", "command", "grok", "olmo", "falcon", "glm", "kimi", "nemotron", "granite", "yi",
+)  # fmt: skip
+"""Words in names of language models that say who made them, the more specific ones first."""
+RESAMPLES = 200
+MAX_ITEMS = 2_000  # that correlations with an interval are taken from, spread evenly
+RIDGE = 1e-6  # share of the mean diagonal, so that twins have a solution
+
+
+@dataclass(frozen=True, eq=False)
+class PanelReview:
+    """A panel by what its judges have in common; arrays are in the order of `judges`."""
+
+    judges: Names  # (J,)
+    families: tuple[str, ...]  # (J,)
+    by_gold: bool  # errors are by gold, not by the posterior
+    effective: Estimate  # independent judges that they are worth
+    mean_correlation: float  # r
+    correlation: FloatArray = field(repr=False)  # (J, J) of errors
+    tree: tuple[tuple[float, ...], ...] = field(repr=False)  # merges as of scipy's `linkage`, average of 1 − r_jk
+    order: IntArray = field(repr=False)  # (J,) judges along the tree
+    value: FloatArray = field(repr=False)  # (J,) share of the panel's answer that is lost without the judge
+    kept: tuple[tuple[str, float], ...] = field(repr=False)  # judges in the order to buy them, share kept with so many
+
+    def __str__(self) -> str:
+        one, by = self.effective, "by gold" if self.by_gold else "by the panel's own posterior"
+        return (
+            f"{self.judges.size} judges are worth {one.value:.1f} independent ones ({one.low:.1f} to {one.high:.1f}): "
+            f"{by}, their errors correlate by {self.mean_correlation:.2f} on average."
+        )
+
+    def alike(self, n: int = 5) -> list[tuple[str, str, float]]:
+        """The n pairs of judges whose errors are most alike."""
+        first, second = np.triu_indices(self.judges.size, 1)
+        r = self.correlation[first, second]
+        best = np.argsort(-np.nan_to_num(r, nan=-2.0), kind="stable")[:n]
+        return [(str(self.judges[first[at]]), str(self.judges[second[at]]), float(r[at])) for at in best]
+
+
+def family(name: Any) -> str:
+    """The maker's word in the name of a model; the first word of another name.
+
+    >>> family("Meta-Llama-3-8B-Instruct"), family("openai/gpt-4o"), family("anna b")
+    ('llama', 'gpt', 'anna')
+    """
+    words = re.findall(r"[a-z]+", str(name).lower())
+    return next((one for one in FAMILIES if any(word.startswith(one) for word in words)), words[0] if words else "")
+
+
+def review_panel(
+    table: Annotations,
+    *,
+    gold: Any = None,
+    model: Aggregator | None = None,
+    posterior: FloatArray | None = None,
+    seed: int = 0,
+) -> PanelReview | None:
+    """Review a panel, few annotators who label nearly every item; None where the table is none.
+
+    Also None of scores without gold: nothing says what their errors are.
+
+    Parameters
+    ----------
+    gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
+        With `MIN_GOLD` known items or more, errors are by gold.
+    model : Aggregator, optional
+        Fitted to votes without gold; left out, one is.
+    posterior : (I, K), optional
+        Of votes: what the panel answers; left out, that of the model.
+    """
+    judges = panel_judges(table)
+    if judges.size == 0:
+        return None
+    if model is None and table.kind != "numbers":
+        model = methods[DEFAULT_METHOD]().fit(table)
+    known = np.empty(0, np.int64)
+    if gold is not None:
+        known = np.flatnonzero(~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0)
+    by_gold = known.size >= MIN_GOLD
+    if by_gold:
+        known = known[:: -(-known.size // MAX_ITEMS)]
+        errors = _errors(table, judges, known, gold)
+        correlation = _correlations(errors)
+        drawn = np.random.default_rng(seed).integers(0, known.size, (RESAMPLES, known.size))
+        worth = percentile_interval(
+            _kish(correlation), np.array([_kish(_correlations(errors[rows])) for rows in drawn])
+        )  # fmt: skip
+    elif model is not None:
+        labels, said = np.asarray(model.item_total_), _Said(table, judges)
+        correlation = said.expected(np.asarray(model.posterior_))
+        bounds = [model.dependence_, *model.dependence_interval_]
+        free = [soften(model._independent(), labels, rho, model.shift_) for rho in bounds]
+        tried = [_kish(said.expected(one)) for one in free]
+        worth = Estimate(_kish(correlation), min(tried), max(tried))
+    else:
+        return None
+    if posterior is None and model is not None:
+        posterior = np.asarray(model.posterior_)
+    value, kept = np.full(judges.size, np.nan), list[tuple[int, float]]()
+    if posterior is not None and table.kind != "numbers":
+        value, kept = _Said(table, judges).values(posterior)
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    far = 1 - np.nan_to_num(correlation)
+    np.fill_diagonal(far, 0)
+    tree = linkage(squareform(np.maximum((far + far.T) / 2, 0), checks=False), "average", optimal_ordering=True)
+    names = table.annotators[judges]
+    return PanelReview(
+        names, tuple(family(one) for one in names), by_gold, worth, _mean_off_diagonal(correlation), correlation,
+        tuple(tuple(float(x) for x in row) for row in tree), leaves_list(tree), value,
+        tuple((str(names[at]), share) for at, share in kept),
+    )  # fmt: skip
+
+
+def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) -> FloatArray:
+    """(n, J) errors on known items, NaN where a judge said nothing: 0 or 1 of votes, deviations of scores."""
+    place, column = np.full(table.n_items, -1), np.full(table.n_annotators, -1)
+    place[known], column[judges] = np.arange(known.size), np.arange(judges.size)
+    rows = np.flatnonzero((place[table.item] >= 0) & (column[table.annotator] >= 0))
+    cell = place[table.item[rows]] * judges.size + column[table.annotator[rows]]
+    scores = table.kind == "numbers"
+    wrong = table.values[table.label[rows]] if scores else table.label[rows] != gold[table.item[rows]]
+    times = np.bincount(cell, minlength=known.size * judges.size)
+    with np.errstate(invalid="ignore"):
+        errors = (np.bincount(cell, wrong, times.size) / times).reshape(known.size, -1)
+    if not scores:
+        return np.asarray(errors)
+    truth = gold[known]
+    for j in range(judges.size):
+        there = ~np.isnan(errors[:, j])
+        x, y = errors[there, j], truth[there]
+        if y.dtype.kind == "f":
+            slope = np.cov(x, y)[0, 1] / (y.var(ddof=1) or 1.0) if y.size > 1 else 0.0
+            errors[there, j] = x - slope * y
+        else:
+            errors[there, j] = x - (np.bincount(y, x) / np.maximum(np.bincount(y), 1))[y]
+    return errors
+
+
+def _correlations(errors: FloatArray) -> FloatArray:
+    """(J, J) correlations over the items that both judged; NaN where one never or always errs."""
+    there = ~np.isnan(errors)
+    e, w = np.where(there, errors, 0), there.astype(np.float64)
+    return _correlation(e.T @ e, e.T @ w, (e * e).T @ w, w.T @ w)
+
+
+def _correlation(product: FloatArray, total: FloatArray, square: FloatArray, n: FloatArray) -> FloatArray:
+    """Correlations from sums over pairs' common items: Σ e_j e_k, Σ e_j, Σ e_j² and how many there are."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = total / n
+        variance = square / n - mean**2
+        variance = np.where(variance > 1e-12, variance, np.nan)
+        return np.asarray((product / n - mean * mean.T) / np.sqrt(variance * variance.T))
+
+
+def _mean_off_diagonal(correlation: FloatArray) -> float:
+    some = correlation[~np.eye(len(correlation), dtype=np.bool_)]
+    return float(some[~np.isnan(some)].mean()) if (~np.isnan(some)).any() else 0.0
+
+
+def _kish(correlation: FloatArray) -> float:
+    J = len(correlation)
+    return J / max(1 + (J - 1) * _mean_off_diagonal(correlation), 1.0)
+
+
+class _Said:
+    """(I, J) sparse: the share of each judge's labels of an item that are class c, for every c."""
+
+    def __init__(self, table: Annotations, judges: IntArray):
+        from scipy.sparse import csr_array
+
+        column = np.full(table.n_annotators, -1)
+        column[judges] = np.arange(judges.size)
+        rows = np.flatnonzero(column[table.annotator] >= 0)
+        at, shape = (table.item[rows], column[table.annotator[rows]]), (table.n_items, judges.size)
+        times = csr_array((np.ones(rows.size), at), shape=shape)
+        once = 1 / np.asarray(times[at]).reshape(-1)
+        self.there = (times > 0).astype(np.float64)
+        self.of = [
+            csr_array((once * (table.label[rows] == c), at), shape=shape) for c in range(table.n_classes)
+        ]  # fmt: skip
+
+    def expected(self, posterior: FloatArray) -> FloatArray:
+        """(J, J) expected correlations of errors where the truth is drawn from a posterior (I, K)."""
+        from scipy.sparse import diags_array
+
+        J = self.there.shape[1]
+        product, total = np.zeros((J, J)), np.zeros((J, J))
+        for c, said in enumerate(self.of):
+            wrong = self.there - said
+            drawn = (diags_array(posterior[:, c]) @ wrong).T
+            product += (drawn @ wrong).toarray()
+            total += (drawn @ self.there).toarray()
+        return _correlation(product, total, total, (self.there.T @ self.there).toarray())
+
+    def values(self, posterior: FloatArray) -> tuple[FloatArray, list[tuple[int, float]]]:
+        """(J,) value of each judge, and the judges in the order to buy them with the share kept."""
+        J, K = self.there.shape[1], len(self.of)
+        gram, right, total = np.zeros((J, J)), np.zeros(J), 0.0
+        for c, said in enumerate(self.of):
+            x = said - self.there * (1 / K)
+            centre, answer = np.asarray(x.mean(axis=0)).reshape(-1), posterior[:, c] - posterior[:, c].mean()
+            gram += (x.T @ x).toarray() - len(posterior) * np.outer(centre, centre)
+            right += x.T @ answer
+            total += float(answer @ answer)
+        gram[np.diag_indices(J)] += RIDGE * max(np.trace(gram) / J, 1e-12)
+
+        def explained(some: list[int]) -> float:
+            at = np.ix_(some, some)
+            return float(right[some] @ np.linalg.solve(gram[at], right[some])) if some else 0.0
+
+        everybody = list(range(J))
+        whole = max(explained(everybody), 1e-12)
+        value = np.array([(whole - explained([k for k in everybody if k != j])) / whole for j in everybody])
+        kept: list[tuple[int, float]] = []
+        left = everybody.copy()
+        while left:
+            best = max(left, key=lambda j: explained([k for k, _ in kept] + [j]))
+            left.remove(best)
+            kept.append((best, explained([k for k, _ in kept] + [best]) / whole))
+        return np.maximum(value, 0), kept

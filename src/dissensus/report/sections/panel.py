@@ -1,0 +1,188 @@
+"""Panel: what few annotators who label nearly everything are worth together, and what gold makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus.common.formatting import percent
+from dissensus.common.types import IntArray
+from dissensus.evaluation.ppi import MIN_KNOWN
+from dissensus.models.gold_weights import panel_judges
+from dissensus.questions.calibrate import calibrate
+from dissensus.questions.panel import review_panel
+from dissensus.report import charts
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, plain
+
+MIN_JUDGES = 3
+MIN_ITEMS = 30
+ENOUGH = 0.95  # share of the panel's answer from which on further judges are hardly worth their calls
+MAX_CLASSES = 20  # whose rates are listed
+
+
+@sections.enter("panel", title="Panel", summary="What is this panel worth, and who errs alike?", place=45)
+class PanelSection(Section):
+    """Effective judges, a tree and a heat map of their errors, who could be spared, corrected rates."""
+
+    def applies(self, study: Study) -> bool:
+        if study.table.n_items < MIN_ITEMS or not study.fitted.dependence_:
+            return False
+        return panel_judges(study.table).size >= MIN_JUDGES
+
+    def collect(self, study: Study) -> Facts:
+        study.on_step("looking at the panel")
+        table, judges = study.table, panel_judges(study.table)
+        found = None
+        known = 0 if study.gold is None else np.count_nonzero((study.gold >= 0) & (study.labels_per_item > 0))
+        if study.gold is not None and known >= 2 * MIN_KNOWN:
+            found = calibrate(table, study.gold, model=study.fitted, seed=study.seed)
+        review = found.panel if found is not None else review_panel(table, model=study.fitted)
+        assert review is not None
+        names, at = [study.annotator_names[code] for code in judges], review.order
+        by_name = {str(name): shown for name, shown in zip(review.judges, names, strict=True)}
+        kept = [{"judge": by_name[name], "share": share} for name, share in review.kept]
+        place = {name: n for n, name in enumerate(table.annotators[judges].tolist())}
+        bought = {name: n for n, (name, _) in enumerate(review.kept, 1)}
+        rows = [
+            {"judge": names[j], "labels": int(table.per_annotator[judges[j]]), "lost": review.value[j]}
+            | {"bought": bought.get(str(review.judges[j]))}
+            | ({"family": review.families[j]} if study.names else {})
+            for j in sorted(place.values(), key=lambda j: study.annotator_place[judges[j]])
+        ]
+        facts: Facts = {
+            "effective": review.effective,
+            "by_gold": review.by_gold,
+            "correlation": review.mean_correlation,
+            "judges": rows,
+            "order": [names[j] for j in at],
+            "matrix": review.correlation[np.ix_(at, at)],
+            "tree": _segments(review.tree, at),
+            "kept": kept,
+            "rates": []
+            if found is None or known == table.n_items
+            else [
+                {"class": study.classes[k], "judged": one.corrected.predicted, "saved": one.corrected.saved}
+                | {"corrected": one.corrected, "human": one.corrected.human}
+                for k, one in enumerate(found.rates[:MAX_CLASSES])
+                if k < len(study.classes)
+            ],
+            "gold": int(known),
+        }
+        return dict(plain(facts))
+
+    def findings(self, facts: Facts) -> Findings:
+        worth, n = facts["effective"], len(facts["judges"])
+        few = worth["value"] < n / 2
+        yield Finding(
+            f"{n} judges are worth about {worth['value']:.1f} independent ones ({worth['low']:.1f} to "
+            f"{worth['high']:.1f}), because they err alike.",
+            "" if facts["by_gold"] else "Human labels of 50 items drawn at random would say more: dissensus calibrate.",
+            "bad" if few else "note",
+        )
+
+    def draw(self, facts: Facts) -> Blocks:
+        worth, kept = facts["effective"], facts["kept"]
+        how = "by gold" if facts["by_gold"] else "by the panel's own posterior"
+        enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= ENOUGH), len(kept))
+        figures = [
+            Number(f"{worth['value']:.1f}", "independent judges", f"{worth['low']:.1f} to {worth['high']:.1f}, {how}"),
+            Number(f"{facts['correlation']:.2f}", "mean correlation of two judges' errors", how),
+        ]
+        if kept:
+            figures.append(Number(f"{enough} of {len(kept)}", f"judges keep {percent(ENOUGH)} of the panel's answer"))
+        yield Numbers(figures)
+        if not facts["by_gold"]:
+            yield Text(
+                "Without gold nobody knows what a panel gets wrong together: its interval is that of panels and crowds "
+                "with gold."
+            )
+        yield _tree(facts)
+        yield _heat_map(facts)
+        if facts["rates"]:
+            columns = {
+                "class": Column("class"),
+                "judged": Column("judges say", "percent", 1),
+                "corrected": Column("corrected", "interval", note="prediction-powered inference, 95 %"),
+                "human": Column("human labels alone", "interval"),
+                "saved": Column("labels saved", "number", note="human labels that the judges stand for"),
+            }
+            rows = [
+                row | {key: [row[key][end] for end in ("value", "low", "high")] for key in ("corrected", "human")}
+                for row in facts["rates"]
+            ]
+            yield Table.of(
+                "panel-rates", "Corrected rates",
+                f"Valid whatever the judges do, if the {facts['gold']:,} items with gold were drawn at random.",
+                columns, rows, search=False,
+            )  # fmt: skip
+        columns = {
+            "judge": Column("judge"),
+            "family": Column("family"),
+            "labels": Column("labels", "number"),
+            "lost": Column("lost without it", "percent", 1, note="share of the panel's answer"),
+            "bought": Column("buy as number", "number", note="the order in which judges add most"),
+        }
+        yield Table.of(
+            "panel-judges", "Judges", "Who adds what: drop those that lose nothing.", columns, facts["judges"]
+        )  # fmt: skip
+
+
+def _segments(tree: tuple[tuple[float, ...], ...], order: IntArray) -> list[list[float]]:
+    """Lines of the tree: [place of one, place of the other, height of one, of the other, height where they join]."""
+    n = len(order)
+    place: dict[int, float] = {int(leaf): float(at) for at, leaf in enumerate(order)}
+    height = dict.fromkeys(place, 0.0)
+    lines = []
+    for step, (one, other, far, _) in enumerate(tree):
+        a, b = int(one), int(other)
+        lines.append([place[a], place[b], height[a], height[b], float(far)])
+        place[n + step], height[n + step] = (place[a] + place[b]) / 2, float(far)
+    return lines
+
+
+def _tree(facts: Facts) -> Chart:
+    names, rows = facts["order"], []
+    for line, (one, other, low, high, far) in enumerate(facts["tree"]):
+        corners = ((low, one), (far, one), (far, other), (high, other))
+        rows += [{"line": line, "far": x, "place": y, "corner": n} for n, (x, y) in enumerate(corners)]
+    marks = [{"judge": name, "place": at, "far": 0.0} for at, name in enumerate(names)]
+    y = {
+        "field": "place", "type": "quantitative", "axis": None, "title": None,
+        "scale": {"domain": [-0.5, len(names) - 0.5], "reverse": True},
+    }  # fmt: skip
+    far = max((row["far"] for row in rows), default=1.0) or 1.0
+    ticks = [round(tick / 10, 1) for tick in range(int(far * 10) + 1) if tick % 2 == 0]
+    room = {"domain": [far, -0.35 * far], "nice": False}  # names stand right of the leaves
+    x = charts.quantity("far", "1 − correlation of errors", scale=room, values=ticks)
+    lines = charts.plot(rows, "line", x=x, y=y, detail="line:N", order="corner:Q")
+    words = charts.plot(marks, {"type": "text", "align": "left", "dx": 4}, ["judge:N"], x=x, y=y, text="judge:N")
+    return Chart(
+        charts.spec(lines + words, max(120, 16 * len(names) + 40)),
+        "Who errs alike, as a tree",
+        "Judges that join far to the right make the same mistakes.",
+        f"Tree of {len(names)} judges by the correlation of their errors.",
+        wide=True,
+    )
+
+
+def _heat_map(facts: Facts) -> Chart:
+    names = facts["order"]
+    rows = [row for row in charts.cells(names, names, r=facts["matrix"]) if row["down"] != row["across"]]
+    rows = [row for row in rows if row["r"] is not None]
+    scale = {"scale": {"domain": names}}
+    dense = len(names) > 20
+    across = {"labels": not dense, "ticks": not dense, "labelAngle": -90}
+    x = charts.names("across", names, title="in the same order" if dense else None, **across) | scale
+    tips = [("down:N", "judge"), ("across:N", "and"), ("r:Q", "correlation", ".2f")]
+    color = charts.heat("r", "correlation of errors", ".1f")
+    chart = charts.plot(rows, "rect", tips, x=x, y=charts.names("down", names) | scale, color=color)
+    best = max(rows, key=lambda row: row["r"], default=None)
+    most = "" if best is None else f"; highest between {best['down']} and {best['across']}, {best['r']:.2f}"
+    return Chart(
+        charts.spec(chart, max(220, 13 * len(names) + 60)),
+        "Who errs alike, pair by pair",
+        "Bright blocks make the same mistakes: a second judge of a block says little that is new.",
+        f"Matrix of correlations of errors of {len(names)} judges{most}.",
+        wide=True,
+    )
