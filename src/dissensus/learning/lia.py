@@ -50,9 +50,9 @@ from dissensus.table.annotations import Annotations
 MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
 CHOICES: dict[str, tuple[Any, ...]] = {
     "difficulty": (True, False),
-    "penalty": (0.02, 0.06, 0.25),
+    "penalty": (0.0, 0.01, 0.06),
     "residual_penalty": (0.3, 1.0, 3.0),
-    "difficulty_penalty": (0.3, 1.0, 3.0),
+    "difficulty_penalty": (1.0, 3.0, 10.0),
     "hidden": ((16, 16, 16, 16), (64, 64)),
     "dropout": (0.0, 0.5),
     "entropy": (0.0, 0.1),

@@ -57,6 +57,10 @@ class LIAML(LIALearner):
     weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
     dropout: float = param(0.0, "dropout of the layers")
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
+    left_out: ClassVar[bool] = False  # type: ignore[misc]
+    known: ClassVar[float] = 0.0  # type: ignore[misc]  # its annotators have no matrix of their own
+    penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
+    difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
 
     questions_: list[str]
     classes_: dict[str, Names]

@@ -92,9 +92,11 @@ def begin(
         objective.fit(table.select(rows=~held_out[table.item]), known, seed)
     if like is not None and np.array_equal(like.taught, taught):
         encoder, columns = like.encoder, like.lessons.inputs
+        objective.see(columns, taught, like.objective)
     else:
         encoder = fitted_encoder(encoder, X, taught, table.n_items)
         columns = encoder.prepare(X)
+        objective.see(columns, taught)
     evaluate, key, at_once = None, "", BATCHES_AT_ONCE * model.batch_size
     if inside:
         evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)

@@ -64,6 +64,9 @@ class Objective(Parameters, ABC):
         """Learning rate of annotators' rows, where the user names none."""
         return 1e-3
 
+    def see(self, inputs: Columns, taught: IntArray, like: Any = None) -> None:
+        """Look at the inputs of all items, of which `taught` teach, after `fit`; `like` has seen the same."""
+
     @abstractmethod
     def targets(self) -> Columns:
         """What the loss needs of every item, in the order of the table's items; after `fit`."""

@@ -33,6 +33,7 @@ class Competence(AnnotatorRows):
     """Annotators, whose labels (A,) are counted → C (…, K, K, L)."""
 
     share: Tensor
+    unknown: Tensor
 
     def __init__(
         self, labels: Tensor, n_classes: int, latent: int, size: int | None, features: FloatArray | None = None
@@ -44,6 +45,7 @@ class Competence(AnnotatorRows):
         self.table = RowEmbedding(torch.randn(len(labels), width) * SPREAD)
         self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)
         self.crowd = nn.Parameter(first.clone())  # b
+        self.register_buffer("unknown", first.clone(), persistent=False)  # b of an annotator nobody knows
         self.linear: nn.Linear | None = None  # V
         if size is not None:
             self.linear = nn.Linear(size, math.prod(self.shape), bias=False)
@@ -69,6 +71,10 @@ class Competence(AnnotatorRows):
         """(A, E) e_j of all annotators."""
         return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
 
+    def pull(self) -> Tensor:
+        """½ |b − b of an unknown annotator|²."""
+        return (self.crowd - self.unknown).square().sum() / 2
+
     def effect(self) -> Tensor:
         """½ |V W|²."""
         assert self.described is not None
@@ -80,14 +86,25 @@ class LIAHead(nn.Module):
     """h, d and c, and the posterior q of the last E step."""
 
     q: Tensor
+    by_others: Tensor
+    prior: Tensor
     per_item: Tensor
 
     def __init__(
-        self, truth: nn.Module, difficulty: nn.Module | None, competence: Competence, n_items: int, per_item: float
+        self,
+        truth: nn.Module,
+        difficulty: nn.Module | None,
+        competence: Competence,
+        n_items: int,
+        per_item: float,
+        prior: Tensor | None = None,
     ):
         super().__init__()
         self.truth, self.difficulty, self.competence = truth, difficulty, competence
         self.register_buffer("q", torch.zeros(n_items, competence.shape[0]))
+        K = competence.shape[0]
+        self.register_buffer("prior", torch.full((K,), 1 / K) if prior is None else prior)  # π
+        self.register_buffer("by_others", torch.zeros(n_items, competence.shape[0]))  # log h of items left out
         self.register_buffer("per_item", torch.tensor(per_item))  # annotations
         self.marginal = False  # True: the rounds are over
 

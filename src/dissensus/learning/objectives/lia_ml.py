@@ -54,6 +54,10 @@ class LIAMLObjective(LIAObjective):
 
     label_size: int = param(16, "T, the size of a class's embedding", low=1)
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
+    left_out: ClassVar[bool] = False  # type: ignore[misc]
+    known: ClassVar[float] = 0.0  # type: ignore[misc]  # its annotators have no matrix of their own
+    penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
+    difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
 
     def fit(  # type: ignore[override]  # several tables in the place of one
         self, questions: Mapping[str, Annotations], gold: Mapping[str, IntArray] | None, seed: int

@@ -7,7 +7,8 @@ This is the dual of the paper's problem, the classes for which the conditional e
 the seen ones allow, is least, once q, the distribution of the classes, has taken its best value. The paper has σ̄ = 0:
 who gave few labels is thought to guess, and where everyone gave few, all are, and nothing is learnt at all. Here σ̄ is
 what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them, and π are the shares of
-the votes instead of all the same. (`centre`, `class_prior`.)
+the votes with 400 items more, spread evenly over the classes, instead of all the same. (`centre`, `class_prior`.) What
+annotators name too often is no class that is too frequent, and few items cannot tell the two apart.
 
 E step  q_i(k) ∝ π_k Π_{j∈M_i} P(y_ij | k)
 M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first in τ, then in σ̄ and σ
@@ -49,6 +50,7 @@ from dissensus.models.em import EMAggregator
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
 
+CLASS_ITEMS = 400.0  # of no vote, shared evenly by the classes, in π; the reason is in docs/methods/mmce.md
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
 BLOCK_NUMBERS = 2**18  # rows times K² that NumPy walks together: they stay in the cache
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
@@ -90,7 +92,9 @@ class MMCE(EMAggregator[Effects]):
     centre: Literal["crowd", "zero"] = param("crowd", "where effects are drawn to: what annotators share, or none")
     known: float = param(5.0, "weight, in annotators, of an unknown one in what they share", low=MIN_PSEUDO)
     class_prior: Literal["votes", "uniform", "learned"] = param("votes", "π: shares of the votes, all alike, or learnt")
-    class_count: float = param(1.0, "pseudo-count of every class in π, where it is not uniform", low=MIN_PSEUDO)
+    class_count: float | None = param(
+        None, "pseudo-count of every class in π, where it is not uniform; None: 400 items / classes", low=MIN_PSEUDO
+    )
 
     labels_depend_on_items: ClassVar = True
     annotator_effect_: FloatArray
@@ -192,9 +196,12 @@ class MMCE(EMAggregator[Effects]):
         )
         return Effects(self._learn(np.zeros_like(counts), sums), prior, belief)
 
+    def _class_count(self, n_classes: int) -> float:
+        return CLASS_ITEMS / n_classes if self.class_count is None else self.class_count
+
     def _shares(self, belief: FloatArray) -> FloatArray:
         """π that goes with a q (I, K)."""
-        prior = belief.sum(axis=0) + self.class_count
+        prior = belief.sum(axis=0) + self._class_count(belief.shape[1])
         return np.asarray(prior / prior.sum())
 
     def _middle(self, effect: FloatArray) -> FloatArray:
@@ -218,7 +225,8 @@ class MMCE(EMAggregator[Effects]):
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":
             square += self.known * float(np.square(middle - expected_effect(len(middle))).sum())
-        density = self.class_count * float(np.log(params.prior).sum()) if self.class_prior == "learned" else 0.0
+        count = self._class_count(params.prior.size)
+        density = count * float(np.log(params.prior).sum()) if self.class_prior == "learned" else 0.0
         return density - 0.5 * self.alpha(params.prior.size) * square
 
 
