@@ -69,7 +69,8 @@ class Gaussian(NumberModel):
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "change of the bound, per row, that ends them", low=0)
 
-    knots_: FloatArray  # (Q, 3) quantiles where a label begins and ends, and the label; all rise
+    knots_: FloatArray  # (Q, 2) quantiles where a label begins and ends
+    knot_labels_: FloatArray  # (Q,) the label; all rise
     center_: FloatArray  # (2,) what x is moved and divided by
     theta_prior_: FloatArray  # (2,) μ and τ²
     spread_: FloatArray  # (A, 5) E b, E a, variance of b, of a, σ²; on the scale of x
@@ -96,9 +97,9 @@ class Gaussian(NumberModel):
         signal = fit.a * np.sqrt(fit.tau2)
         self.reliability_ = np.maximum(signal / np.sqrt(signal**2 + fit.s2), 0.0)
         self.hits_ = self.reliability_**2 * self.total_
-        unit = 1.0 if self.scores == "ranks" else float(self.center_[1])
-        self.bias_, self.stretch_ = (fit.b + (fit.a - 1) * fit.mu) * unit, fit.a
-        self.precision_ = 1 / (fit.s2 * unit**2)
+        said = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # of an item in the middle
+        self.bias_ = said - (self.total_ @ said) / self.total_.sum()
+        self.stretch_, self.precision_ = fit.a, 1 / fit.s2
 
     def _posterior(self, table: Annotations, known: IntArray) -> tuple[FloatArray, FloatArray]:
         b, a, s2 = (
@@ -124,11 +125,15 @@ class Gaussian(NumberModel):
             return lambda at: self._to_labels(mean_b + mean_a * at), self._to_labels
         mu, sd = self.theta_prior_[0], self._prior_sd()
         grid = np.linspace(mu - 8 * sd, mu + 8 * sd, GRID)
-        total = np.zeros(GRID)
-        for node, part in zip(NODES, NODE_WEIGHTS / NODE_WEIGHTS.sum(), strict=True):
-            said = b[:, None] + a[:, None] * grid + np.sqrt(s2)[:, None] * node  # (annotators, GRID)
-            total += part * (share @ self._to_labels(said))
+        total = share @ self._mean_labels(b[:, None] + a[:, None] * grid, s2[:, None])
         return lambda at: np.interp(at, grid, np.maximum.accumulate(total)), self._to_labels
+
+    def _mean_labels(self, x: FloatArray, s2: FloatArray) -> FloatArray:
+        """E Q(x + ε) with ε ~ N(0, s2)."""
+        parts = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+        return np.asarray(
+            sum(part * self._to_labels(x + np.sqrt(s2) * node) for node, part in zip(NODES, parts, strict=True))
+        )
 
     def _set_scale(self, table: Annotations, weight: FloatArray) -> None:
         """Make Q: every label, in order, at the middle of its ranks, as a quantile of N(0, 1); centred."""
@@ -141,26 +146,27 @@ class Gaussian(NumberModel):
             mean = count @ values / count.sum()
             sd = np.sqrt(count @ (values - mean) ** 2 / count.sum())
             self.center_ = np.array([mean, sd if sd > 0 else 1.0])
-            self.knots_ = np.empty((0, 2))
+            self.knots_, self.knot_labels_ = np.empty((0, 2)), np.empty(0)
             return
         half = np.minimum(count / 2, 0.5)
         upper = np.cumsum(count)
         self.center_ = np.array([0.0, 1.0])
-        self.knots_ = np.column_stack([upper - count + half, upper - half, values]) / [upper[-1], upper[-1], 1]
+        self.knots_, self.knot_labels_ = np.column_stack([upper - count + half, upper - half]) / upper[-1], values
         if values.size > KNOTS:  # evenly among the labels, and both ends
             some = np.searchsorted(upper, np.linspace(0, upper[-1], KNOTS), side="left")
-            self.knots_ = self.knots_[np.unique(np.minimum(some, values.size - 1))]
+            some = np.unique(np.minimum(some, values.size - 1))
+            self.knots_, self.knot_labels_ = self.knots_[some], values[some]
 
     def _to_scores(self, labels: FloatArray) -> FloatArray:
         if self.scores == "labels":
             return np.asarray((labels - self.center_[0]) / self.center_[1])
-        return np.asarray(np.interp(labels, self.knots_[:, 2], ndtri(self.knots_[:, :2].mean(axis=1))))
+        return np.asarray(np.interp(labels, self.knot_labels_, ndtri(self.knots_.mean(axis=1))))
 
     def _to_labels(self, x: FloatArray) -> FloatArray:
         """Q: the label at a quantile, flat over the rows that share one, linear between neighbours."""
         if self.scores == "labels":
             return np.asarray(self.center_[0] + self.center_[1] * x)
-        return np.asarray(np.interp(ndtr(x), self.knots_[:, :2].ravel(), np.repeat(self.knots_[:, 2], 2)))
+        return np.asarray(np.interp(ndtr(x), self.knots_.ravel(), np.repeat(self.knot_labels_, 2)))
 
 
 def climb(

@@ -26,7 +26,19 @@ JUDGE = ("annotator", "judge", "worker", "rater", "user", "judge_id", "annotator
 CONTEXT = ("prompt", "prompt_id", "question_id", "context", "instruction")
 LEFT = {"left", "a", "model_a", "player_a", "item_a", "model_1", "1", "first"}
 RIGHT = {"right", "b", "model_b", "player_b", "item_b", "model_2", "2", "second"}
-TIE = {"tie", "draw", "equal", "same", "both", "neither", "bothbad", "both_bad", "tie (bothbad)", "tie (both bad)", "none"}
+TIE = {
+    "tie",
+    "draw",
+    "equal",
+    "same",
+    "both",
+    "neither",
+    "bothbad",
+    "both_bad",
+    "tie (bothbad)",
+    "tie (both bad)",
+    "none",
+}
 
 
 def find(there: list[str], named: Columns) -> dict[str, str] | None:
@@ -88,7 +100,9 @@ def _outcomes(winner: Any, left: Any, right: Any) -> Any:
         code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)
         found[(said == value) & (found < 0)] = code
     if (found < 0).any():
-        raise DataError(naming.bad_rows("column of winners", found < 0, "rows name neither of the two, nor a tie", said))
+        raise DataError(
+            naming.bad_rows("column of winners", found < 0, "rows name neither of the two, nor a tie", said)
+        )
     return np.array(kinds.OUTCOMES, object)[found]
 
 
