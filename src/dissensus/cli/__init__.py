@@ -54,6 +54,7 @@ GUIDES = {
     "evaluation": "agreement",
     "features": "train",
     "judging-with-models": "calibrate",
+    "kinds": "aggregate",
     "learning": "train",
     "learning-loops": "train",
     "scale": "aggregate",

@@ -44,7 +44,7 @@ MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
 _ONE_NAME = re.compile(r"'[^']+'$")  # a column, as an account of reading quotes it
-FILES = (*tables("items", "annotators", "confusions"), *(Path(one.file) for one in WRITERS.values()))
+FILES = (*tables("items", "annotators", "confusions", "things"), *(Path(one.file) for one in WRITERS.values()))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The contract of methods whose truth is a number: `values_` (I,), `interval_` (I, 2), and no classes.
 
-After `fit` there are `items_`, `annotators_`, `values_`, `interval_` (95 %), `reliability_` (A,) (how far an annotator's
-labels follow the truth: their correlation, 0 where it is negative), `bias_`, `stretch_`, `precision_` (A,), `trace_`,
-`n_iter_`, `converged_`, `dependence_`. Labels of one item are not independent given its truth: the variance of a
-posterior is multiplied by the design effect of `models.dependence`, with the ρ of classes where no gold says more.
+After `fit` there are `items_`, `annotators_`, `values_`, `interval_` (95 %), `reliability_` (A,) (the correlation of an
+annotator's labels with the truth, 0 where it is negative), `bias_`, `stretch_`, `precision_` (A,), `trace_`, `n_iter_`,
+`converged_`, `dependence_`. Labels of one item are not independent given its truth: the variance of a posterior is
+multiplied by the design effect of `models.dependence`, with the ρ of classes where no gold says more.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class NumberModel(Aggregator):
     takes_earlier: ClassVar = False
     values_: FloatArray
     interval_: FloatArray
-    bias_: FloatArray  # (A,) how far an annotator's labels lie above the crowd's, of an item in the middle
-    stretch_: FloatArray  # (A,) how far its labels move where the truth moves by one
-    precision_: FloatArray  # (A,) 1 / variance of what its labels have besides
+    bias_: FloatArray  # (A,) how far its labels lie above the crowd's, of an item in the middle; in units of labels
+    stretch_: FloatArray  # (A,) how far its labels move where the crowd's move by one
+    precision_: FloatArray  # (A,) 1 / variance of what its labels have besides, on the scale that is modelled
 
     def fit(
         self, table: Any, *, gold: FloatArray | None = None, earlier: Any = None, on_step: OnStep | None = None
@@ -154,7 +154,7 @@ class NumberModel(Aggregator):
 
     @abstractmethod
     def _curves(self) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
-        """From the scale that is modelled to labels: what annotators say on average, and what one says without error."""
+        """From the scale that is modelled to labels: as annotators say on average, and as one would without error."""
 
     @abstractmethod
     def _prior_sd(self) -> float:
@@ -208,8 +208,8 @@ def check_values(gold: Any, table: Annotations) -> FloatArray | None:
     values = unmasked(gold, np.nan)
     if values.shape != (table.n_items,) or values.dtype.kind not in "iuf":
         raise DataError(
-            f"gold must hold one number per item, {table.n_items} in all, NaN where unknown; got {values.dtype} of shape "
-            f"{values.shape}. `table.gold_values(item, value)` makes it from names."
+            f"gold must hold one number per item, {table.n_items} in all, NaN where unknown; got {values.dtype} of "
+            f"shape {values.shape}. `table.gold_values(item, value)` makes it from names."
         )
     values = values.astype(np.float64)
     return values if np.isfinite(values).any() else None

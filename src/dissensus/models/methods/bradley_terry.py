@@ -5,12 +5,13 @@
 Bradley & Terry's model (1952) with Davidson's ties (1970), where κ is log ν of his paper; in annotator j, γ_j is how
 far answers follow the scores (0: not at all, below 0: against them), h_j favours what stands left, κ_j says how readily
 a tie is called. s ~ N(0, σ²), γ_j ~ N(1, ·), h_j ~ N(h, ·), κ_j ~ N(κ, ·): means and variances are learnt from everyone
-(variances by expected squares under Laplace's approximation), so an annotator with three answers is like the crowd.
+(variances by expected squares under Laplace's approximation), so an annotator with three answers is like the crowd. The
+median annotator has γ = 1: a difference of scores is the log odds, ties aside, with which that one prefers the better.
 Newton's steps alternate between the scores, all at once, and the three numbers of every annotator.
 
 Answers about one item share the item and are not independent given the scores. Intervals therefore rest on the sandwich
-H⁻¹ (Σ_i g_i g_iᵀ) H⁻¹, where g_i is the gradient of all answers about item i (Liang & Zeger 1986), and not on H⁻¹ alone;
-whichever is wider counts. Ranks have intervals by draws from it.
+H⁻¹ (Σ_i g_i g_iᵀ) H⁻¹, where g_i is the gradient of all answers about item i (Liang & Zeger 1986), and not on H⁻¹
+alone; whichever is wider counts. Ranks have intervals by draws from it.
 
 `ties="half"` counts a tie as half a win of each, and with `annotators=False, position=False, prior=None` the scores are
 the most probable ones of Bradley & Terry's own model, as other libraries compute them.
@@ -34,10 +35,11 @@ from dissensus.table.annotations import Annotations
 
 TIE = 2  # its code among the outcomes
 MAX_STEP = 3.0  # of a score in one Newton step, in log odds
-MIN_MEAN = 0.1  # γ of a crowd, on average: below, answers hardly follow any scores
+MIN_MEDIAN = 0.1  # γ of a crowd: below, answers hardly follow any scores
 WIDE, HELD = 1e-6, 1e12  # precision of a prior that says nothing, and of one that says all
 MIN_SPREAD = 1e-4  # variance of the scores, and of annotators' numbers, that is still told from none
 FIRST_SPREAD = (0.1, 0.1, 0.5)  # variances of γ, h and κ to begin with
+NO_TIES = -700.0  # κ of those who never call one: e^κ is as good as 0, and still a number
 ELO = 400 / np.log(10)  # points of an Elo rating that the odds of 1 : e are
 
 
@@ -64,7 +66,7 @@ class Games:
 
 
 class Chances(NamedTuple):
-    """What is expected of rows: P(left) − P(right), P(left) + P(right), P(tie), each (N,), and how probable they are."""
+    """What is expected of rows, each (N,): P(left) − P(right), P(left) + P(right), P(tie); and of all rows together."""
 
     apart: FloatArray
     either: FloatArray
@@ -144,7 +146,7 @@ class BradleyTerry(Aggregator):
         T = games.n_things
         ties = float(games.tied.sum() / games.weight.sum())
         free = np.array([self.annotators, self.position, 0 < ties < 1])
-        center = np.array([1.0, 0.0, np.log(2 * ties / (1 - ties)) if free[2] else -np.inf])
+        center = np.array([1.0, 0.0, np.log(2 * ties / (1 - ties)) if free[2] else NO_TIES])
         own = np.tile(center, (A, 1))
         spread = np.array(FIRST_SPREAD)
         variance = 1.0 if self.prior == "auto" else np.inf if self.prior is None else float(self.prior)
@@ -165,9 +167,9 @@ class BradleyTerry(Aggregator):
             if free.any():
                 own, center, spread = self._learn_annotators(games, scores, own, center, spread, free)
             if self.annotators:
-                mean = max(float(own[:, 0].mean()), MIN_MEAN)  # scores and γ have one scale in common
-                own[:, 0] /= mean
-                scores = scores * mean
+                unit = max(float(np.median(own[:, 0])), MIN_MEDIAN)  # scores and γ have one scale in common
+                own[:, 0] /= unit
+                scores = scores * unit
             if self.prior == "auto":
                 variance = max(float((scores**2 + error**2).mean()), MIN_SPREAD)
             trace.append(p.log_likelihood)
@@ -206,7 +208,7 @@ class BradleyTerry(Aggregator):
         at = np.where(free, own[:A], 0.0)
         H += np.diag(tight)
         at = at + np.clip(np.linalg.solve(H, (g - tight * (at - middle))[:, :, None])[:, :, 0], -1, 1)
-        learnt = free & [False, True, True]  # the mean of γ is 1
+        learnt = free & [False, True, True]  # the median of γ is 1
         center = np.where(learnt, at.mean(axis=0), center)
         if self.annotators:
             doubt = np.diagonal(np.linalg.inv(H), axis1=1, axis2=2)
@@ -260,7 +262,8 @@ class BradleyTerry(Aggregator):
         at = naming.match(things, self.things_, "things")
         if (at < 0).any():
             raise DataError(
-                f"{naming.shown(things[at < 0][0])} is none of the {self.things_.size:,} things that were fitted; fit again with it."
+                f"{naming.shown(things[at < 0][0])} is none of the {self.things_.size:,} things that were fitted; fit "
+                "again with it."
             )
         return Games.unplayed(at[left], at[right], self.things_.size)
 
@@ -302,8 +305,7 @@ def chances(games: Games, scores: FloatArray, own: FloatArray) -> Chances:
     total = 1 + loser + tie
     found = 0.0
     if games.won.size:
-        called = np.where(games.tied > 0, kappa, 0.0)  # −∞ times 0 where nobody ties
-        found = float(games.won @ half + games.tied @ called - games.weight @ (size + np.log(total)))
+        found = float(games.won @ half + games.tied @ kappa - games.weight @ (size + np.log(total)))
     return Chances(np.sign(half) * (1 - loser) / total, (1 + loser) / total, tie / total, found)
 
 
@@ -345,11 +347,12 @@ def check_connected(things: Names, games: Games, strongly: bool) -> None:
     links = [(games.left, games.right, games.weight)] if not strongly else beats
     start, end, weight = (np.concatenate(part) for part in zip(*links, strict=True))
     graph = coo_array((weight, (start, end)), shape=(T, T)).tocsr()
+    graph.eliminate_zeros()
     n, group = connected_components(graph, directed=True, connection="strong" if strongly else "weak")
     if n > 1:
         one, other = things[group == group[0]][0], things[group != group[0]][0]
         how = "are never compared, directly or through others" if not strongly else "never beat each other both ways"
         raise DataError(
-            f"the {T:,} things fall into {n:,} groups that {how}, such as {naming.shown(one)} and {naming.shown(other)}; "
+            f"the {T:,} things fall into {n:,} groups that {how}, as {naming.shown(one)} and {naming.shown(other)}; "
             + ("set prior='auto'." if strongly else "rank each group by itself, or compare more.")
         )

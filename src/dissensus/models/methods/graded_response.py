@@ -8,11 +8,12 @@ annotator j gives grades b_j too high, stretches the scale by a_j (below 0: turn
 the probability g_j answers without looking, as the labels of everyone are shared out (q). Four numbers instead of the
 K² of a confusion matrix: it needs fewer labels, and knows that 4 lies between 3 and 5.
 
-E step as in `models.confusion`. M step: `STEPS` Fisher scoring steps on Σ n_j[c, l] log P + log prior, halved where they
-would not raise it. Priors: b ~ N(0, 1), a ~ N(1, ½²), log λ ~ N(log λ₀, 1), logit g ~ N(logit 0.05, 1); λ₀ is the mean of
-all annotators.
+E step as in `models.confusion`. M step: `STEPS` Fisher scoring steps on Σ n_j[c, l] log P + log prior, halved where
+they would not raise it. Priors: b ~ N(0, 1), a ~ N(1, ½²), log λ ~ N(log λ₀, 1), logit g ~ N(logit 0.05, 1); log λ₀ ~
+N(0, 1) is learnt.
 
-The answer is the median of the posterior, which has the least expected absolute error; `predict_interval` has quantiles.
+The answer is the median of the posterior, which has the least expected absolute error; `predict_interval` has
+quantiles, `values_` the means.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class GradedResponse(ConfusionModel[Graders]):
         at = params.grading
         if len(at) != len(labels):  # one annotator who was not there
             at = np.tile(at.mean(axis=0), (len(labels), 1))
-        mean = MEAN + [0, 0, params.precision_center[0], 0]
+        mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
         worth = objective(labels, at, self.label_shares_, mean)
         for _ in range(STEPS):
             step = scoring_step(labels, at, self.label_shares_, mean)
@@ -102,7 +103,7 @@ class GradedResponse(ConfusionModel[Graders]):
 
     def log_penalty(self, params: Graders) -> float:
         """Log densities of all annotators' numbers and of log λ₀ ~ N(0, 1), up to a constant."""
-        mean = MEAN + [0, 0, params.precision_center[0], 0]
+        mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
         return float(-0.5 * (((params.grading - mean) / SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum())
 
     def predict(self, table: Annotations | None = None) -> Names:
