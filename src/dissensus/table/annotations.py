@@ -34,6 +34,7 @@ from dissensus.table import names as naming
 from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
+from dissensus.table.spans import Sequences, sequences_of
 
 MAX_COUNTED_ROWS = 2**31 - 1  # rows that `from_counts` makes
 ANONYMOUS = "anonymous"
@@ -308,6 +309,11 @@ class Annotations(ReadOnlyArrays, Named):
     def by_annotator(self) -> IntArray:
         """(N,) row numbers in annotator order."""
         return read_only(kernels.group(self.annotator, self.annotator_ptr))
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """Where the items of spans are, and which follow each other, see `table.spans`."""
+        return sequences_of(self.items)
 
     @property
     def per_annotator(self) -> IntArray:
