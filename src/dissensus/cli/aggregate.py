@@ -88,7 +88,7 @@ def aggregate(
     if model is None:
         engine_options, settings = engines.choose(engine, settings, method or DEFAULT_METHOD)
         make = partial(options.new_model, method, settings)
-        make()  # a wrong name or keyword should not wait for the file
+        make(source.kind or "classes")  # a wrong name or keyword should not wait for the file
     else:
         fitting = [("--engine", engine), ("--method", method), ("--set, --max-iter and --seed", settings)]
         for name, given in (*fitting, ("--known", known), ("--flags", flags)):
@@ -96,8 +96,8 @@ def aggregate(
                 raise BadParameter(f"--model scores with what was learnt before; leave out {name}.")
         make = partial(results.load_model, model)
 
-    def model_for(question: str | None = None) -> Aggregator:
-        one = make(question)
+    def model_for(table: Annotations | None = None, question: str | None = None) -> Aggregator:
+        one = make(question) if model is not None else make("classes" if table is None else table.kind)
         if engine_options is not None:
             one.set_params(engine=engine_options)
         if threads is not None and "threads" in one.get_params():
@@ -105,7 +105,7 @@ def aggregate(
         return one
 
     def answer(table: Annotations, question: str | None) -> results.Result:
-        one = model_for(question)
+        one = model_for(table, question)
         what = source.title(question)
         if model is None:
             codes, sure = gold.read(table), gold.read_file(known, table)

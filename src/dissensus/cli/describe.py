@@ -23,19 +23,45 @@ def _show(title: str, about: dict[str, Any]) -> None:
         ("annotations", f"{about['annotations']:,}", kind),
         ("items", f"{about['items']:,}", f"{_spread(about['annotations_per_item'])} annotations each"),
         ("annotators", f"{about['annotators']:,}", f"{_spread(about['annotations_per_annotator'])} labels each"),
-        ("classes", f"{about['classes']:,}", ""),
     ]
+    if "things" in about:
+        compared = f"{_spread(about['comparisons_per_thing'])} comparisons each"
+        counts.append(("things", f"{about['things']:,}", compared))
+    if about["kind"] == "numbers":
+        counts.append(("different numbers", f"{about['distinct_values']:,}", ""))
+    else:
+        what = {"graded": "grades", "pairs": "outcomes"}.get(about["kind"], "classes")
+        counts.append((what, f"{about['classes']:,}", ""))
     show.table(show.clean(title), ("what", "count", "each"), counts, numbers=("count",), header=False)
-    show.bars(("class", "share"), about["class_shares"], 1, shares=True)
-    if about["pairwise_agreement"] is not None:
-        show.text(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
-    if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
-        show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
+    if about["kind"] == "numbers":
+        _show_numbers(about)
+    else:
+        _show_classes(about)
     doubts = list(_doubts(about))
     show.text("Doubtful:" if doubts else "Nothing looks doubtful.")
     for doubt in doubts:
         show.text(f"  • {doubt}")
     show.text()
+
+
+def _show_numbers(about: dict[str, Any]) -> None:
+    if about["values"] is None:
+        return
+    low, quarter, middle, three, high = (f"{value:,.6g}" for value in about["values"].values())
+    show.text(f"Numbers: {low} to {high}, half of them between {quarter} and {three}, median {middle}.")
+    if about["sd_within_items"] is not None:
+        show.text(
+            f"Spread: standard deviation {about['sd']:,.4g} over all, {about['sd_within_items']:,.4g} among the labels "
+            "of one item."
+        )
+
+
+def _show_classes(about: dict[str, Any]) -> None:
+    show.bars(("class", "share"), about["class_shares"], 1, shares=True)
+    if about["pairwise_agreement"] is not None:
+        show.text(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
+    if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
+        show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
 
 
 AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
@@ -45,20 +71,24 @@ NO_ANSWER = {"", "-", "?", "n/a", "na", "nan", "nil", "none", "null", "skip", "u
 
 def _doubts(about: dict[str, Any]) -> Iterator[str]:
     """What to look at before trusting a result, in plain words."""
-    chance = sum(share**2 for share in about["class_shares"].values())
-    agreement = about["pairwise_agreement"]
+    shares = about.get("class_shares", {})  # numbers have none
+    chance = sum(share**2 for share in shares.values())
+    agreement = about.get("pairwise_agreement")
     if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE:
         yield f"Labels agree hardly more often than by chance ({show.percent(chance)}); no method can mend that."
+    if about["kind"] == "numbers" and about["sd_within_items"] is not None and about["sd_within_items"] >= about["sd"]:
+        yield "Labels of one item differ as much as those of different items; no method can mend that."
     if few := about["annotators_with_fewer_than_5"]:
         yield f"{few:,} of {about['annotators']:,} annotators gave fewer than 5 labels; little is learnt about each."
     if silent := about["annotators_without_annotation"]:
         yield f"{silent:,} of {about['annotators']:,} annotators gave no label that counts."
     if bare := about["items_without_annotation"]:
-        yield f"{bare:,} of {about['items']:,} items have no annotation; each will get the shares of the classes."
+        gets = "what all items have in common" if about["kind"] == "numbers" else "the shares of the classes"
+        yield f"{bare:,} of {about['items']:,} items have no annotation; each will get {gets}."
     if again := about["repeated_pairs"]:
         yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
-    yield from _doubtful_names(about["class_shares"])
-    if about["classes"] < 2:
+    yield from _doubtful_names(shares)
+    if about.get("classes", about.get("distinct_values")) < 2:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
         yield "There is one annotator only; nothing can tell whether they are right."

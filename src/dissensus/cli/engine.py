@@ -50,7 +50,7 @@ def read_elsewhere(source: Source, options: Any) -> Any:
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
 
-    in_memory = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes")
+    in_memory = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes", "kind")
     for name, given in ((f"--{name.replace('_', '-')}", getattr(source, name)) for name in in_memory):
         if given:
             raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")

@@ -28,8 +28,9 @@ LIBRARY_ADVICE: tuple[tuple[re.Pattern[str], Any], ...] = (
     (re.compile(r"annotator=\[…\]"), "--annotator A,B,…"),
     (re.compile(r"\b(wide|normalize|many_classes)=True"), lambda found: "--" + found[1].replace("_", "-")),
     (re.compile(r"\b(item|annotator|label|ticks)=(?=')"), r"--\1 "),
+    (re.compile(r"\bkind='(\w+)'"), r"--kind \1"),
     (re.compile(r"\bformat=(?=[,.;: )]|$)"), "--input-format"),
-    (re.compile(r"\b(item|annotator|label|question|normalize|map|abstain)=(?=[,.;: )]|$)"), r"--\1"),
+    (re.compile(r"\b(item|annotator|label|question|normalize|map|abstain|kind)=(?=[,.;: )]|$)"), r"--\1"),
 )
 """How the library's advice to a programmer is said to somebody at a command line."""
 

@@ -155,7 +155,7 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
     place = np.argsort(order, kind="stable")  # of each name in that order
     whole = Annotations.from_codes(
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
-        table.classes, weight=table.weight, proba=table.proba,
+        table.classes, weight=table.weight, proba=table.proba, kind=table.kind,
     )  # fmt: skip
     object.__setattr__(whole, "source", source)
     return whole, take(X, order)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
+ANY_KIND = ("describe", "aggregate", "agreement")  # commands for all kinds of labels; the others are for classes
 
 
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
@@ -59,6 +60,15 @@ class Ticks(StrEnum):
 
     votes = "votes"
     questions = "questions"
+
+
+class Kind(StrEnum):
+    """What labels are; `table.kinds.KINDS`, which is not imported for a help."""
+
+    classes = "classes"
+    graded = "graded"
+    numbers = "numbers"
+    pairs = "pairs"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
@@ -205,11 +215,16 @@ class Source:
         metavar="OLD=NEW", panel=READING,
     )  # fmt: skip
     many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
+    kind: Kind | None = option(
+        None, "What labels are: names, names in an order, numbers, or which of two is better; guessed where left out.",
+        panel=READING,
+    )  # fmt: skip
     input_format: str | None = _input_format("--format", "--input-format")
 
     def read(self, **of_one_question: Any) -> Annotations | Questions:
         """The table, or one per question; then an error where an option `of_one_question` was given."""
         from dissensus.table.io import read
+        from dissensus.table.kinds import CLASS_KINDS, check_kind
 
         if own_process:
             hide_pandas()
@@ -222,9 +237,13 @@ class Source:
                 abstain=self.abstain or (),
                 wide=self.wide or None,
                 ticks=self.ticks and self.ticks.value,  # type: ignore[arg-type]
+                kind=self.kind and self.kind.value,
                 map=self._renamed(),
                 **{name: getattr(self, name) for name in same},
             )
+        for table in tables.values() if isinstance(tables, Mapping) else [tables]:
+            if show.command not in ANY_KIND:
+                check_kind(table.kind, CLASS_KINDS, f"dissensus {show.command}")
         first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
         if first.source is not None:
             self.tell(first.source)
@@ -340,12 +359,12 @@ def answer_each(tables: Annotations | Questions, answer: Callable[[Annotations, 
     return found
 
 
-def new_model(method: str | None, settings: list[str] | None, question: str | None = None) -> Aggregator:
-    """A method by name, with KEY=VALUE settings; a wrong name or keyword is an error."""
+def new_model(method: str | None, settings: list[str] | None, kind: str = "classes") -> Aggregator:
+    """A method by name, or that for a kind of labels, with KEY=VALUE settings; a wrong name or keyword is an error."""
     from dissensus.cli.keywords import parse
-    from dissensus.models.base import methods
+    from dissensus.models.base import default_method, methods
 
-    method = method or DEFAULT_METHOD
+    method = method or default_method(kind)
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
 
 

@@ -107,12 +107,13 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class ReadOnlyArrays:
-    """A base of frozen dataclasses whose fields are arrays or None; they are read-only, also once unpickled."""
+    """A base of frozen dataclasses whose fields are arrays, text or None; they are read-only, also once unpickled."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if (array := getattr(self, field.name)) is not None:
-                object.__setattr__(self, field.name, read_only(array))
+            value = getattr(self, field.name)
+            if not (value is None or isinstance(value, str)):
+                object.__setattr__(self, field.name, read_only(value))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update({field.name: state[field.name] for field in fields(self)})  # nothing that is derived

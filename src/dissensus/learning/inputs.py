@@ -24,6 +24,7 @@ from dissensus.features.text import checked
 from dissensus.learning.batches import BLOCK_ROWS
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.names import shown
 
 MAX_CHANNELS = 4  # colours and transparency; more of them are rows that stand where channels should
@@ -66,6 +67,7 @@ def check_table(table: Any, caller: str = "fit") -> None:
         raise DataError(
             f"{caller} takes a table of annotations, got {type(table).__name__}; `dissensus.read` makes one."
         )
+    check_kind(table.kind, CLASS_KINDS, "training")
 
 
 def aligned(X: Any, table: Annotations, items: Any = None) -> Any:

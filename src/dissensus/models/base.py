@@ -20,7 +20,7 @@ import numpy as np
 from dissensus.common.arrays import TIE, unmasked
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import Parameters, param
-from dissensus.common.registry import Registry
+from dissensus.common.registry import DEFAULT_METHOD, Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines import options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
@@ -41,6 +41,7 @@ from dissensus.models.dependence import (
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, KINDS
 
 FrameKind = Literal["items", "annotators", "confusions"]
 
@@ -93,6 +94,7 @@ class Aggregator(Parameters, ABC):
 
     _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_", "item_total_")
     """Results with one row per item, where there are any."""
+    kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS  # of labels that it is for, see `table.kinds`
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
     softens_itself: ClassVar[bool] = False  # by its last pass; others are softened after `_fit`
@@ -127,6 +129,7 @@ class Aggregator(Parameters, ABC):
         options = options_of(getattr(self, "engine", "local"))
         data: Any = options.bring(table)
         _check_table(data, "fit")
+        self._check_kind(data)
         if data.n_annotations == 0:
             raise DataError("the table has no annotations; there is nothing to learn from.")
         self.check_parameters()
@@ -413,6 +416,17 @@ class Aggregator(Parameters, ABC):
         """The table where the passes run."""
         return options_of(getattr(self, "engine", "local")).place(self, table, gold)
 
+    def _check_kind(self, table: Any) -> None:
+        """Raise DataError where the labels of a table are of a kind that the method is not for."""
+        kind = getattr(table, "kind", "classes")  # of a table elsewhere
+        if kind not in self.kinds:
+            able = methods_for(kind)
+            advice = f"fit {', '.join(able)}" if able else "there is no method for these yet"
+            raise DataError(
+                f"{type(self).__name__} is for {' or '.join(KINDS[one] for one in self.kinds)}, and the labels of this "
+                f"table are {KINDS[kind]}; {advice}, or read them with another kind=."
+            )
+
     def _check_classes(self, table: Any) -> None:
         """Raise DataError where a method for two classes meets more."""
         entry = methods.entry_of(type(self))
@@ -482,6 +496,20 @@ class Aggregator(Parameters, ABC):
 
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
 """Name → aggregation method."""
+
+KIND_METHODS: dict[str, str] = {}
+"""Kind of labels → what every command fits that is not told which; others get `DEFAULT_METHOD`."""
+
+
+def default_method(kind: str) -> str:
+    """The method of every command that is not told which."""
+    return KIND_METHODS.get(kind, DEFAULT_METHOD)
+
+
+def methods_for(kind: str) -> list[str]:
+    """The methods for labels of a kind, by name."""
+    return [name for name, method in methods.items() if kind in method.kinds]
+
 
 clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help", "dissensus.clustering")
 """Name → clustering: fitted, scored and kept like a method, but what it says of an item is no truth."""

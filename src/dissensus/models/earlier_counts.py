@@ -68,6 +68,7 @@ def with_earlier(table: Annotations, gold: IntArray | None, counts: FloatArray) 
         table.classes,
         np.concatenate([weight, counts[annotator, true, label]]),
         proba,
+        table.kind,
     )
     before = np.full(table.n_items, -1, np.int32) if gold is None else gold
     return more, np.concatenate([before, np.arange(table.n_classes, dtype=np.int32)])

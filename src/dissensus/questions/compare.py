@@ -30,6 +30,7 @@ from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, check_gold, methods
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 MAJORITY = "majority-vote"
 MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but a product may round to it
@@ -176,6 +177,7 @@ def compare(
     >>> compare(simulate(300, 12, 3, seed=1).annotations, ["majority-vote", "dawid-skene"]).best
     'dawid-skene'
     """
+    check_kind(table.kind, CLASS_KINDS, "compare")
     gold = check_gold(gold, table)
     models = _models(names, table)
     check_argument("splits", splits, int, low=1, must="must be at least 1")

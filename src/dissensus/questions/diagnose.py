@@ -22,6 +22,7 @@ from dissensus.models.copies import Copies, find_copies
 from dissensus.questions.honesty import Honesty, ask_others, judge
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 Flag = Literal["unrelated", "contrary", "copies"]
 FLAG_WORDS: dict[Flag, str] = {
@@ -79,6 +80,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     >>> found.flagged("contrary"), len(found.flagged("unrelated")), [len(group) for group in found.groups]
     (['a20'], 5, [5])
     """
+    check_kind(table.kind, CLASS_KINDS, "diagnose")
     if table.n_annotations == 0:
         raise DataError("the table has no annotations; there is nobody to judge.")
     A = table.n_annotators

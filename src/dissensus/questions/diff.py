@@ -43,6 +43,7 @@ from dissensus.questions.compare import named_model, timed_fit
 from dissensus.questions.honesty import ask_others
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 FrameKind = Literal["items", "labels", "annotators"]
 KINDS = ("added", "changed", "removed")
@@ -230,6 +231,8 @@ def diff(
     >>> found.counts(), found.reasons()
     ({'added': 1, 'changed': 2, 'removed': 0}, ["together: x changed 'cat' to 'dog'; y changed 'cat' to 'dog'"])
     """
+    for table in (old, new):
+        check_kind(table.kind, CLASS_KINDS, "diff")
     check_argument("level", level, float, above=0, below=1)
     if not (len(old) and len(new)):
         raise DataError(f"the {'new' if len(old) else 'old'} snapshot has no labels; there is nothing to compare.")
@@ -256,7 +259,7 @@ def _with_names(table: Annotations, names: Annotations) -> Annotations:
         naming.recode(table.item, table.items, names.items, "items"),
         naming.recode(table.annotator, table.annotators, names.annotators, "annotators"),
         naming.recode(table.label, table.classes, names.classes, "classes"),
-        names.items, names.annotators, names.classes, weight=table.weight,
+        names.items, names.annotators, names.classes, weight=table.weight, kind=table.kind,
     )  # fmt: skip
 
 
@@ -354,7 +357,7 @@ def _undone(old: Annotations, new: Annotations, changes: Changes, asked: IntArra
         np.concatenate([of, put_back]),
         np.concatenate([new.annotator[row], old.annotator[old_row]]),
         np.concatenate([new.label[row], old.label[old_row]]),
-        np.arange(asked.size), new.annotators, new.classes, weight=weight,
+        np.arange(asked.size), new.annotators, new.classes, weight=weight, kind=new.kind,
     )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from dissensus.models.base import check_gold
 from dissensus.questions.compare import flat, log_likelihood
 from dissensus.questions.predictions import Aligned, Predictions, in_text
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.names import shown
 
 Scale = Literal["nominal", "ordinal", "interval"]
@@ -135,6 +136,7 @@ def evaluate(
     >>> round(found["accuracy"].values["votes"].value, 3)
     0.863
     """
+    check_kind(table.kind, CLASS_KINDS, "evaluate")
     check_argument("scale", scale, Scale)
     gold = check_gold(gold, table)
     whole = predictions if isinstance(predictions, Mapping) else {"predictions": predictions}

@@ -65,6 +65,7 @@ from dissensus.models.base import Aggregator, arg_max
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 T = TypeVar("T")
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
@@ -195,6 +196,7 @@ def explain(
     >>> explain(table, DawidSkene().fit(table))
     Explanation of 1,797 items: 143 agreed, 73 ambiguous, 1,581 cannot tell
     """
+    check_kind(table.kind, CLASS_KINDS, "explain")
     fitted._check_fitted()
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)

@@ -60,6 +60,7 @@ from dissensus.models.dependence import sharpen
 from dissensus.questions.item_status import SETTLED
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 OUTCOMES = 64  # of labels that were asked for on one item: exact for six labels of two classes, two of eight
 ROUNDS = 8  # in which what is known of annotators is revised
@@ -215,6 +216,7 @@ def recommend(
     """
     if not isinstance(table, Annotations):
         raise DataError(f"recommend takes a table of annotations, got {type(table).__name__}; it says what is known.")
+    check_kind(table.kind, CLASS_KINDS, "recommend")
     check_argument("budget", budget, float, above=0, must="must be a number above 0")
     check_argument("per_item", per_item, int | Literal["auto"] | None, low=1, must="must be a whole number, at least 1")
     check_argument("settled", settled, float | None, above=0, high=1, must="must be above 0 and at most 1, or None")

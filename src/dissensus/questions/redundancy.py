@@ -56,6 +56,7 @@ from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.dependence import PanelWorth
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 STEPS = (1, 1.5, 2, 3, 5, 7)  # levels, times a power of ten
 NEARLY_ALL = 0.95  # of the annotations: a level that keeps more is no other than all
@@ -275,6 +276,7 @@ def redundancy(
     >>> [level.labels for level in found], len(found.next_label.best(20))
     ([1, 2, 3, 5, 6], 20)
     """
+    check_kind(table.kind, CLASS_KINDS, "redundancy")
     gold = check_gold(gold, table)
     for name, value, low in (("seeds", seeds, 1), ("limit", limit, 1), ("seed", seed, 0)):
         check_argument(name, value, int, low=low)

@@ -28,6 +28,7 @@ from dissensus.report.sections.labels import SETTLED
 from dissensus.report.sections.redundancy import next_step
 from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 MAX_FINDINGS = 5
 MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
@@ -97,6 +98,7 @@ class Report(Study):
         if self.X is not None and self.model is None:
             raise BadParameter("X is what a model takes; give the model too.")
         table, fitted = self.table, self.fitted
+        check_kind(table.kind, CLASS_KINDS, "a report")
         fitted._check_fitted()
         if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
             raise DataError(

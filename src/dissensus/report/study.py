@@ -218,7 +218,7 @@ class Study:
         named = Annotations.from_codes(  # under the names that are shown, in its sentences too
             table.item, place[table.annotator], table.label, table.items,
             np.array(self.annotator_names, object)[np.argsort(place)], table.classes, weight=table.weight,
-            proba=table.proba,
+            proba=table.proba, kind=table.kind,
         )  # fmt: skip
         found = diagnose(named, threads=self.fitted.get_params().get("threads"))
         measures = ("annotators", "labels", "honest", "unrelated", "contrary", "copied")

@@ -29,7 +29,7 @@ from dissensus.common.arrays import (
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, UnknownClass
-from dissensus.table import kernels
+from dissensus.table import kernels, kinds
 from dissensus.table import names as naming
 from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
 from dissensus.table.find_columns import Columns, column_names
@@ -81,6 +81,7 @@ class Annotations(ReadOnlyArrays, Named):
     classes: Names  # (K,) sorted, or in the order that the caller declares
     weight: FloatArray | None = None  # (N,) how much a row counts
     proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
+    kind: str = "classes"  # how to read `classes`, see `table.kinds`
 
     def __post_init__(self) -> None:
         """Check every code, also once unpickled: no kernel walks a table that was not checked."""
@@ -90,6 +91,9 @@ class Annotations(ReadOnlyArrays, Named):
         if ptr.size != self.n_items + 1 or ptr[0] != 0 or ptr[-1] != n or (ptr[1:] < ptr[:-1]).any():
             raise DataError(f"item_ptr does not cut {n:,} rows into {self.n_items:,} items.")
         _check_rows(n, self.annotator, self.label, self.n_annotators, self.n_classes, self.weight, self.proba)
+        kinds.check_kind(self.kind)
+        if self.proba is not None:
+            kinds.check_kind(self.kind, kinds.CLASS_KINDS, "proba")
 
     # Making one -------------------------------------------------------------------------------------------------------
 
@@ -106,6 +110,7 @@ class Annotations(ReadOnlyArrays, Named):
         abstain: Any = (),
         items: Any = None,
         annotators: Any = None,
+        kind: str = "classes",
     ) -> Annotations:
         """Make a table from three columns of names or codes, one entry per annotation.
 
@@ -125,6 +130,8 @@ class Annotations(ReadOnlyArrays, Named):
             are left out; their items and annotators stay.
         items, annotators : lists of names, optional
             All items or annotators, when some have no annotation.
+        kind : "classes", "graded", "numbers" or "pairs"
+            What the labels are, see `table.kinds`.
 
         >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
         >>> table
@@ -155,9 +162,10 @@ class Annotations(ReadOnlyArrays, Named):
         if keep is not None:
             item_code, annotator_code = item_code[keep], annotator_code[keep]
             weight = None if weight is None else weight[keep]
-        return cls.from_codes(
+        table = cls.from_codes(
             item_code, annotator_code, label_code, item_names, annotator_names, class_names, weight=weight, proba=proba
         )
+        return table.as_kind(kind, ordered=classes is not None)
 
     @classmethod
     def from_codes(
@@ -171,6 +179,7 @@ class Annotations(ReadOnlyArrays, Named):
         *,
         weight: FloatArray | None = None,
         proba: FloatArray | None = None,
+        kind: str = "classes",
     ) -> Annotations:
         """Make a table from codes in any row order; names are sorted already."""
         naming.check_codes(item, len(items), "item")
@@ -189,7 +198,7 @@ class Annotations(ReadOnlyArrays, Named):
             annotator, label = annotator[order], label[order]
             weight = None if weight is None else weight[order]
             proba = None if proba is None else np.ascontiguousarray(proba[order])
-        return cls(annotator, label, ptr, items, annotators, classes, weight, proba)
+        return cls(annotator, label, ptr, items, annotators, classes, weight, proba, kind)
 
     @classmethod
     def from_frame(
@@ -203,6 +212,7 @@ class Annotations(ReadOnlyArrays, Named):
         proba: Mapping[Any, str] | Sequence[str] | None = None,
         classes: Iterable[Any] | int | None = None,
         abstain: Any = (),
+        kind: str = "classes",
     ) -> Annotations:
         """Make a table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
 
@@ -215,7 +225,7 @@ class Annotations(ReadOnlyArrays, Named):
             raise DataError(
                 f"column '{question}' holds several questions, a table each; use dissensus.read or drop it."
             )
-        return cls.from_arrays(**named.take(frame), classes=classes, abstain=abstain)
+        return cls.from_arrays(**named.take(frame), classes=classes, abstain=abstain, kind=kind)
 
     @classmethod
     def from_matrix(
@@ -226,6 +236,7 @@ class Annotations(ReadOnlyArrays, Named):
         items: Any = None,
         annotators: Any = None,
         classes: Iterable[Any] | int | None = None,
+        kind: str = "classes",
     ) -> Annotations:
         """Make a table from an items × annotators matrix of labels.
 
@@ -257,7 +268,24 @@ class Annotations(ReadOnlyArrays, Named):
             if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
                 raise DataError(f"{what}: expected {n:,} different names for a matrix of shape {matrix.shape}.")
         i, a = np.nonzero(~np.asarray(empty, bool))
-        return cls.from_arrays(names[0][i], names[1][a], matrix[i, a], classes, items=names[0], annotators=names[1])
+        return cls.from_arrays(
+            names[0][i], names[1][a], matrix[i, a], classes, items=names[0], annotators=names[1], kind=kind
+        )
+
+    @classmethod
+    def from_pairs(
+        cls, left: Any, right: Any, winner: Any, annotator: Any = None, *, context: Any = None, weight: Any = None
+    ) -> Annotations:
+        """Make a table from comparisons: the two things, which is better ("left", "right", "tie"), and who says so.
+
+        `context`, such as a prompt, makes the same two things another item. Left out, the annotator is "anonymous".
+
+        >>> Annotations.from_pairs(["a", "b"], ["b", "c"], ["left", "tie"])
+        Annotations: 2 comparisons of 3 things (a, b, c) in 2 items by 1 annotators, 1.0 per item
+        """
+        item = kinds.pair_items(left, right, context)
+        annotator = [ANONYMOUS] * len(item) if annotator is None else annotator
+        return cls.from_arrays(item, annotator, winner, weight=weight, kind="pairs")
 
     @classmethod
     def from_counts(
@@ -295,6 +323,20 @@ class Annotations(ReadOnlyArrays, Named):
     def __len__(self) -> int:
         return self.n_annotations
 
+    @property
+    def values(self) -> FloatArray:
+        """(K,) where the labels lie: numbers, or of grades that are none their ranks from 0; classes have no place."""
+        found = kinds.values_of(self.kind, self.classes)
+        if found is None:
+            raise DataError(f"labels that are {kinds.KINDS[self.kind]} have no values; as_kind('graded') gives some.")
+        return found
+
+    @cached_property
+    def sides(self) -> kinds.Sides:
+        """The two things that every item of a table of pairs compares."""
+        kinds.check_kind(self.kind, ("pairs",), "sides")
+        return kinds.sides_of(self.items)
+
     @cached_property
     def item(self) -> IntArray:
         """(N,) code into items."""
@@ -322,6 +364,8 @@ class Annotations(ReadOnlyArrays, Named):
 
     def votes(self) -> FloatArray:
         """(I, K) how often (by weight) each item was given each class."""
+        if self.kind == "numbers":
+            raise DataError("numbers have no votes; values[label] holds them, or read them as kind='classes'.")
         if self.proba is not None:
             return sums_of_ranges(
                 self.proba if self.weight is None else self.weight[:, None] * self.proba, self.item_ptr
@@ -367,29 +411,56 @@ class Annotations(ReadOnlyArrays, Named):
     def describe(self) -> dict[str, Any]:
         """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
         per_item, per_annotator = np.diff(self.item_ptr), np.diff(self.annotator_ptr)
-        votes = self.votes()
-        total = votes.sum(axis=1)
-        pairs = float((total * (total - 1)).sum()) if self.weight is None and self.proba is None else 0.0
-        shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
-        return {
+        about = {
+            "kind": self.kind,
             "annotations": self.n_annotations,
             "items": self.n_items,
             "annotators": self.n_annotators,
-            "classes": self.n_classes,
-            "class_shares": dict(zip(map(str, self.classes), shares.tolist(), strict=True)),
             "annotations_per_item": _spread(per_item),
             "annotations_per_annotator": _spread(per_annotator),
             "items_without_annotation": int((per_item == 0).sum()),
             "annotators_without_annotation": int((per_annotator == 0).sum()),
             "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
             "repeated_pairs": int((~pair_starts(self.item, self.annotator)).sum()),
+            "weighted": self.weight is not None,
+            "probabilistic": self.proba is not None,
+        }
+        if self.kind == "numbers":
+            return about | self._describe_numbers()
+        if self.kind == "pairs":
+            sides = self.sides
+            about["things"] = int(sides.things.size)
+            about["comparisons_per_thing"] = _spread(
+                sum(np.bincount(side[self.item], minlength=sides.things.size) for side in sides[1:])  # type: ignore[arg-type]
+            )
+        votes = self.votes()
+        total = votes.sum(axis=1)
+        pairs = float((total * (total - 1)).sum()) if self.weight is None and self.proba is None else 0.0
+        shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
+        return about | {
+            "classes": self.n_classes,
+            "class_shares": dict(zip(map(str, self.classes), shares.tolist(), strict=True)),
             "unanimous_items": float((votes.max(axis=1)[total > 0] == total[total > 0]).mean())
             if (total > 0).any()
             else None,
             # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
             "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
-            "weighted": self.weight is not None,
-            "probabilistic": self.proba is not None,
+        }
+
+    def _describe_numbers(self) -> dict[str, Any]:
+        """How the numbers are spread, over all and within items."""
+        x = self.values[self.label]
+        n = np.diff(self.item_ptr)
+        if not x.size:
+            return {"distinct_values": 0, "values": None, "sd": None, "sd_within_items": None}
+        around = x - (np.bincount(self.item, x, self.n_items) / np.maximum(n, 1))[self.item]
+        free = int(np.maximum(n - 1, 0).sum())
+        quantiles = np.quantile(x, [0, 0.25, 0.5, 0.75, 1]).tolist()
+        return {
+            "distinct_values": self.n_classes,
+            "values": dict(zip(("min", "quarter", "median", "three_quarters", "max"), quantiles, strict=True)),
+            "sd": float(x.std()),
+            "sd_within_items": float(np.sqrt((around**2).sum() / free)) if free else None,
         }
 
     def to_arrow(self) -> Any:
@@ -462,6 +533,7 @@ class Annotations(ReadOnlyArrays, Named):
             self.classes,
             None if self.weight is None else self.weight[keep],
             None if self.proba is None else self.proba[keep],
+            self.kind,
         )
 
     def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
@@ -490,7 +562,14 @@ class Annotations(ReadOnlyArrays, Named):
         items = _union([t.items for t in tables], "items")
         annotators = _union([t.annotators for t in tables], "annotators")
         same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
+        kind = tables[0].kind
+        if any(t.kind != kind for t in tables):
+            raise DataError(
+                f"tables of {' and '.join(sorted({t.kind for t in tables}))} cannot be joined; as_kind first."
+            )
         classes = tables[0].classes if same else _union([t.classes for t in tables], "classes")
+        if not same:
+            classes, _ = kinds.vocabulary(kind, classes)
         parts = [t.to_classes(classes) for t in tables]
         weight = proba = None
         if any(t.weight is not None for t in parts):
@@ -501,7 +580,27 @@ class Annotations(ReadOnlyArrays, Named):
             np.concatenate([naming.recode(t.item, t.items, items, "items") for t in parts]),
             np.concatenate([naming.recode(t.annotator, t.annotators, annotators, "annotators") for t in parts]),
             np.concatenate([t.label for t in parts]),
-            items, annotators, classes, weight=weight, proba=proba,
+            items, annotators, classes, weight=weight, proba=proba, kind=kind,
+        )  # fmt: skip
+
+    def as_kind(self, kind: str, *, ordered: bool = False) -> Annotations:
+        """Read the labels as another kind, see `table.kinds`; `ordered`: the classes are in their order already.
+
+        >>> table = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["10", "9", "1"])
+        >>> table.as_kind("graded").classes.tolist(), table.as_kind("numbers").values.tolist()
+        (['1', '9', '10'], [1.0, 9.0, 10.0])
+        """
+        kinds.check_kind(kind)
+        if kind == self.kind:
+            return self
+        classes, place = kinds.vocabulary(kind, self.classes, ordered)
+        proba = None
+        if self.proba is not None:
+            kinds.check_kind(kind, kinds.CLASS_KINDS, "proba")
+            proba = self.proba[:, np.argsort(place)]
+        return Annotations.from_codes(
+            self.item, self.annotator, place[self.label], self.items, self.annotators, classes,
+            weight=self.weight, proba=proba, kind=kind,
         )  # fmt: skip
 
     def to_classes(self, classes: Names) -> Annotations:
@@ -518,7 +617,7 @@ class Annotations(ReadOnlyArrays, Named):
             proba[:, at[at >= 0]] = self.proba[:, at >= 0]
         return Annotations.from_codes(
             self.item, self.annotator, at[self.label], self.items, self.annotators, classes,
-            weight=self.weight, proba=proba,
+            weight=self.weight, proba=proba, kind=self.kind,
         )  # fmt: skip
 
     def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
@@ -542,9 +641,19 @@ class Annotations(ReadOnlyArrays, Named):
     def __repr__(self) -> str:
         shown = ", ".join(str(name)[:40] for name in self.classes[:5]) + (", …" if self.n_classes > 5 else "")
         kind = " probabilistic" if self.proba is not None else " weighted" if self.weight is not None else ""
+        what, labels = "annotations of", f"{self.n_classes} classes ({shown})"
+        if self.kind == "graded":
+            labels = f"{self.n_classes} grades ({shown})"
+        elif self.kind == "numbers":
+            ends = f"from {self.classes[0]:g} to {self.classes[-1]:g}" if self.n_classes else "none"
+            what, labels = "numbers of", ends
+        elif self.kind == "pairs":
+            things = self.sides.things
+            some = ", ".join(str(name)[:40] for name in things[:5]) + (", …" if things.size > 5 else "")
+            what, labels = f"comparisons of {things.size:,} things ({some}) in", ""
         return (
-            f"Annotations: {self.n_annotations:,}{kind} annotations of {self.n_items:,} items by {self.n_annotators:,} "
-            f"annotators, {self.n_classes} classes ({shown}), {self.n_annotations / max(self.n_items, 1):.1f} per item"
+            f"Annotations: {self.n_annotations:,}{kind} {what} {self.n_items:,} items by {self.n_annotators:,} "
+            f"annotators, {labels}{', ' if labels else ''}{self.n_annotations / max(self.n_items, 1):.1f} per item"
         )
 
     def _repr_html_(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +27,7 @@ from dissensus.table.find_columns import (
     split,
     to_arrow,
 )
+from dissensus.table.kinds import numbers_of
 from dissensus.table.names import is_text, to_column
 
 N_ROWS_LOOKED_AT = 20_000  # the first ones
@@ -85,6 +87,14 @@ class Column:
         texts = [str(value) for value in self.distinct]
         long = sum(map(len, texts)) / len(texts) > MAX_CLASS_LENGTH
         return not long and not any(text.lstrip()[:1] in ("[", "{") for text in texts)
+
+    @cached_property
+    def holds_numbers(self) -> bool:
+        """True where the values are numbers, or spell some; such a column is called score, rating, value, …."""
+        kind = self.known.type
+        if not is_text(kind):
+            return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+        return numbers_of(np.array(list(self.distinct), object)) is not None
 
 
 def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Columns, dict[str, str]]:
@@ -188,7 +198,7 @@ def _fits(role: str, one: Column) -> bool:
         return True
     return (
         bool(one.distinct)
-        and (role != "label" or one.holds_classes)
+        and (role != "label" or one.holds_classes or one.holds_numbers)
         and (role != "item" or not pa.types.is_floating(one.known.type))
     )
 

@@ -25,6 +25,7 @@ from dissensus.table.io.build import Build, long_table, of_export
 from dissensus.table.io.files import PACKED_SUFFIXES, about, as_file
 from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpacked_suffix
 from dissensus.table.io.jsonl import dumps
+from dissensus.table.kinds import check_kind
 from dissensus.table.questions import Questions
 
 MAX_FILES = 10_000  # in a folder that is read as one table
@@ -48,6 +49,7 @@ def read(
     normalize: bool = False,
     map: Mapping[Any, Any] | None = None,  # noqa: A002
     many_classes: bool = False,
+    kind: str | None = None,
 ) -> Annotations | Questions:
     """Read a table from a file, a folder, a frame or a Hugging Face dataset; `source` of the table says how.
 
@@ -79,6 +81,9 @@ def read(
         Old label → new one, None for no answer; applied first.
     many_classes : bool
         Accept labels that do not look like classes, because there are nearly as many as rows.
+    kind : "classes", "graded", "numbers" or "pairs", optional
+        What the labels are, see `table.kinds`. Left out, labels with fractions and more than 30 different whole numbers
+        are numbers, a table of two things and which is better holds pairs, all else are classes.
 
     Returns
     -------
@@ -100,7 +105,9 @@ def read(
         if not (given is None or isinstance(given, kinds)):
             raise BadParameter(f"{name} cannot be {given!r}; the guide to tables says what it is.")
     columns = Columns(item, annotator, label, question, weight, proba)
-    build = Build(classes, abstain, ticks, normalize, map, many_classes)
+    if kind is not None:
+        check_kind(kind)
+    build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
         if not hub.is_dataset(source):
             return long_table(lambda _: source, columns, wide, "frame").finish(build)

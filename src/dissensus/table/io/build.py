@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
+from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
-from dissensus.table import sniff
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats, joined
 from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, to_arrow
@@ -40,6 +40,7 @@ class Build:
     normalize: bool = False
     map: Mapping[Any, Any] | None = None
     many_classes: bool = False
+    kind: str | None = None  # None: guessed
 
 
 @dataclass
@@ -80,18 +81,20 @@ class Taken:
         return self._with_source(table, build)
 
     def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
-        tables = made if isinstance(made, Mapping) else {"": made}
+        tables = dict(made) if isinstance(made, Mapping) else {"": made}
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
             if abstained:
                 self.reading.unused["rows without an answer (abstain=)"] += abstained
-        for question, table in tables.items():
+        for question, read_table in tables.items():
+            table, said = (read_table, []) if build is None else _in_kind(read_table, build)
+            tables[question] = table
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, self.reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
-            notes = [*self.reading.notes, *_spellings(table)]
+            notes = [*self.reading.notes, *said, *(_spellings(table) if table.kind == "classes" else ())]
             object.__setattr__(table, "source", replace(self.reading, gold=gold, notes=notes))
-        return made
+        return Questions(tables) if isinstance(made, Mapping) else table
 
     def _check_questions(self) -> None:
         """Take no column of texts for questions; each would be a table."""
@@ -148,6 +151,19 @@ class Taken:
         if "weight" in taken:
             raise BadParameter("ticks='questions' takes no weights; leave out weight=.")
         return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
+
+
+def _in_kind(table: Annotations, build: Build) -> tuple[Annotations, list[str]]:
+    """The table with its labels read as the kind asked for, or guessed; and what to say of a guess."""
+    if build.kind is not None:
+        return table.as_kind(build.kind, ordered=build.classes is not None), []
+    if build.classes is not None or build.many_classes or table.proba is not None:
+        return table, []
+    if kinds.guess(table.classes) == "numbers":
+        return table.as_kind("numbers"), ["Labels are numbers; change with kind='classes'."]
+    if kinds.look_graded(table.classes):
+        return table, ["Labels are classes without an order; if they are ratings: kind='graded'."]
+    return table, []
 
 
 def _spellings(table: Annotations) -> Iterator[str]:
@@ -323,7 +339,11 @@ def map_text(values: Iterable[Any]) -> list[str]:
 def _check_classes(table: Annotations, label: str) -> None:
     """Refuse labels that do not look like classes: every method counts items × classes."""
     K, N = table.n_classes, len(table)
-    if K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES):
+    if (
+        table.kind in kinds.CLASS_KINDS
+        and K > MAX_CLASSES
+        and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
+    ):
         raise DataError(
             f"column {label} holds {K:,} different labels in {N:,} rows of {table.n_items:,} items; these do not look "
             "like classes. Name another column: label=<column>, or insist: many_classes=True."

@@ -1,0 +1,126 @@
+"""Kinds of labels: how a vocabulary is read, that derived tables keep it, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dissensus import Annotations, diagnose, methods, read
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.table import kinds
+
+ROWS = ["a", "a", "b", "b"], ["x", "y", "x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "classes", "values"),
+    [
+        ("graded", ["10", "9", "1", "9"], ["1", "9", "10"], [1, 9, 10]),
+        ("graded", [3, 1, 2, 1], [1, 2, 3], [1, 2, 3]),
+        ("numbers", ["0.5", "1", "1.0", "-2"], [-2.0, 0.5, 1.0], [-2, 0.5, 1]),
+        ("numbers", ["7", "7", "5", "5"], [5, 7], [5, 7]),
+    ],
+)
+def test_numbers_sort_as_numbers(kind, labels, classes, values):
+    table = Annotations.from_arrays(*ROWS, labels, kind=kind)
+    assert (table.classes.tolist(), table.values.tolist()) == (classes, values)
+    assert table.values[table.label].tolist() == [float(label) for label in labels]
+
+
+def test_declared_grades_keep_their_order_and_have_ranks():
+    table = Annotations.from_arrays(*ROWS, ["low", "high", "mid", "low"], ["low", "mid", "high"], kind="graded")
+    assert (table.classes.tolist(), table.values.tolist()) == (["low", "mid", "high"], [0, 1, 2])
+    assert table.label.tolist() == [0, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "says"),
+    [
+        ("graded", ["low", "high", "low", "low"], "say the order of the grades"),
+        ("numbers", ["1", "n/a", "2", "3"], "'n/a' is no number"),
+        ("numbers", ["1", "007", "2", "3"], "'007' is no number"),
+        ("pairs", ["left", "win", "tie", "tie"], "'win' says of no pair"),
+    ],
+)
+def test_what_a_kind_cannot_be_is_said(kind, labels, says):
+    with pytest.raises(DataError, match=says):
+        Annotations.from_arrays(*ROWS, labels, kind=kind)
+    with pytest.raises(BadParameter, match="kind must be"):
+        Annotations.from_arrays(*ROWS, labels, kind="number")
+
+
+@pytest.mark.parametrize("kind", ["graded", "numbers", "pairs"])
+def test_every_table_made_of_one_keeps_its_kind(kind):
+    labels = ["left", "tie", "left", "right"] if kind == "pairs" else ["1", "2", "10", "2"]
+    table = Annotations.from_arrays(["a vs b", "a vs b", "b vs c", "b vs c"], ROWS[1], labels, kind=kind)
+    made = [
+        table.select(items=["a vs b"]), table.subsample(1), *table.split(), Annotations.concat([table, table]),
+        table.to_classes(table.classes[::-1]), dataclasses.replace(table, weight=np.ones(4)),
+        pickle.loads(pickle.dumps(table)), table.as_kind(kind),
+    ]  # fmt: skip
+    assert {one.kind for one in made} == {kind}
+    with pytest.raises(DataError, match="cannot be joined"):
+        Annotations.concat([table, table.as_kind("classes")])
+
+
+def test_joined_grades_and_numbers_sort_as_numbers():
+    for kind, expected in (("graded", ["2", "9", "10"]), ("numbers", [2, 9, 10])):
+        parts = [Annotations.from_arrays(["a"] * 2, ["x", "y"], two, kind=kind) for two in (["2", "10"], ["9", "2"])]
+        assert Annotations.concat(parts).classes.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "note"),
+    [
+        ([f"{k / 2}" for k in range(4)], "numbers", "Labels are numbers; change with kind='classes'."),
+        (list(range(31)), "numbers", "Labels are numbers"),
+        (list(range(30)), "classes", None),
+        (["1", "2", "3", "4", "5"], "classes", "if they are ratings: kind='graded'."),
+        ([0, 1], "classes", None),
+        (["a", "0.5", "1", "2"], "classes", None),
+        ([f"00{k}" for k in range(40)], "classes", None),
+    ],
+)
+def test_the_kind_is_guessed_and_said(labels, kind, note):
+    n = len(labels)
+    table = read(pa.table({"item": list(range(n)), "annotator": ["x"] * n, "label": labels}))
+    assert table.kind == kind
+    said = " ".join(table.source.notes)
+    assert (note in said) if note else not said
+    assert (
+        read(pa.table({"item": list(range(n)), "annotator": ["x"] * n, "label": labels}), kind="classes").kind
+        == "classes"
+    )
+
+
+def test_scores_that_never_repeat_are_a_column_of_labels():
+    rng = np.random.default_rng(0)
+    table = read(pa.table({"item": np.arange(60) // 2, "annotator": ["x", "y"] * 30, "score": rng.normal(size=60)}))
+    assert (table.kind, table.n_classes) == ("numbers", 60)
+
+
+def test_numbers_make_no_votes_and_no_class_method_takes_them():
+    table = Annotations.from_arrays(*ROWS, [1.5, 2.5, 3.0, 2.5], kind="numbers")
+    assert repr(table) == "Annotations: 4 numbers of 2 items by 2 annotators, from 1.5 to 3, 2.0 per item"
+    about = table.describe()
+    assert about["values"]["median"] == 2.5
+    assert about["sd_within_items"] == pytest.approx(np.sqrt((0.5 + 0.125) / 2))
+    for use in (table.votes, lambda: methods["consensus"]().fit(table), lambda: diagnose(table)):
+        with pytest.raises(DataError, match="numbers"):
+            use()
+
+
+def test_pairs_know_their_things():
+    table = Annotations.from_pairs(["b", "a", "b"], ["a", "c", "a"], ["tie", "left", "left"], context=[1, 1, 2])
+    assert table.items.tolist() == ["a vs c | 1", "b vs a | 1", "b vs a | 2"]
+    things, left, right = table.sides
+    assert (things[left].tolist(), things[right].tolist()) == (["a", "b", "b"], ["c", "a", "a"])
+    assert table.describe()["comparisons_per_thing"]["max"] == 3
+    with pytest.raises(DataError, match="'a vs c' cannot name a thing"):
+        kinds.pair_items(["a vs c"], ["d"])
+    with pytest.raises(DataError, match="item 'a' names no two things"):
+        _ = Annotations.from_arrays(*ROWS, ["left"] * 4, kind="pairs").sides
