@@ -69,6 +69,7 @@ class Kind(StrEnum):
     graded = "graded"
     numbers = "numbers"
     pairs = "pairs"
+    spans = "spans"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
@@ -216,7 +217,7 @@ class Source:
     )  # fmt: skip
     many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
     kind: Kind | None = option(
-        None, "What labels are: names, names in an order, numbers, or which of two is better; guessed where left out.",
+        None, "What labels are: names, names in an order, numbers, which of two is better, or tags of tokens; guessed where left out.",
         panel=READING,
     )  # fmt: skip
     input_format: str | None = _input_format("--format", "--input-format")

@@ -497,7 +497,7 @@ class Aggregator(Parameters, ABC):
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
 """Name → aggregation method."""
 
-KIND_METHODS: dict[str, str] = {}
+KIND_METHODS: dict[str, str] = {"spans": "bayesian-sequence"}
 """Kind of labels → what every command fits that is not told which; others get `DEFAULT_METHOD`."""
 
 

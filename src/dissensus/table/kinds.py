@@ -6,6 +6,7 @@
 | graded | names in their order; numbers sort as numbers | the numbers, else ranks from 0 |
 | numbers | the distinct numbers | the same as floats |
 | pairs | left, right, tie: which of the two things that an item's name joins is better | none |
+| spans | tags: O, B-x and I-x of every x; an item is a place in a document, see `table.spans` | none |
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import pyarrow as pa
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import names as naming
+from dissensus.table import spans
 
 KINDS = {
     "classes": "classes without an order",
     "graded": "classes in an order",
     "numbers": "numbers",
     "pairs": "comparisons of two things",
+    "spans": "tags of tokens or characters",
 }
 """Kind → what its labels are, in words."""
 CLASS_KINDS = ("classes", "graded")  # of labels that have probabilities
@@ -104,6 +107,9 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
                 f"{', '.join(OUTCOMES)}, and map= renames others."
             )
         return np.array(OUTCOMES, object), place
+    if kind == "spans":
+        tags = np.array(spans.complete(classes), object)
+        return tags, naming.match(np.array([str(name) for name in classes.tolist()], object), tags, "tags")
     found = numbers_of(classes)
     if found is None:
         bad = next(name for name in classes.tolist() if numbers_of(np.array([name], object)) is None)

@@ -11,7 +11,8 @@ the words of two sentences, should be two documents ("doc/sentence").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from dissensus.table import names as naming
 
 PLACE = " @ "  # between a document and a place in it
 OUTSIDE = "O"
+_WORD = re.compile(r"\w+|[^\w\s]")
 _NAME = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
 
 
@@ -113,3 +115,98 @@ def spans_of(items: Names, classes: Names, tags: IntArray, probability: Any = No
         "label": np.array([scheme.types[k] for k in tag[first].tolist()], object),
     }
     return columns if probability is None else columns | {"probability": np.asarray(probability)[at]}
+
+
+class Tags(NamedTuple):
+    """Spans as rows of a table, and how many could not be."""
+
+    item: Names  # (N,) places
+    annotator: Names
+    label: Names  # (N,) tags
+    overlapping: int  # spans left out: a tag can tell of one span only
+    empty: int  # spans left out: without a character or token in them
+
+
+def tags_of_spans(
+    spans: Iterable[tuple[Any, Any, int, int, Any]],
+    readings: Iterable[tuple[Any, Any]] = (),
+    texts: Mapping[Any, str] | None = None,
+    tokens: Mapping[Any, int] | None = None,
+    cuts: Mapping[Any, Iterable[int]] | None = None,
+) -> Tags:
+    """Turn spans (document, annotator, start, end, label) into tags, one row per reader and place.
+
+    Whoever marked a span in a document has read it; `readings` are further (document, annotator), who said O everywhere.
+    Places are the tokens of a document where `tokens` counts them, else its words (`texts`) cut where spans begin and
+    end (or at `cuts`), else what lies between those. Of spans of one annotator that overlap the first, then the longest, stays.
+    """
+    by_reader: dict[Any, dict[Any, list[tuple[int, int, str]]]] = {}
+    for document, annotator in readings:
+        by_reader.setdefault(document, {}).setdefault(annotator, [])
+    for document, annotator, start, end, label in spans:
+        by_reader.setdefault(document, {}).setdefault(annotator, []).append((int(start), int(end), str(label)))
+    parts: list[tuple[list[str], Any, list[str]]] = []
+    overlapping = empty = 0
+    for document, readers in by_reader.items():
+        marked = [span for spans_of_one in readers.values() for span in spans_of_one]
+        if tokens is not None:
+            n = max([tokens.get(document, 0), *(end for _, end, _ in marked)])
+            starts = np.arange(n)
+            names = place_names([document] * n, starts.tolist())
+        else:
+            bounds = {at for start, end, _ in marked for at in (start, end)}.union((cuts or {}).get(document, ()))
+            starts, ends = _pieces(bounds, None if texts is None else texts.get(document))
+            names = place_names([document] * len(starts), starts.tolist(), ends.tolist())
+        for annotator, own in readers.items():
+            tags = np.full(len(names), OUTSIDE, object)
+            for start, end, label in sorted(own, key=lambda span: (span[0], -span[1], span[2])):
+                inside = slice(*np.searchsorted(starts, [start, end]).tolist())
+                if not tags[inside].size:
+                    empty += 1
+                elif (tags[inside] != OUTSIDE).any():
+                    overlapping += 1
+                else:
+                    tags[inside] = f"I-{label}"
+                    tags[inside.start] = f"B-{label}"
+            parts.append((names, annotator, tags.tolist()))
+    item: list[str] = []
+    who: list[Any] = []
+    given: list[str] = []
+    for names, annotator, tags in parts:
+        item += names
+        who += [annotator] * len(names)
+        given += tags
+    return Tags(*(np.array(column, object) for column in (item, who, given)), overlapping, empty)
+
+
+def _pieces(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:
+    """Starts and ends of the words of a text, cut at these places; without a text, of all between those."""
+    words = [] if text is None else [word.span() for word in _WORD.finditer(text)]
+    bounds = np.array(sorted(cuts.union([0], *words)), np.int64)
+    starts, ends = bounds[:-1], bounds[1:]
+    if text is not None:
+        kept = np.array([bool(text[start:end].strip()) for start, end in zip(starts, ends, strict=True)], bool)
+        starts, ends = starts[kept], ends[kept]
+    return starts, ends
+
+
+def are_tags(classes: Iterable[Any]) -> bool:
+    """True where labels are O, B-x and I-x, and not O alone."""
+    names = [str(name) for name in classes]
+    return any(name[:2] in ("B-", "I-") for name in names) and all(
+        name == OUTSIDE or (name[:2] in ("B-", "I-") and len(name) > 2) for name in names
+    )
+
+
+def are_places(items: Names) -> bool:
+    """True where all names of items are places in documents."""
+    if items.dtype != object or not items.size:
+        return False
+    return bool(pc.all(pc.match_substring_regex(pa.array(items, pa.string()), _NAME)).as_py())
+
+
+def complete(classes: Names) -> list[str]:
+    """The tags, with B-x and I-x of every x, and O where there are spans."""
+    names = [str(name) for name in classes.tolist()]
+    types = {name[2:] for name in names if name[:2] in ("B-", "I-")}
+    return sorted({*names, *(f"{mark}-{kind}" for kind in types for mark in "BI"), *([OUTSIDE] if types else [])})

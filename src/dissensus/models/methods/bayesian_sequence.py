@@ -135,29 +135,38 @@ class BayesianSequence(EMAggregator[Expected]):
     population_confusion_: FloatArray
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        self._scheme, alpha = scheme_of(self.classes_), expected_pseudo(table.n_classes)
         chain = self._chain(table, np.arange(table.n_annotators), gold)
-
-        def em_pass(params: Expected) -> tuple[float, Expected]:
-            logs, loss = expected_cells(chain.keys, params.cells, alpha)
-            first, step, divergences = self._expected_steps(params)
-            evidence, _, found, _ = chain.walk(logs, first, step)
-            return evidence - loss - divergences, found
-
+        self.pseudo_ = self._prepare(chain, table)
+        em_pass = partial(self.em_pass, chain)
         params = self.run(em_pass, partial(self._start, chain, table), on_step, Checkpoint())
-        objective, _ = em_pass(params)
-        self.trace_ = np.append(self.trace_, objective)  # of what is returned
+        self.trace_ = np.append(self.trace_, em_pass(params)[0])  # of what is returned
         self.cell_, self.cell_counts_ = chain.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts
         A, K = table.n_annotators, table.n_classes
         by_pair = np.zeros((A, K, K))
         np.add.at(by_pair, (self.cell_ // (K * (K + 1)), slice(None), self.cell_ % K), self.cell_counts_)
+        alpha = self.pseudo_.mean(axis=0)
         self.confusion_ = normalised(by_pair + alpha)
         self.population_confusion_ = normalised(by_pair.sum(axis=0) + alpha)
         self.item_total_ = labels_per_item(chain.item_ptr, chain.weight if chain.weight.size else None)
-        self.posterior_, self.tags_, self.span_probability_ = self._answer(chain, np.arange(A))
+        self.posterior_, self.tags_, self.span_probability_ = self._answer(chain)
         self.prior_ = normalised(self.posterior_.sum(axis=0) + 1)
         self._judge(*table.agreement_with(self.posterior_))
+
+    def em_pass(self, chain: Chain, params: Expected) -> tuple[float, Expected]:
+        """The bound at some counts, and the counts by the posterior of paths under them."""
+        logs, loss = expected_cells(chain.keys, params.cells, self.pseudo_)
+        first, step, divergences = self._expected_steps(params)
+        evidence, _, found, _ = chain.walk(logs, first, step)
+        return evidence - loss - divergences, found
+
+    def _prepare(self, chain, table):
+        K = table.n_classes
+        return np.broadcast_to(expected_pseudo(K), (K + 1, K, K)).copy()
+
+    @property
+    def _scheme(self) -> Scheme:
+        return scheme_of(self.classes_)
 
     def _chain(self, table: Annotations, known: IntArray, gold: IntArray | None) -> Chain:
         """The table with cells of the model's annotators; those who are −1, unseen, are all one annotator."""
@@ -218,7 +227,7 @@ class BayesianSequence(EMAggregator[Expected]):
             normalised(np.where(self._scheme.follows, self.transition_counts_ + 1, 0.0)),
         )
 
-    def _answer(self, chain: Chain, known: IntArray) -> tuple[FloatArray, IntArray, FloatArray]:
+    def _answer(self, chain: Chain) -> tuple[FloatArray, IntArray, FloatArray]:
         """Posterior (I, K), tags (I,) and probabilities of their spans (I,)."""
         logs, (first, step) = self._mean_logs(chain.keys), self._mean_steps()
         tags = chain.best_path(logs, first, step)
@@ -231,7 +240,7 @@ class BayesianSequence(EMAggregator[Expected]):
     def _mean_logs(self, keys: IntArray) -> FloatArray:
         """(len(keys), K) log E Θ of cells; annotators of code A are unseen, and like all others together."""
         K = self.classes_.size
-        alpha, everyone = expected_pseudo(K), self.annotators_.size * (K + 1) * K
+        alpha, everyone = self.pseudo_, self.annotators_.size * (K + 1) * K
         together = self.cell_ % ((K + 1) * K)
         pooled, at = np.unique(together, return_inverse=True)
         counts = np.zeros((pooled.size, K))
@@ -244,7 +253,7 @@ class BayesianSequence(EMAggregator[Expected]):
         np.add.at(totals, of, counts)
         place = np.minimum(np.searchsorted(groups, keys // K), groups.size - 1)
         total = np.where((groups[place] == keys // K)[:, None], totals[place], 0.0)
-        return np.asarray(np.log((own + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
+        return np.asarray(np.log((own + alpha[keys // K % (K + 1), :, keys % K]) / (total + alpha.sum(axis=2)[keys // K % (K + 1)])))
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
@@ -260,7 +269,7 @@ class BayesianSequence(EMAggregator[Expected]):
         self._check_kind(table)
         table = table.to_classes(self.classes_)
         known = naming.match(table.annotators, self.annotators_, "annotators")
-        return self._answer(self._chain(table, known, None), known)
+        return self._answer(self._chain(table, known, None))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         return self._answer_for(table)[0]
@@ -291,11 +300,11 @@ def expected_cells(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tup
     """(U, K) E log Θ of cells under Dirichlet(α_c + n), and Σ KL(Dirichlet(α_c + n) ‖ Dirichlet(α_c))."""
     from scipy.special import gammaln, psi
 
-    K = alpha.shape[0]
+    K = alpha.shape[1]
     groups, of = np.unique(keys // K, return_inverse=True)
     totals = np.zeros((groups.size, K))
     np.add.at(totals, of, counts)
-    own, whole = alpha[:, keys % K].T, alpha.sum(axis=1)
+    own, whole = alpha[keys // K % (K + 1), :, keys % K], alpha.sum(axis=2)[groups % (K + 1)]
     logs = psi(own + counts) - psi(whole + totals)[of]
     gained = (gammaln(own + counts) - gammaln(own)).sum() - (gammaln(whole + totals) - gammaln(whole)).sum()
     return np.asarray(logs), float((counts * logs).sum() - gained)

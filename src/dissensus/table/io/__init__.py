@@ -81,9 +81,10 @@ def read(
         Old label → new one, None for no answer; applied first.
     many_classes : bool
         Accept labels that do not look like classes, because there are nearly as many as rows.
-    kind : "classes", "graded", "numbers" or "pairs", optional
+    kind : "classes", "graded", "numbers", "pairs" or "spans", optional
         What the labels are, see `table.kinds`. Left out, labels with fractions and more than 30 different whole numbers
-        are numbers, a table of two things and which is better holds pairs, all else are classes.
+        are numbers, a table of two things and which is better holds pairs, tags (B-x, I-x, O) of places in documents
+        and spans (columns of documents, starts and ends) are spans, all else are classes.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def read(
     build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
         if not hub.is_dataset(source):
-            return long_table(lambda _: source, columns, wide, "frame").finish(build)
+            return long_table(lambda _: source, columns, wide, "frame", kind).finish(build)
         frame, names = hub.read(source, columns)
         build = replace(build, classes=names if classes is None else classes)
         return long_table(lambda _: frame, columns, wide, "dataset").finish(build)
@@ -130,9 +131,9 @@ def read(
             for role, fields in (("item", item), ("annotator", annotator)):
                 if not (fields is None or isinstance(fields, str)):
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
-            taken = of_export(found.collect(path, columns, ticks))
+            taken = of_export(found.collect(path, columns, ticks, kind))
         else:
-            taken = long_table(read_columns, columns, wide, found.name)
+            taken = long_table(read_columns, columns, wide, found.name, kind)
         taken.reading.file = str(source)
         taken.reading.notes += [note] if note else []
         return taken.finish(build)

@@ -51,13 +51,6 @@ def check_members(path: Path, names: Sequence[str]) -> None:
         raise _not_read(path, *INSPECT)
 
 
-def check_text(path: Path, start: bytes) -> None:
-    """Raise where a text file begins as that of a tool which is not read."""
-    if start.startswith(b"-DOCSTART-"):
-        what = "CoNLL text (labels of tokens, by nobody named)"
-        raise _not_read(path, what, "item, annotator and label, or give the tool's JSON export")
-
-
 def _is_page_of_scores(record: dict[str, Any]) -> bool:
     data = record.get("data")
     return (
