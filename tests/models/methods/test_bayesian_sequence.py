@@ -13,10 +13,12 @@ from dissensus.models.confusion import expected_pseudo
 from dissensus.models.dependence import design_effect
 from dissensus.models.methods.bayesian_sequence import BayesianSequence, Expected
 from dissensus.table.simulate_spans import simulate_spans
-from dissensus.table.spans import place_names, scheme_of, spans_of
+from dissensus.table.spans import place_names, spans_of
 
 TAGS = ["B-x", "B-y", "I-x", "I-y", "O"]
 K = len(TAGS)
+S = K + 3  # O is four states
+TAG = np.array([*range(K), K - 1, K - 1, K - 1])  # of a state
 
 
 def tiny(seed: int, weighted: bool = False) -> Annotations:
@@ -55,9 +57,20 @@ def log_path(rows, path, logs, first, step, d=None) -> float:
     return total + sum(w * logs[a, last, path[at], label] / d[at] for at, a, last, label, w, _ in rows)
 
 
+def in_states(path) -> tuple[int, ...]:
+    """The states of a path of tags: O is K after a span, K + 1 before one, K + 2 between two."""
+    spans = [False, *(TAGS[k] != "O" for k in path), False]
+    places = {(False, False): K - 1, (True, False): K, (False, True): K + 1, (True, True): K + 2}
+    return tuple(k if spans[t + 1] else places[spans[t], spans[t + 2]] for t, k in enumerate(path))
+
+
+def legal_paths(length: int) -> list[tuple[int, ...]]:
+    return [in_states(path) for path in itertools.product(range(K), repeat=length) if legal(path)]
+
+
 def counts_of(model, table, cells: np.ndarray):
-    """(A, K + 1, K, K) [annotator, before, true, given] of the counts of the cells that occur."""
-    full = np.zeros((table.n_annotators, K + 1, K, K))
+    """(A, K + 1, S, K) [annotator, before, state, given] of the counts of the cells that occur."""
+    full = np.zeros((table.n_annotators, K + 1, S, K))
     for key, own in zip(model._chain(table, np.arange(3), None).keys, cells, strict=True):
         full[key // (K * (K + 1)), key // K % (K + 1), :, key % K] = own
     return full
@@ -76,30 +89,30 @@ def test_pass_is_that_over_all_paths(weighted):
     model = BayesianSequence()
     model.classes_, model.annotators_ = table.classes, table.annotators
     chain = model._chain(table, np.arange(3), None)
-    scheme = scheme_of(TAGS)
+    states = chain.states
     params = Expected(
-        rng.uniform(0, 3, (chain.keys.size, K)),
-        np.where(scheme.follows, rng.uniform(0, 5, (K, K)), 0),
-        np.where(scheme.starts, rng.uniform(0, 5, K), 0),
+        rng.uniform(0, 3, (chain.keys.size, S)),
+        np.where(states.follows, rng.uniform(0, 5, (S, S)), 0),
+        np.where(states.starts, rng.uniform(0, 5, S), 0),
     )
     bound, found = model.em_pass(chain, params)
 
-    alpha, counts = expected_pseudo(K), counts_of(model, table, params.cells)
+    alpha, counts = expected_pseudo(K)[TAG], counts_of(model, table, params.cells)
     gamma = counts + alpha
     logs = psi(gamma) - psi(gamma.sum(axis=3, keepdims=True))
-    first, step = np.full(K, -np.inf), np.full((K, K), -np.inf)
+    first, step = np.full(S, -np.inf), np.full((S, S), -np.inf)
     literal = 0.0
-    for counted, may, out in [(params.starts, scheme.starts, first)] + [
-        (params.transitions[b], scheme.follows[b], step[b]) for b in range(K)
+    for counted, may, out in [(params.starts, states.starts, first)] + [
+        (params.transitions[b], states.follows[b], step[b]) for b in range(S)
     ]:
         own = counted[may] + 1
         out[may] = psi(own) - psi(own.sum())
         literal -= divergence(own, np.ones(own.size))
-    literal -= sum(divergence(gamma[a, p, c], alpha[c]) for a in range(3) for p in range(K + 1) for c in range(K))
-    cells, transitions, starts = np.zeros_like(counts), np.zeros((K, K)), np.zeros(K)
+    literal -= sum(divergence(gamma[a, p, c], alpha[c]) for a in range(3) for p in range(K + 1) for c in range(S))
+    cells, transitions, starts = np.zeros_like(counts), np.zeros((S, S)), np.zeros(S)
     for document in range(2):
         items = [int(i) for i in table.sequences.order if table.sequences.document[i] == document]
-        paths = [path for path in itertools.product(range(K), repeat=len(items)) if legal(path)]
+        paths = legal_paths(len(items))
         rows = labels_of(table, items)
         log = np.array([log_path(rows, path, logs, first, step) for path in paths])
         literal += np.logaddexp.reduce(log)
@@ -119,22 +132,22 @@ def test_pass_is_that_over_all_paths(weighted):
 def test_answer_is_that_over_all_paths(previous):
     table = tiny(5)
     model = BayesianSequence(previous=previous, dependence=0.6).fit(table)
-    full = counts_of(model, table, model.cell_counts_) + expected_pseudo(K)
+    full = counts_of(model, table, model.cell_counts_) + expected_pseudo(K)[TAG]
     means = np.log(full / full.sum(axis=3, keepdims=True))
     with np.errstate(divide="ignore"):
         first, step = (np.log(part) for part in model._mean_steps())
     d = design_effect(np.diff(table.item_ptr), 0.6)
     for document in range(2):
         items = [int(i) for i in table.sequences.order if table.sequences.document[i] == document]
-        paths = [path for path in itertools.product(range(K), repeat=len(items)) if legal(path)]
+        paths = legal_paths(len(items))
         rows = [row if previous else (*row[:2], K, *row[3:]) for row in labels_of(table, items)]
         best = max(paths, key=lambda path, rows=rows: log_path(rows, path, means, first, step))
-        np.testing.assert_array_equal(model.tags_[items], best)
+        np.testing.assert_array_equal(model.tags_[items], TAG[list(best)])
         weights = [log_path(rows, path, means, first, step, d[items]) for path in paths]
         q = np.exp(weights - np.logaddexp.reduce(weights))
         posterior = np.zeros((len(items), K))
         for path, p in zip(paths, q, strict=True):
-            posterior[np.arange(len(items)), path] += p
+            posterior[np.arange(len(items)), TAG[list(path)]] += p
         np.testing.assert_allclose(model.posterior_[items], posterior, atol=1e-8)
 
         found = model.spans("pyarrow").to_pylist()
@@ -180,7 +193,7 @@ def test_new_documents_and_unseen_annotators_are_scored():
     model = BayesianSequence().fit(table.select(items=first))
     rest = table.select(items=~first)
     right = sim.truth[~first]
-    assert (model.predict(rest) == table.classes[right]).mean() > 0.97
+    assert (model.predict(rest) == table.classes[right]).mean() > 0.96
     renamed = Annotations.from_codes(
         rest.item, rest.annotator, rest.label, rest.items, np.array([f"new{a}" for a in rest.annotators], object),
         rest.classes, kind="spans",
@@ -201,7 +214,7 @@ def test_crowd_with_spammers_and_adversaries_is_seen_through():
         return 2 * len(found & right) / (len(found) + len(right))
 
     votes = table.votes().argmax(axis=1)
-    assert f1(model.tags_) > max(0.9, f1(votes) + 0.05)
+    assert f1(model.tags_) > max(0.9, f1(votes) + 0.2)  # 0.913 and 0.643
     assert (
         model.reliability_[kind == "ordinary"].min() > model.reliability_[np.isin(kind, ["adversary", "spammer"])].max()
     )

@@ -18,8 +18,8 @@ MIN_LOG_EMISSION = -460.0  # below the largest of an item: products with transit
 
 
 @compiled
-def emit(i, item_ptr, cell, weight, logs, gold, out):  # type: ignore[no-untyped-def]
-    """Write log P(labels of item i | class) to `out` (K,), its largest 0; −∞ for what gold excludes; return that."""
+def emit(i, item_ptr, cell, weight, logs, gold, means, out):  # type: ignore[no-untyped-def]
+    """Write log P(labels of item i | state) to `out` (S,), its largest 0; −∞ for what gold excludes; return that."""
     K = out.size
     for k in range(K):
         out[k] = 0.0
@@ -28,15 +28,20 @@ def emit(i, item_ptr, cell, weight, logs, gold, out):  # type: ignore[no-untyped
         for k in range(K):
             out[k] += w * logs[cell[row], k]
     known = gold[i] if gold.size else -1
-    top = out[known] if known >= 0 else out.max()
+    top = -np.inf
     for k in range(K):
-        out[k] = -np.inf if 0 <= known != k else max(out[k] - top, MIN_LOG_EMISSION)
+        if known >= 0 and means[k] != known:
+            out[k] = -np.inf
+        top = max(top, out[k])
+    for k in range(K):
+        if out[k] > -np.inf:
+            out[k] = max(out[k] - top, MIN_LOG_EMISSION)
     return top
 
 
 @compiled
 def sweep(  # type: ignore[no-untyped-def]
-    order, ptr, item_ptr, cell, weight, logs, gold, power, exponent, first, step, shift,
+    order, ptr, item_ptr, cell, weight, logs, gold, means, power, exponent, first, step, last, shift,
     cell_counts, first_counts, step_counts, posterior, inside, tags, span_probability,
 ):  # fmt: skip
     """Forward-backward over all sequences; return the log evidence.
@@ -51,16 +56,16 @@ def sweep(  # type: ignore[no-untyped-def]
     for s in range(ptr.size - 1):
         longest = max(longest, ptr[s + 1] - ptr[s])
     emission, forward, backward = np.empty((longest, K)), np.empty((longest, K)), np.empty((longest, K))
-    scale, begins = np.empty(longest), np.empty(longest, np.bool_)
+    state, scale, begins = np.empty(K), np.empty(longest), np.empty(longest, np.bool_)
     evidence = 0.0
     for s in range(ptr.size - 1):
         begin, n = ptr[s], ptr[s + 1] - ptr[s]
         for t in range(n):
             i = order[begin + t]
             p = power[i]
-            evidence += emit(i, item_ptr, cell, weight, logs, gold, emission[t])
+            evidence += emit(i, item_ptr, cell, weight, logs, gold, means, emission[t])
             for k in range(K):
-                emission[t, k] = np.exp(exponent[p] * emission[t, k] + shift[k])
+                emission[t, k] = np.exp(exponent[p] * emission[t, k] + shift[means[k]])
             begins[t] = t == 0
             total = 0.0
             if t > 0:
@@ -84,9 +89,16 @@ def sweep(  # type: ignore[no-untyped-def]
                 forward[t, k] /= total
             scale[t] = total
             evidence += np.log(total)
+        ends = 0.0
+        for k in range(K):
+            ends += forward[n - 1, k] * last[k]
+        evidence += np.log(ends)
         for t in range(n - 1, -1, -1):
             i = order[begin + t]
-            if t == n - 1 or begins[t + 1]:
+            if t == n - 1:
+                for k in range(K):
+                    backward[t, k] = last[k] / ends
+            elif begins[t + 1]:
                 for k in range(K):
                     backward[t, k] = 1.0
             else:
@@ -99,36 +111,42 @@ def sweep(  # type: ignore[no-untyped-def]
                         value = step[p, j, k] * ahead
                         backward[t, j] += value
                         step_counts[j, k] += forward[t, j] * value
+            posterior[i] = 0.0
             for k in range(K):
-                q = forward[t, k] * backward[t, k]
-                posterior[i, k] = q
+                state[k] = forward[t, k] * backward[t, k]
+                posterior[i, means[k]] += state[k]
                 if begins[t]:
-                    first_counts[k] += q
+                    first_counts[k] += state[k]
             for row in range(item_ptr[i], item_ptr[i + 1]):
                 w = weight[row] if weight.size else 1.0
                 for k in range(K):
-                    cell_counts[cell[row], k] += w * posterior[i, k]
+                    cell_counts[cell[row], k] += w * state[k]
         for t in range(n if tags.size else 0):
             tag = tags[order[begin + t]]
             if inside[tag] < 0 or (t > 0 and inside[tag] == tag):
                 continue
-            value, last = forward[t, tag], t
-            while last + 1 < n and tags[order[begin + last + 1]] == inside[tag]:
-                now, p = tags[order[begin + last]], power[order[begin + last + 1]]
-                last += 1
-                value *= step[p, now, inside[tag]] * emission[last, inside[tag]] / scale[last]
-            if last + 1 < n and not begins[last + 1]:  # and the span ends there
-                now, p, after = tags[order[begin + last]], power[order[begin + last + 1]], 0.0
+            value, end = forward[t, tag], t + 1
+            while end < n and tags[order[begin + end]] == inside[tag]:
+                now, p = tags[order[begin + end - 1]], power[order[begin + end]]
+                value *= step[p, now, inside[tag]] * emission[end, inside[tag]] / scale[end]
+                end += 1
+            now = tags[order[begin + end - 1]]
+            if end == n:
+                value *= last[now] / ends
+            elif not begins[end]:  # and no tag goes on with it
+                p, after = power[order[begin + end]], 0.0
                 for k in range(K):
                     if k != inside[tag]:
-                        after += step[p, now, k] * emission[last + 1, k] * backward[last + 1, k] / scale[last + 1]
+                        after += step[p, now, k] * emission[end, k] * backward[end, k] / scale[end]
                 value *= after
             span_probability[order[begin + t]] = value
     return evidence
 
 
 @compiled
-def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, log_first, log_step, tags):  # type: ignore[no-untyped-def]
+def viterbi(  # type: ignore[no-untyped-def]
+    order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, log_step, log_last, tags
+):
     """Write the most probable legal path of every sequence to `tags` (I,)."""
     K = log_first.size
     longest = 0
@@ -138,7 +156,7 @@ def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, log_first, log_step,
     for s in range(ptr.size - 1):
         begin, n = ptr[s], ptr[s + 1] - ptr[s]
         for t in range(n):
-            emit(order[begin + t], item_ptr, cell, weight, logs, gold, emission)
+            emit(order[begin + t], item_ptr, cell, weight, logs, gold, means, emission)
             top = -np.inf
             for k in range(K):
                 best[t, k], before[t, k] = -np.inf, -1
@@ -157,10 +175,12 @@ def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, log_first, log_step,
                     top = max(top, emission[k])
             for k in range(K):
                 best[t, k] -= top
+        for k in range(K):
+            best[n - 1, k] += log_last[k]
         after = -1
         for t in range(n - 1, -1, -1):
             tag = before[t + 1, after] if after >= 0 else -1
             if tag < 0:
                 tag = best[t].argmax()
-            tags[order[begin + t]] = tag
+            tags[order[begin + t]] = means[tag]
             after = tag
