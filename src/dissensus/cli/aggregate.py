@@ -55,8 +55,9 @@ def aggregate(
 ) -> None:
     """FOLDER gets items.csv (item, label, confidence, votes, number of labels, status with its reason, p_CLASS …),
     annotators.csv (annotator, annotations, reliability, its interval, flags with reasons), confusions.csv
-    where the method models them, model.npz for --model, and summary.json, or all of these in one sub-folder per
-    question. Nothing is written unless everything is; the result tables of an earlier run are replaced.
+    where the method models them, spans.csv (document, start, end, label, probability) of spans, model.npz for --model,
+    and summary.json, or all of these in one sub-folder per question. Nothing is written unless everything is; the
+    result tables of an earlier run are replaced.
 
     Example: dissensus aggregate labels.csv --method dawid-skene --gold gold.csv -o results
 
@@ -110,6 +111,7 @@ def aggregate(
         if model is None:
             codes, sure = gold.read(table), gold.read_file(known, table)
             look = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED if flags is None else flags
+            look = look and table.kind != "spans"  # copies and habits are looked for among classes
             return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
         table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if not update:

@@ -21,6 +21,8 @@ COEFFICIENTS = {
     "krippendorff_alpha": "Krippendorff's α",
     "fleiss_kappa": "Fleiss' κ",
     "gwet_ac1": "Gwet's AC1",
+    "exact_f1": "F1 of spans, exact",
+    "overlap_f1": "F1 of spans that overlap",
 }
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
 
@@ -49,6 +51,8 @@ def agreement(
     settings: dict[str, Any] = {"scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed or 0}
 
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
+        if table.kind == "spans":
+            return _span_facts(table, settings, source.title(question))
         values = None if scale == "nominal" else _values(table, scale, source.classes is not None)
         return _facts(table, values, settings, least if pairs else None, source.title(question))
 
@@ -63,6 +67,23 @@ def _values(table: Annotations, scale: str, declared: bool) -> list[float] | Non
         return [float(name) for name in table.classes]
     except ValueError:
         return None  # on an interval scale, an error that says so
+
+
+def _span_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict[str, Any]:
+    from dissensus.evaluation import span_agreement
+
+    resamples = settings["resamples"]
+    with show.waiting(f"resampling {what}", resamples) as on_step:
+        found = span_agreement(table, resamples=resamples, seed=settings["seed"], on_step=on_step)
+    return {
+        "documents": int(table.sequences.documents.size),
+        "items": table.n_items,
+        "annotators": table.n_annotators,
+        "coefficients": {
+            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+            for name, estimate in found.items()
+        },
+    }
 
 
 def _facts(
@@ -114,6 +135,10 @@ def _show(title: str, facts: dict[str, Any], scale: str) -> None:
         note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
         rows.append((COEFFICIENTS[name], value, interval, note))
     show.table(show.clean(title), ("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
+    if "documents" in facts:
+        show.text("Of two annotators of a document: how many spans of one has the other. α is of tokens or characters.")
+        show.text()
+        return
     for sentence in _sentences(facts, scale):
         show.text(sentence)
     if "pairs" in facts:

@@ -217,7 +217,9 @@ class Source:
     )  # fmt: skip
     many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
     kind: Kind | None = option(
-        None, "What labels are: names, names in an order, numbers, which of two is better, or tags of tokens; guessed where left out.",
+        None,
+        "What labels are: names, names in an order, numbers, which of two is better, or tags of tokens; guessed where "
+        "left out.",
         panel=READING,
     )  # fmt: skip
     input_format: str | None = _input_format("--format", "--input-format")

@@ -55,6 +55,8 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "psi_": "P simplex", "omega_": "L simplex", "labels_of_clusters_": "P L K simplex", "item_clusters_": "I P share",
     "annotator_clusters_": "A L share", "item_cluster_": "I code", "annotator_cluster_": "A code",
     "labelled_": "I flag", "labels_per_item_": "number",
+    "tags_": "I code", "span_probability_": "I any", "cell_": "U cell", "cell_counts_": "U S count",
+    "transition_counts_": "S S count", "start_counts_": "S count",
 }  # fmt: skip
 ALWAYS = (
     "classes_", "items_", "annotators_", "posterior_", "prior_", "reliability_", "hits_", "total_", "n_annotations_",
@@ -92,6 +94,10 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
     "one-coin": _COINS, "snorkel": (*_COINS, "propensity_"),
     "wawa": ("item_total_", "skill_", "population_skill_"),
     "zero-based-skill": ("item_total_", "skill_", "population_skill_"),
+    "bayesian-sequence": (
+        "item_total_", "tags_", "span_probability_", "cell_", "cell_counts_", "transition_counts_", "start_counts_",
+        "confusion_", "population_confusion_",
+    ),
     "fmm": _CLUSTERS, "pgm-annealing": _CLUSTERS, "pgm-bp": _CLUSTERS,
 }  # fmt: skip
 ROUNDING = 1e-6  # by how much a sum of probabilities may differ from one
@@ -117,6 +123,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
 }
 CODE_LIMITS = {  # attribute → axes whose product its codes stay below
     "copy_group_": "A", "community_": "C", "item_cluster_": "P", "annotator_cluster_": "L", "item_effect_cell_": "I K",
+    "tags_": "K",
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Annotators of spans with known truth.
 
-A document is a row of tokens with spans of some types. An annotator reads it span by span: misses it, or marks it with a
-wrong type or a boundary moved by one token; between them it may mark what is no span. A spammer marks at random, an
+A document is a row of tokens with spans of some types. An annotator reads it span by span: misses it, or marks it with
+a wrong type or a boundary moved by one token; between them it may mark what is no span. A spammer marks at random, an
 adversary always gives another type: the next one.
 """
 

@@ -136,9 +136,10 @@ def tags_of_spans(
 ) -> Tags:
     """Turn spans (document, annotator, start, end, label) into tags, one row per reader and place.
 
-    Whoever marked a span in a document has read it; `readings` are further (document, annotator), who said O everywhere.
-    Places are the tokens of a document where `tokens` counts them, else its words (`texts`) cut where spans begin and
-    end (or at `cuts`), else what lies between those. Of spans of one annotator that overlap the first, then the longest, stays.
+    Whoever marked a span in a document has read it; `readings` are further (document, annotator), who said O
+    everywhere. Places are the tokens of a document where `tokens` counts them, else its words (`texts`) cut where spans
+    begin and end (or at `cuts`), else what lies between those. Of spans of one annotator that overlap, the first stays,
+    then the longest.
     """
     by_reader: dict[Any, dict[Any, list[tuple[int, int, str]]]] = {}
     for document, annotator in readings:

@@ -1,6 +1,6 @@
 """Forward-backward and Viterbi over sequences, fused with what an E step gathers and scatters.
 
-A hidden Markov chain z_1 … z_T whose items have labels: `logs` (U, K) holds log P(label | class) of every distinct cell
+A hidden Markov chain z_1 … z_T whose items have labels: `logs` (U, S) holds log P(label | state) of every distinct cell
 (annotator, what it said before, label), `cell` (N,) the cell of each row. One walk over a sequence makes the emissions,
 goes forwards and backwards, and adds the posterior to the counts of cells, transitions and first classes; buffers are
 as long as the longest sequence. Illegal transitions have probability 0.
@@ -47,7 +47,8 @@ def sweep(  # type: ignore[no-untyped-def]
     """Forward-backward over all sequences; return the log evidence.
 
     `order` (I,) are items in reading order, `ptr` (S+1,) cuts them into sequences. Everything at item i is raised to
-    `exponent[power[i]]`; `first` (P, K) and `step` (P, K, K) are raised already; `shift` (K,) is added to log emissions.
+    `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) are raised already. State s is tag `means[s]`; a sequence may
+    end with states whose `last` (S,) is 1. `shift` (K,) of tags is added to log emissions.
     With `tags` (I,), which is a legal path, `span_probability` gets at the first item of each of its spans the
     probability of the whole span; `inside` (K,) is the tag that continues a span after tag k, −1 for a tag outside.
     """

@@ -4,8 +4,8 @@
     π, T[b, :] ~ Dirichlet(1) over what is legal, 0 elsewhere        Θ_j[c, p, :] ~ Dirichlet(α_c)
 
 What an annotator says of a token depends on what it said of the token before (the paper's model "seq"): whoever missed
-the begin of a span also misses its end. `previous=False` leaves that out (the paper's "CM"). Distributions of π, T and Θ
-are learnt by variational Bayes, with counts n as expectations under q(z), the posterior of whole paths:
+the begin of a span also misses its end. `previous=False` leaves that out (the paper's "CM"). Distributions of π, T and
+Θ are learnt by variational Bayes, with counts n as expectations under q(z), the posterior of whole paths:
 
 E step  q(z) ∝ Π_t exp(E log T[z_(t−1), z_t]) Π_j exp(E log Θ_j[z_t, y_j(t−1), y_jt]), by forward-backward
 M step  Θ_j[c, p, :] ~ Dirichlet(α_c + n_j[c, p, :]), T[b, :] ~ Dirichlet(1 + n_b), the same for π
@@ -34,18 +34,16 @@ tags together, and of no tag that would go on after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.base import Checkpoint, hard_rows
-from dissensus.models.base import methods
+from dissensus.models.base import SpanModel, methods
 from dissensus.models.confusion import draw_shares, expected_pseudo
 from dissensus.models.dependence import design_effect, labels_per_item
 from dissensus.models.dirichlet import divergence, expected_log
@@ -54,7 +52,7 @@ from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import COUNT, Params, moved
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.spans import OUTSIDE, Sequences, scheme_of, spans_of
+from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
 
 NO_PRIOR = 1e-10  # pseudo-count of an illegal transition: its probability is set to 0
 
@@ -159,18 +157,14 @@ class Chain:
     "bayesian-sequence", summary="tags of tokens: annotators who go on as they began, and a chain of legal tags",
     cite="Simpson & Gurevych 2019",
 )  # fmt: skip
-class BayesianSequence(EMAggregator[Expected]):
+class BayesianSequence(SpanModel, EMAggregator[Expected]):
     """Bayesian sequence combination over a table of spans, see `dissensus.table.spans`."""
 
     previous: bool = param(True, "an annotator's label depends on its label for the token before")
 
-    kinds: ClassVar = ("spans",)
     softens_itself = True
     takes_earlier = False
-    _per_item: ClassVar = (*EMAggregator._per_item, "tags_", "span_probability_")
 
-    tags_: IntArray  # (I,) the most probable legal path, as codes into classes_
-    span_probability_: FloatArray  # (I,) of the span that begins at an item; NaN at other items
     cell_: IntArray
     cell_counts_: FloatArray
     transition_counts_: FloatArray
@@ -304,45 +298,15 @@ class BayesianSequence(EMAggregator[Expected]):
         total = np.where((groups[place] == keys // K)[:, None], totals[place], 0.0)
         return np.asarray(np.log((own + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
 
-    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
-        self._check_fitted()
-        return self.posterior_ if table is None else self._answer_for(table)[0]
-
-    def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the tags of the most probable legal path of every sequence."""
-        self._check_fitted()
-        return self.classes_[self.tags_ if table is None else self._answer_for(table)[1]]
-
-    def _answer_for(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
+    def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Of a new table; known annotators keep what was learnt about them, unseen ones are like all together."""
         self._check_kind(table)
         table = table.to_classes(self.classes_)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         return self._answer(self._chain(table, known, None))
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return self._answer_for(table)[0]
-
     def _confusions(self, known: IntArray) -> FloatArray:
         return np.concatenate([self.confusion_, self.population_confusion_[None]])[known]
-
-    @property
-    def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
-        """As `Aggregator.item_columns`; labels are those of the path, so no tag is illegal."""
-        return partial(tag_columns, self.classes_, self.tags_)
-
-    def spans(self, backend: Any = None) -> Any:
-        """The spans of the most probable path: document, start, end (exclusive), label, probability."""
-        self._check_fitted()
-        return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
-
-
-def tag_columns(
-    classes: Names, tags: IntArray, items: Names, posterior: FloatArray, difficulty: FloatArray | None
-) -> dict[str, Any]:
-    """The frame of items: name, tag, its probability, P(tag) of every tag."""
-    columns = {"item": items, "label": classes[tags], "confidence": posterior[np.arange(items.size), tags]}
-    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 
 def expected_cells(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:

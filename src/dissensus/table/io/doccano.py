@@ -1,4 +1,4 @@
-"""doccano's JSON and JSONL exports of classification and sequence labelling, and the zip of them for several annotators.
+"""doccano's JSON and JSONL exports of labels and of spans, and the zip of them for several annotators.
 
 A shared project is one file, `all.jsonl`, in which nobody is named; any other is a zip with one file per annotator,
 named after them. Versions before 1.0 name the annotator in every record (`username`) or label (`annotations[].user`).

@@ -217,7 +217,7 @@ def _marked_text(fields: dict[str, Any], length: int) -> str | None:
 def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
     """The start, end and label of a span; a DataError where one of them is missing."""
     start, end, label = (record.get(key) for key in keys)
-    if not (isinstance(start, int) and isinstance(end, int) and 0 <= start and isinstance(label, str | int)):
+    if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
         raise DataError(f"{where} has the span {shown(record)}; expected whole numbers {keys[0]}, {keys[1]}, a label.")
     return start, end, str(label)
 

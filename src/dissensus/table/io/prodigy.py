@@ -1,8 +1,8 @@
 """Prodigy's JSONL, as `db-out` writes it.
 
 Choice tasks (`options`, `accept`): one answer with the accepted options. Binary tasks: the question is the `label`
-shown, the answer "accept" or "reject". Spans: those of an accepted task. Ignored tasks are no answers. The item is `_input_hash`, the same for all
-questions about one input.
+shown, the answer "accept" or "reject". Spans: those of an accepted task. Ignored tasks are no answers. The item is
+`_input_hash`, the same for all questions about one input.
 """
 
 from __future__ import annotations
