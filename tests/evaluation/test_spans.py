@@ -67,6 +67,5 @@ def test_long_places_weigh_as_many_short_ones():
 def test_one_reader_is_refused_and_scores_count_exact_spans():
     with pytest.raises(DataError, match="none of 1 documents was read by two"):
         span_agreement(Annotations.from_spans(["d"], ["x"], [0], [2], ["A"]))
-    assert span_scores({("d", 0, 2, "A"), ("d", 3, 4, "A")}, {("d", 0, 2, "A"), ("d", 3, 4, "B"), ("e", 0, 1, "A")}) == {
-        "precision": 0.5, "recall": pytest.approx(1 / 3), "f1": 0.4,
-    }  # fmt: skip
+    found, known = {("d", 0, 2, "A"), ("d", 3, 4, "A")}, {("d", 0, 2, "A"), ("d", 3, 4, "B"), ("e", 0, 1, "A")}
+    assert span_scores(found, known) == {"precision": 0.5, "recall": pytest.approx(1 / 3), "f1": 0.4}

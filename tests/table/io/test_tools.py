@@ -86,7 +86,7 @@ def test_texts_and_the_other_questions_are_kept_and_counted(exports):
     source = quiet_read(exports / "label_studio/export.json").source
     assert source.texts[3] == {"text": "Ann works at IBM", "item": "x1"}
     assert source.unused == {
-        "answers of type labels 'ner'": 4, "ratings 'stars' (read by label='stars')": 4, "predictions by models": 1,
+        "spans 'ner' (read by label='ner')": 4, "ratings 'stars' (read by label='stars')": 4, "predictions by models": 1,
     }  # fmt: skip
     assert io.read_frame(exports / "lewidi/2025_binary.json").to_pydict() == {
         "item": ["3001"], "post": ["It rains again."], "reply": ["Lovely weather for a picnic."],

@@ -47,8 +47,8 @@ def sweep(  # type: ignore[no-untyped-def]
     """Forward-backward over all sequences; return the log evidence.
 
     `order` (I,) are items in reading order, `ptr` (S+1,) cuts them into sequences. Everything at item i is raised to
-    `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) are raised already. State s is tag `means[s]`; a sequence may
-    end with states whose `last` (S,) is 1. `shift` (K,) of tags is added to log emissions.
+    `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) are raised already. State s is tag `means[s]`; a sequence
+    may end with states whose `last` (S,) is 1. `shift` (K,) of tags is added to log emissions.
     With `tags` (I,), which is a legal path, `span_probability` gets at the first item of each of its spans the
     probability of the whole span; `inside` (K,) is the tag that continues a span after tag k, −1 for a tag outside.
     """

@@ -135,9 +135,9 @@ class Chain:
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
         evidence = sweep(
             self.sequences.order, self.sequences.ptr, self.item_ptr, self.cell, self.weight, logs, self.gold,
-            self.states.means, power, exponent, firsts, steps, self.states.ends, np.zeros(K) if shift is None else shift, found.cells, found.starts,
-            found.transitions, posterior, self.inside,
-            np.empty(0, np.int64) if tags is None else tags, probability,
+            self.states.means, power, exponent, firsts, steps, self.states.ends,
+            np.zeros(K) if shift is None else shift, found.cells, found.starts, found.transitions, posterior,
+            self.inside, np.empty(0, np.int64) if tags is None else tags, probability,
         )  # fmt: skip
         return evidence, posterior, found, probability
 
