@@ -3,10 +3,11 @@
 import numpy as np
 
 from dissensus import Annotations, methods
+from dissensus.models.base import methods_for
 from dissensus.models.confusion import ConfusionModel, Counts, OwnCells, readable_pass
 from tables import placed
 
-FAMILY = [name for name in methods if issubclass(methods[name], ConfusionModel)]
+FAMILY = [name for name in methods_for("classes") if issubclass(methods[name], ConfusionModel)]
 
 
 def begun(model: ConfusionModel, table: Annotations, gold=None) -> ConfusionModel:

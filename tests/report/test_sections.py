@@ -10,7 +10,7 @@ from benchmarks.clustering.drawn import draw
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, redundancy
 from dissensus.clustering import select_clusters
 from dissensus.exceptions import UnknownName
-from dissensus.models.base import clusterings
+from dissensus.models.base import clusterings, methods_for
 from dissensus.report import Section, collect, contest, method_contest
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
@@ -49,7 +49,7 @@ def test_no_section_is_empty_or_broken(table):
     assert len(page.ids()) == len(set(page.ids()))
 
 
-@pytest.mark.parametrize("method", list(methods))
+@pytest.mark.parametrize("method", methods_for("classes"))
 def test_every_method_can_be_reported_on(method):
     table = crowd().annotations
     if methods.entry(method).facts.get("binary"):

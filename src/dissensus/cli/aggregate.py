@@ -70,7 +70,10 @@ def aggregate(
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
     from dissensus.cli import engine as engines
-    from dissensus.cli import results
+    from dissensus.cli import kinds, results
+    from dissensus.table.kinds import CLASS_KINDS, KINDS
+
+    probable = {*CLASS_KINDS, "spans"}  # kinds whose answers are classes with probabilities
 
     if to is not None:
         from dissensus.table.io.writers import WRITERS
@@ -108,10 +111,22 @@ def aggregate(
     def answer(table: Annotations, question: str | None) -> results.Result:
         one = model_for(table, question)
         what = source.title(question)
+        if not probable & set(one.kinds):
+            for name, given in (("--flags", flags), ("--to", to), ("--update", update)):
+                if given:
+                    raise BadParameter(
+                        f"{name} is for classes, and these labels are {KINDS[one.kinds[0]]}; leave it out."
+                    )
+            if model is None:
+                return kinds.fit(one, table, gold.read(table), gold.read_file(known, table), f"fitting {what}")
+            table = table.as_kind(one.kinds[0])
+            return kinds.score(one, table, gold.read(table), f"scoring {what}")
         if model is None:
             codes, sure = gold.read(table), gold.read_file(known, table)
-            look = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED if flags is None else flags
-            look = look and table.kind != "spans"  # copies and habits are looked for among classes
+            if flags is None:  # copies and habits are looked for among classes
+                look = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED and table.kind in CLASS_KINDS
+            else:
+                look = flags
             return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
         table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if not update:
@@ -147,14 +162,16 @@ def aggregate(
         if output is not None:
             with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
-                    results.write(result, part / folders.get(question, ""), format_ or "csv")
+                    write = results.write if probable & set(result.model.kinds) else kinds.write
+                    write(result, part / folders.get(question, ""), format_ or "csv")
                 if to is not None:
                     results.write_for_tool(answers, to, source, part)
     if source.json:
         show.json(summary, folder=output)
         return
     for question, result in answers.items():
-        results.print_result(result, source.title(question), preview=output is None)
+        show_one = results.print_result if probable & set(result.model.kinds) else kinds.print_result
+        show_one(result, source.title(question), preview=output is None)
     show.written(output, "Results are", "FOLDER to keep the results")
 
 

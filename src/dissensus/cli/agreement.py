@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 
 PAIRS_SHOWN = 5  # at either end
 COEFFICIENTS = {
+    "mean_difference": "two labels of an item differ by",
+    "icc": "intraclass correlation, of one label",
+    "icc_of_mean": "the same, of an item's mean label",
     "percent": "two labels of an item agree",
     "krippendorff_alpha": "Krippendorff's α",
     "fleiss_kappa": "Fleiss' κ",
@@ -24,6 +26,7 @@ COEFFICIENTS = {
     "exact_f1": "F1 of spans, exact",
     "overlap_f1": "F1 of spans that overlap",
 }
+SCALES = {"graded": "ordinal", "numbers": "interval"}  # kind of labels → its scale; of others nominal
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
 
 
@@ -37,7 +40,9 @@ class Scale(StrEnum):
 
 def agreement(
     *,
-    scale: Scale = option(Scale.nominal, "What the classes are: names, steps in an order, or numbers."),
+    scale: Scale | None = option(
+        None, "What the classes are: names, steps in an order, or numbers; by their kind where left out."
+    ),
     pairs: bool = option(False, "Also which pairs of annotators agree most and least; all with --json.", "--pairs"),
     least: int = option(20, "Items that a pair must share.", min=1),
     resamples: int = option(1000, "Of the items, for the intervals.", min=0),
@@ -48,15 +53,20 @@ def agreement(
 
     Example: dissensus agreement labels.csv --scale ordinal --classes low,middle,high --pairs
     """
-    settings: dict[str, Any] = {"scale": scale.value, "level": 0.95, "resamples": resamples, "seed": seed or 0}
+    settings: dict[str, Any] = {"level": 0.95, "resamples": resamples, "seed": seed or 0}
 
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
         if table.kind == "spans":
             return _span_facts(table, settings, source.title(question))
-        values = None if scale == "nominal" else _values(table, scale, source.classes is not None)
-        return _facts(table, values, settings, least if pairs else None, source.title(question))
+        own = str(scale or SCALES.get(table.kind, "nominal"))
+        asked, title = least if pairs else None, source.title(question)
+        if table.kind == "numbers":
+            return {"scale": "interval"} | _numeric_facts(table, settings, asked, title)
+        declared = source.classes is not None or table.kind == "graded"
+        values = None if own == "nominal" else _values(table, own, declared)
+        return {"scale": own} | _facts(table, values, settings | {"scale": own}, asked, title)
 
-    source.print_each(options.answer_each(source.read(), answer), partial(_show, scale=scale), **settings)
+    source.print_each(options.answer_each(source.read(), answer), _show, **settings)
 
 
 def _values(table: Annotations, scale: str, declared: bool) -> list[float] | None:
@@ -76,6 +86,7 @@ def _span_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict
     with show.waiting(f"resampling {what}", resamples) as on_step:
         found = span_agreement(table, resamples=resamples, seed=settings["seed"], on_step=on_step)
     return {
+        "scale": "nominal",
         "documents": int(table.sequences.documents.size),
         "items": table.n_items,
         "annotators": table.n_annotators,
@@ -84,6 +95,27 @@ def _span_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict
             for name, estimate in found.items()
         },
     }
+
+
+def _numeric_facts(table: Annotations, settings: dict[str, Any], least: int | None, what: str) -> dict[str, Any]:
+    from dissensus.evaluation import concordances, numeric_agreement, ratings_per_item
+
+    resamples = settings["resamples"]
+    with show.waiting(f"resampling {what}", resamples) as on_step:
+        found = numeric_agreement(table, resamples=resamples, seed=settings["seed"], on_step=on_step)
+    facts: dict[str, Any] = {
+        "items": table.n_items,
+        "items_with_two_ratings": int((ratings_per_item(table) > 1).sum()),
+        "annotators": table.n_annotators,
+        "coefficients": {
+            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+            for name, estimate in found.items()
+        },
+    }
+    if least is not None:
+        with show.waiting(f"comparing the annotators of {what}"):
+            facts |= {"least": least, "weights": "concordance", "pairs": _rows(concordances(table, least=least))}
+    return facts
 
 
 def _facts(
@@ -126,8 +158,8 @@ def _rows(pairs: Pairs) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _show(title: str, facts: dict[str, Any], scale: str) -> None:
-    rows = []
+def _show(title: str, facts: dict[str, Any]) -> None:
+    rows, scale = [], facts["scale"]
     for name, found in facts["coefficients"].items():
         written = show.percent if name == "percent" else show.number
         value = written(found["value"]) if found["value"] == found["value"] else "–"
@@ -148,7 +180,7 @@ def _show(title: str, facts: dict[str, Any], scale: str) -> None:
 
 def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
     found = facts["coefficients"]
-    alpha, percent = found["krippendorff_alpha"], found["percent"]["value"]
+    alpha = found["krippendorff_alpha"]
     single = facts["items"] - facts["items_with_two_ratings"]
     if alpha["value"] != alpha["value"]:
         yield "Only one class was ever given; there is nothing to disagree about, and α, κ and AC1 are undefined."
@@ -166,8 +198,12 @@ def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
         verdict = "undecided: 0.667, where Krippendorff allows tentative conclusions, lies inside the interval"
     else:
         verdict = "better than chance, but below the 0.667 from which Krippendorff allows tentative conclusions"
-    yield f"Two labels of an item agree {show.percent(percent)} of the time. Beyond chance (α) that is {verdict}."
-    if found["gwet_ac1"]["value"] - found["fleiss_kappa"]["value"] > 0.2:
+    if "percent" in found:
+        said = f"Two labels of an item agree {show.percent(found['percent']['value'])} of the time."
+        yield f"{said} Beyond chance (α) that is {verdict}."
+    else:
+        yield f"Beyond chance (α) agreement is {verdict}."
+    if "gwet_ac1" in found and found["gwet_ac1"]["value"] - found["fleiss_kappa"]["value"] > 0.2:
         yield "AC1 is far above κ: where a few classes are common, κ puts more of the agreement down to chance."
     if scale == "ordinal":
         yield f"Order of the classes: {' < '.join(show.name(name) for name in facts['classes'])}."
@@ -186,5 +222,8 @@ def _show_pairs(facts: dict[str, Any]) -> None:
         shares = show.percent(pair["agreement"]), show.number(pair["kappa"]), show.interval(pair["low"], pair["high"])
         rows.append((*names, f"{pair['shared']:,}", *shares))
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
-    columns = ("annotator", "and", "items", "agree", "κ", "95 % interval")
-    show.table(f"Who agrees with whom: Cohen's κ{weights}", columns, show.ends(rows, PAIRS_SHOWN), numbers=columns[2:])
+    measure, coefficient = f"Cohen's κ{weights}", "κ"
+    if facts["weights"] == "concordance":
+        measure, coefficient = "Lin's concordance", "ρ"
+    columns = ("annotator", "and", "items", "agree", coefficient, "95 % interval")
+    show.table(f"Who agrees with whom: {measure}", columns, show.ends(rows, PAIRS_SHOWN), numbers=columns[2:])

@@ -12,7 +12,6 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import Source, option
-from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError
 
 if TYPE_CHECKING:
@@ -64,10 +63,10 @@ def diff(
         if earlier is None:
             raise DataError(f"{old} has no such question; take it out of {source.file}.")
         with show.waiting(f"comparing {old} with {source.title(question)}"):
-            return diff(earlier, table, method=options.new_model(method, setting), level=level)
+            return diff(earlier, table, method=options.new_model(method, setting, table.kind), level=level)
 
     answers = options.answer_each(after, answer)
-    head = {"old": show.path(Path(old)), "method": method or DEFAULT_METHOD, "level": level}
+    head = {"old": show.path(Path(old)), "method": options.method_name(method, after), "level": level}
     if output is not None:
         found = answers[None]
         with folder.results(output, FILES, {"new": show.path(source.file), **head, **_facts(found)}) as part:

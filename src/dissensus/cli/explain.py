@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import Source
-from dissensus.common.registry import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from dissensus.questions.explain import Explanation, Kind
@@ -54,14 +53,14 @@ def explain(
         from dissensus.questions.explain import explain
 
         with show.waiting(f"fitting {source.title(question)}"):
-            model = options.new_model(method, setting).fit(table)
+            model = options.new_model(method, setting, table.kind).fit(table)
         with show.waiting("looking at the items"):
             return explain(table, model, annotators=people, seed=seed or 0)
 
     answers = options.answer_each(tables, answer)
     if output is not None:
         folder.write_file(answers[None].to_frame(), output)
-    source.print_each(answers, _show, _facts, method=method or DEFAULT_METHOD, **show.paths(output=output))
+    source.print_each(answers, _show, _facts, method=options.method_name(method, tables), **show.paths(output=output))
     if not source.json:
         show.written(output, "All items are", "FILE to keep all items")
 

@@ -123,10 +123,16 @@ class Gold:
 
     def read(self, table: Annotations) -> IntArray | None:
         """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one."""
+        if table.kind == "pairs":
+            if self.gold is not None:
+                raise BadParameter("--gold has no meaning for comparisons of two things; leave it out.")
+            return None
         if self.gold is None and table.source is not None and table.source.gold is not None:
             from dissensus.exceptions import DataWarning, UnknownClass
 
             try:
+                if table.kind == "numbers":
+                    return table.gold_values(*table.source.gold)
                 return table.gold_codes(*table.source.gold)
             except UnknownClass as error:
                 warnings.warn(f"the known labels in FILE are not used: {error}", DataWarning, stacklevel=2)
@@ -135,11 +141,13 @@ class Gold:
 
     def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
         """The same from another file, if any, with the same columns."""
-        from dissensus.table.io import read_gold
+        from dissensus.table.io import gold_columns, read_gold
 
         if path is None:
             return None
         with self._explained(path):
+            if table.kind == "numbers":
+                return table.gold_values(*gold_columns(path, self.gold_item, self.gold_label))
             return read_gold(path, table, self.gold_item, self.gold_label)
 
     def columns(self) -> tuple[Any, Any] | None:
@@ -369,6 +377,14 @@ def new_model(method: str | None, settings: list[str] | None, kind: str = "class
 
     method = method or default_method(kind)
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
+
+
+def method_name(method: str | None, tables: Annotations | Questions) -> str:
+    """The method that a command fits to these tables."""
+    from dissensus.models.base import default_method
+
+    first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
+    return method or default_method(first.kind)
 
 
 def named_files(given: Mapping[str, Any]) -> Iterator[Path]:

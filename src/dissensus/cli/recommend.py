@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
 from dissensus.cli.options import Source, option
-from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 
 if TYPE_CHECKING:
@@ -81,8 +80,10 @@ def recommend(
     folder.check_file(output, "recommendations")
     if model is not None and (method or setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
-    fitted: Any = options.new_model(method, setting) if model is None else None
+    if model is None:
+        options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     table = source.read_one()
+    fitted: Any = options.new_model(method, setting, table.kind) if model is None else None
     began = time.perf_counter()
     if model is None:
         with show.waiting(f"fitting {source.file}"):
@@ -103,7 +104,7 @@ def recommend(
     if source.json:
         head = {"file": show.path(source.file), "reading": source.account, "budget": budget}
         head |= {"seconds": time.perf_counter() - began}
-        head |= {"method": method or DEFAULT_METHOD} if model is None else {"model": show.path(model)}
+        head |= {"method": options.method_name(method, table)} if model is None else {"model": show.path(model)}
         rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {}
         show.json(head | facts | rows, output=output)
         return

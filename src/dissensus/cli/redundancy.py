@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import Gold, Source, option
-from dissensus.common.registry import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from dissensus.questions.redundancy import Redundancy
@@ -48,13 +47,13 @@ def redundancy(
             def on_fit(name: str, done: int, total: int) -> None:
                 bar.tell(f"fitting {name}: {done} of {total} fits done", done, total)
 
-            model = options.new_model(method, setting)
+            model = options.new_model(method, setting, table.kind)
             return redundancy(table, model, gold=known, seeds=seeds, seed=seed or 0, on_fit=on_fit)
 
     answers = options.answer_each(tables, answer)
     if output is not None:
         folder.write_file(answers[None].to_frame(), output)
-    settings = {"method": method or DEFAULT_METHOD, "seeds": seeds, "seed": seed or 0}
+    settings = {"method": options.method_name(method, tables), "seeds": seeds, "seed": seed or 0}
     source.print_each(answers, _show, _facts, **settings, **show.paths(output=output))
     if not source.json:
         show.written(output, "The levels are", "FILE to keep the levels")

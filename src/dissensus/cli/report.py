@@ -13,7 +13,6 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Gold, Source, option
 from dissensus.common.atomic import check_no_input
 from dissensus.common.extras import need
-from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def report(
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
             held = _contest(table, known, seed or 0, bar.tell) if method is None else None
-            chosen = method or DEFAULT_METHOD
+            chosen = options.method_name(method, table)
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(

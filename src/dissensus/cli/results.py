@@ -44,7 +44,10 @@ MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.
 MODEL = "model.npz"
 SPAN_TOOLS = ("label-studio", "argilla", "doccano", "prodigy")  # of --to: they take spans; others take tags
 _ONE_NAME = re.compile(r"'[^']+'$")  # a column, as an account of reading quotes it
-FILES = (*tables("items", "annotators", "confusions", "spans"), *(Path(one.file) for one in WRITERS.values()))
+FILES = (
+    *tables("items", "annotators", "confusions", "things", "spans"),
+    *(Path(one.file) for one in WRITERS.values()),
+)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dissensus.evaluation.agreement import (
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
+    numeric_agreement,
     percent_agreement,
     ratings_per_item,
 )
@@ -25,7 +26,7 @@ from dissensus.evaluation.hard import (
     micro_f1,
 )
 from dissensus.evaluation.intervals import Estimate, bootstrap, bootstrap_sums
-from dissensus.evaluation.pairs import Pairs, cohen_kappa, cohen_kappas
+from dissensus.evaluation.pairs import Pairs, cohen_kappa, cohen_kappas, concordances
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.significance import Difference, Test, mann_whitney, mcnemar, paired_bootstrap
 from dissensus.evaluation.soft import (
@@ -46,10 +47,11 @@ from dissensus.evaluation.spans import span_agreement, span_scores
 __all__ = [
     "Ceiling", "Difference", "Estimate", "Pairs", "ReliabilityCurve", "Test", "absolute_distance", "accuracy",
     "agreement", "balanced_accuracy", "bootstrap", "bootstrap_sums", "brier", "cohen_kappa", "cohen_kappas",
+    "concordances",
     "confusion_matrix", "cross_entropy", "entropy", "entropy_correlation", "error_rate", "expected_accuracy",
     "expected_calibration_error", "fleiss_kappa", "gwet_ac1", "hard_scores", "hide_annotators",
     "inverse_kl_divergence", "jensen_shannon", "kl_divergence", "krippendorff_alpha", "log_loss", "macro_f1",
-    "manhattan", "mann_whitney", "mcnemar", "micro_f1", "paired_bootstrap", "percent_agreement", "ratings_per_item",
-    "reliability_curve", "same_winner", "soft_scores", "span_agreement", "span_scores", "split_half", "total_variation",
-    "wasserstein",
+    "manhattan", "mann_whitney", "mcnemar", "micro_f1", "numeric_agreement", "paired_bootstrap", "percent_agreement",
+    "ratings_per_item", "reliability_curve", "same_winner", "soft_scores", "span_agreement", "span_scores",
+    "split_half", "total_variation", "wasserstein",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
@@ -99,6 +100,67 @@ def gwet_ac1(table: Annotations, **bootstrap: Any) -> Estimate:
     labels are of one class.
     """
     return _estimates(table, ["gwet_ac1"], **bootstrap)["gwet_ac1"]
+
+
+def numeric_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
+    """How far numbers agree: mean_difference, krippendorff_alpha on an interval scale, icc and icc_of_mean.
+
+    With m_i ratings x of item i, over the items with two or more: `mean_difference` is the mean |x_a − x_b| over pairs
+    of ratings of one item; `icc`, from a one-way analysis of variance with unequal m_i (Shrout & Fleiss 1979, ICC(1,
+    1)), is the share of a rating's variance that is the item's, (B − W) / (B + (m₀ − 1) W), B and W the mean squares
+    between and within items, m₀ = (n − Σ m_i²/n) / (I − 1); `icc_of_mean` = (B − W) / B that of the mean of m₀ ratings.
+    No array of items × numbers is made. `bootstrap`: as in `agreement`.
+    """
+    rows = Ratings.of(table)
+    rating, first = np.unique(rows.rating, return_index=True)
+    item = rows.item[first]
+    x = np.bincount(rows.rating, rows.share * table.values[rows.label], rating.size)
+    x = x - x.mean() if x.size else x  # sums of squares lose less
+    m = np.bincount(item, minlength=table.n_items).astype(np.float64)
+    several = m > 1
+    if not several.any():
+        raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
+    order = np.lexsort((x, item))
+    rank = np.arange(item.size) - np.repeat(np.cumsum(m) - m, m.astype(int)).astype(int)  # from 0, within the item
+    apart = np.bincount(item[order], (2 * rank + 1 - m[item[order]]) * x[order], table.n_items)  # Σ_{a<b} |x_a − x_b|
+    total, squares = (np.bincount(item, one, table.n_items) for one in (x, x**2))
+    mean_square = total**2 / np.maximum(m, 1)
+    around = 2 * m * (squares - mean_square) / np.maximum(m - 1, 1)  # Σ_{a≠b} (x_a − x_b)² / (m − 1)
+    columns = [several, m, m**2, total, squares, mean_square, around, apart, m * (m - 1) / 2]
+    sums = resampled_sums(
+        csr_array(np.stack([np.where(several, one, 0.0) for one in columns], 1)[several]), **bootstrap
+    )
+    return {name: sums.estimate(statistic, level) for name, statistic in NUMERIC.items()}
+
+
+def _mean_squares(sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Between, within, m₀ from sums (B, 9)."""
+    items, n, n2, total, squares, mean_square = sums[:, :6].T
+    between = ratio(mean_square - ratio(total**2, n), items - 1)
+    return between, ratio(squares - mean_square, n - items), ratio(n - ratio(n2, n), items - 1)
+
+
+def _icc(sums: FloatArray) -> FloatArray:
+    between, within, size = _mean_squares(sums)
+    return ratio(between - within, between + (size - 1) * within)
+
+
+def _icc_of_mean(sums: FloatArray) -> FloatArray:
+    between, within, _ = _mean_squares(sums)
+    return ratio(between - within, between)
+
+
+def _interval_alpha(sums: FloatArray) -> FloatArray:
+    n, total, squares = sums[:, 1], sums[:, 3], sums[:, 4]
+    return 1 - ratio((n - 1) * sums[:, 6], 2 * (n * squares - total**2))
+
+
+NUMERIC: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "mean_difference": lambda sums: ratio(sums[:, 7], sums[:, 8]),
+    "krippendorff_alpha": _interval_alpha,
+    "icc": _icc,
+    "icc_of_mean": _icc_of_mean,
+}
 
 
 def ratings_per_item(table: Annotations) -> IntArray:

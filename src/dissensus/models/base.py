@@ -535,7 +535,12 @@ class SpanModel(Aggregator, ABC):
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
 """Name → aggregation method."""
 
-KIND_METHODS: dict[str, str] = {"spans": "bayesian-sequence"}
+KIND_METHODS = {
+    "graded": "graded-response",
+    "numbers": "gaussian",
+    "pairs": "bradley-terry",
+    "spans": "bayesian-sequence",
+}
 """Kind of labels → what every command fits that is not told which; others get `DEFAULT_METHOD`."""
 
 

@@ -57,11 +57,18 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "labelled_": "I flag", "labels_per_item_": "number",
     "tags_": "I code", "span_probability_": "I any", "cell_": "U cell", "cell_counts_": "U S count",
     "transition_counts_": "S S count", "start_counts_": "S count",
+    "values_": "I real", "interval_": "I 2 real", "bias_": "A real", "stretch_": "A real", "precision_": "A real",
+    "knots_": "Q 2 share", "knot_labels_": "Q real", "center_": "2 real", "theta_prior_": "2 real", "spread_": "A 5 real",
+    "typical_spread_": "3 real", "grading_": "A 4 real", "precision_center_": "1 real", "label_shares_": "K simplex",
+    "things_": "Y names", "scores_": "Y real", "score_interval_": "Y 2 real", "rank_": "Y count",
+    "rank_interval_": "Y 2 count", "score_variance_": "Y Y real", "comparisons_": "Y count",
+    "answering_": "A 3 real", "crowd_answering_": "3 real",
 }  # fmt: skip
 ALWAYS = (
     "classes_", "items_", "annotators_", "posterior_", "prior_", "reliability_", "hits_", "total_", "n_annotations_",
     "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_", "dependence_interval_", "shift_",
 )  # fmt: skip
+NUMBERS_LACK = ("posterior_", "prior_", "tie_seed_", "shift_")  # of ALWAYS, methods whose truth is a number
 OPTIONAL = ("fixed_prior_", "shift_")  # None, or not there
 _COUNTED = ("label_totals_", "class_pseudo_", "item_total_", "class_counts_", "labels_")
 _COINS = (*_COUNTED, "fixed_prior_", "coin_", "population_coin_")
@@ -98,6 +105,15 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
         "item_total_", "tags_", "span_probability_", "cell_", "cell_counts_", "transition_counts_", "start_counts_",
         "confusion_", "population_confusion_",
     ),
+    "gaussian": (
+        "values_", "interval_", "bias_", "stretch_", "precision_", "knots_", "knot_labels_", "center_", "theta_prior_", "spread_",
+        "typical_spread_", "item_total_",
+    ),
+    "graded-response": (*_COUNTED, "fixed_prior_", "grading_", "precision_center_", "label_shares_"),
+    "bradley-terry": (
+        "things_", "scores_", "score_interval_", "rank_", "rank_interval_", "score_variance_", "comparisons_",
+        "answering_", "crowd_answering_",
+    ),
     "fmm": _CLUSTERS, "pgm-annealing": _CLUSTERS, "pgm-bp": _CLUSTERS,
 }  # fmt: skip
 ROUNDING = 1e-6  # by how much a sum of probabilities may differ from one
@@ -127,13 +143,18 @@ CODE_LIMITS = {  # attribute → axes whose product its codes stay below
 }  # fmt: skip
 
 
+def always(method: str) -> list[str]:
+    """What every fitted model has, as far as it makes sense for the method's kind of labels."""
+    return [name for name in ALWAYS if method != "gaussian" or name not in NUMBERS_LACK]
+
+
 def _check(method: str, found: Mapping[str, Any]) -> None:
     """Raise ValueError where what a file holds of a fitted method has other names, types, axes or ranges."""
-    known = (*ALWAYS, *STORED.get(method, SCHEMA))
-    for name in (*ALWAYS, *STORED.get(method, ())):
+    known = (*always(method), *STORED.get(method, SCHEMA))
+    for name in (*always(method), *STORED.get(method, ())):
         if name not in found and name not in OPTIONAL:
             raise ValueError(f"there is no {name}")
-    axes: dict[str, int] = {str(number): number for number in (1, 2)}
+    axes: dict[str, int] = {str(number): number for number in range(1, 6)}
     for name, value in found.items():
         if name not in known:
             if method not in STORED and name.endswith("_") and not name.startswith("_"):

@@ -225,7 +225,9 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
         names = [
             name
             for name, entry in methods.entries()
-            if not entry.facts.get("needs_features") and not (entry.facts.get("binary") and table.n_classes > 2)
+            if table.kind in entry.value.kinds
+            and not entry.facts.get("needs_features")
+            and not (entry.facts.get("binary") and table.n_classes > 2)
         ]
     models: dict[str, Aggregator] = {}
     for one in names:

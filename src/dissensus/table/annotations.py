@@ -537,6 +537,17 @@ class Annotations(ReadOnlyArrays, Named):
             )
         return gold
 
+    def gold_values(self, item: Any, value: Any) -> FloatArray:
+        """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
+        item = joined(naming.to_column(item, "item"))
+        known = floats(value, "gold")
+        rows = np.flatnonzero(np.isfinite(known))
+        names, code = naming.encode(item.take(rows), "item")
+        at = naming.recode(code, names, self.items, "items of the gold values")
+        gold = np.full(self.n_items, np.nan)
+        gold[at[at >= 0]] = known[rows][at >= 0]
+        return gold
+
     # Making another from it -------------------------------------------------------------------------------------------
 
     def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:

@@ -8,8 +8,9 @@ import numpy as np
 from dissensus import methods
 from dissensus.evaluation.hard import TIE
 from dissensus.exceptions import ConvergenceWarning
+from dissensus.models.base import methods_for
 
-METHODS = [name for name in methods if "engine" in methods[name].declared() and name != "consensus"]
+METHODS = [name for name in methods_for("classes") if "engine" in methods[name].declared() and name != "consensus"]
 """Those with one answer everywhere; a test of its own says what `consensus` does."""
 
 

@@ -16,12 +16,12 @@ from sklearn.base import clone
 import dissensus
 from dissensus import Annotations, methods
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass, UnreadableFile
-from dissensus.models.base import Aggregator, arg_max
+from dissensus.models.base import Aggregator, arg_max, methods_for
 from dissensus.table.simulate import simulate
 from strategies import tables
 from tables import random_table, two_who_differ, with_extremes
 
-every_method = pytest.mark.parametrize("name", list(methods))
+every_method = pytest.mark.parametrize("name", methods_for("classes"))
 
 # (items, annotators, classes): all different, in more than one order
 SHAPES = {"A<K": (40, 3, 5), "A>K": (31, 8, 4), "I<A": (6, 17, 3)}
@@ -554,7 +554,7 @@ def test_an_added_oracle_is_best_and_one_who_is_always_wrong_worst(name, seed):
     [
         *(
             (name, {"ordinary": 0.5, "adversary": 0.5}, 0.1)
-            for name in methods
+            for name in methods_for("classes")
             if name not in ("majority-vote", "mace", "wawa", "zero-based-skill")
         ),
         ("mace", {"ordinary": 0.3, "uniform-spammer": 0.7}, 0.02),

@@ -23,7 +23,6 @@ REFUSED = {
     "lewidi/2025_multilabel.json": r"1 of 6 answers tick several labels, such as 'entailment', 'neutral'; say how",
     "lewidi/2025_test_blank.json": r"no answer that can be used; .* 3 answers held back \(empty text\)",
     "lewidi/2025_annotators_meta.json": "if it describes the annotators, give it as a table with a column annotator",
-    "label_studio/export.conll": "is CoNLL text",
     **dict.fromkeys([f"inspect_ai/panel{n}.{s}" for n in ("", 2, 3) for s in ("json", "eval")], "is a log of Inspect"),
     **dict.fromkeys(["promptfoo/out.json", "promptfoo/out.jsonl"], "is a result of promptfoo"),
     **dict.fromkeys([f"lm_eval/judge{n}_samples_polite.jsonl" for n in (1, 2)], "samples of lm-evaluation-harness"),
@@ -86,7 +85,9 @@ def test_texts_and_the_other_questions_are_kept_and_counted(exports):
     source = quiet_read(exports / "label_studio/export.json").source
     assert source.texts[3] == {"text": "Ann works at IBM", "item": "x1"}
     assert source.unused == {
-        "spans 'ner' (read by label='ner')": 4, "ratings 'stars' (read by label='stars')": 4, "predictions by models": 1,
+        "spans 'ner' (read by label='ner')": 4,
+        "ratings 'stars' (read by label='stars')": 4,
+        "predictions by models": 1,
     }  # fmt: skip
     assert io.read_frame(exports / "lewidi/2025_binary.json").to_pydict() == {
         "item": ["3001"], "post": ["It rains again."], "reply": ["Lovely weather for a picnic."],

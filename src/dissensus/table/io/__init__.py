@@ -114,7 +114,7 @@ def read(
             return long_table(lambda _: source, columns, wide, "frame", kind).finish(build)
         frame, names = hub.read(source, columns)
         build = replace(build, classes=names if classes is None else classes)
-        return long_table(lambda _: frame, columns, wide, "dataset").finish(build)
+        return long_table(lambda _: frame, columns, wide, "dataset", kind).finish(build)
     if not str(source):
         raise UnreadableFile("the name of the file is empty; name one.")
     with as_file(source) as path, about(path):  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from dissensus.table.find_columns import (
     take_column,
     to_arrow,
 )
+from dissensus.table.io import pairs
 from dissensus.table.io.exports import Collected, several_ticks
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
@@ -64,6 +65,7 @@ class Taken:
     golds: dict[str, tuple[list[Any], list[Any]]] = field(default_factory=dict)  # question → items, known labels
     guessed_question: bool = False
     loud: bool = False  # warn of what is not used
+    pairs: bool = False  # comparisons of two things
 
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
@@ -81,6 +83,8 @@ class Taken:
             if (ticked := self._take_ticks(build)) is not None:
                 return self._with_source(ticked)
         columns = self.columns
+        if self.pairs:
+            build = replace(build, kind="pairs")
         more = {"items": self.items} if self.items is not None else {}
         if "question" in columns:
             return self._with_source(
@@ -196,6 +200,8 @@ def long_table(
     kind: str | None = None,
 ) -> Taken:
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
+    if kind == "pairs":
+        return Taken(*pairs.take(read_columns(None), columns, format_name), pairs=True)
     guessed: dict[str, str] = {}
     frame = shape = None
     if not wide:
@@ -206,6 +212,8 @@ def long_table(
             frame = read_columns(None)
             if kind in (None, "spans") and (places := sniff.place_columns(frame, columns)) is not None:
                 return _noted(_places(frame, places, format_name), frame)
+            if kind is None and pairs.find(column_names(frame), columns) is not None:
+                return Taken(*pairs.take(frame, columns, format_name), pairs=True)
             try:
                 columns, guessed = sniff.complete(frame, columns, error)
             except sniff.NoAnnotator as none:

@@ -1,0 +1,357 @@
+"""Which of two is better: a score per thing, with ties, reliability of annotators and the effect of the position.
+
+    η = γ_j (s_left − s_right) + h_j        P(left) ∝ e^{η/2}      P(right) ∝ e^{−η/2}      P(tie) ∝ e^{κ_j}
+
+Bradley & Terry's model (1952) with Davidson's ties (1970), where κ is log ν of his paper; in annotator j, γ_j is how
+far answers follow the scores (0: not at all, below 0: against them), h_j favours what stands left, κ_j says how readily
+a tie is called. s ~ N(0, σ²), γ_j ~ N(1, ·), h_j ~ N(h, ·), κ_j ~ N(κ, ·): means and variances are learnt from everyone
+(variances by expected squares under Laplace's approximation), so an annotator with three answers is like the crowd. The
+median annotator has γ = 1: a difference of scores is the log odds, ties aside, with which that one prefers the better.
+Newton's steps alternate between the scores, all at once, and the three numbers of every annotator.
+
+Answers about one item share the item and are not independent given the scores. Intervals therefore rest on the sandwich
+H⁻¹ (Σ_i g_i g_iᵀ) H⁻¹, where g_i is the gradient of all answers about item i (Liang & Zeger 1986), and not on H⁻¹
+alone; whichever is wider counts. Ranks have intervals by draws from it.
+
+`ties="half"` counts a tie as half a win of each, and with `annotators=False, position=False, prior=None` the scores are
+the most probable ones of Bradley & Terry's own model, as other libraries compute them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve
+
+from dissensus.common.frames import as_frame
+from dissensus.common.parameters import is_number, param
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import Aggregator, methods
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+TIE = 2  # its code among the outcomes
+MAX_STEP = 3.0  # of a score in one Newton step, in log odds
+MIN_MEDIAN = 0.1  # γ of a crowd: below, answers hardly follow any scores
+WIDE, HELD = 1e-6, 1e12  # precision of a prior that says nothing, and of one that says all
+MIN_SPREAD = 1e-4  # variance of the scores, and of annotators' numbers, that is still told from none
+FIRST_SPREAD = (0.1, 0.1, 0.5)  # variances of γ, h and κ to begin with
+NO_TIES = -700.0  # κ of those who never call one: e^κ is as good as 0, and still a number
+ELO = 400 / np.log(10)  # points of an Elo rating that the odds of 1 : e are
+
+
+@dataclass(frozen=True, eq=False)
+class Games:
+    """The rows of a table of pairs, as codes."""
+
+    left: IntArray
+    right: IntArray
+    annotator: IntArray
+    item: IntArray
+    won: FloatArray  # (N,) 1 where left is better, −1 where right is, times the row's weight
+    tied: FloatArray  # (N,) 1 for a tie, times the row's weight
+    weight: FloatArray  # (N,)
+    n_things: int
+
+    @classmethod
+    def unplayed(cls, left: IntArray, right: IntArray, n_things: int, annotator: IntArray | None = None) -> Games:
+        """Comparisons without answers."""
+        none = np.empty(0)
+        return cls(
+            left, right, np.empty(0, np.int64) if annotator is None else annotator, none, none, none, none, n_things
+        )
+
+
+class Chances(NamedTuple):
+    """What is expected of rows, each (N,): P(left) − P(right), P(left) + P(right), P(tie); and of all rows together."""
+
+    apart: FloatArray
+    either: FloatArray
+    tie: FloatArray
+    log_likelihood: float
+
+
+@methods.register(
+    "bradley-terry",
+    summary="pairs: a score per thing with ties, annotators' reliability and position effect",
+    cite="Bradley & Terry 1952; Davidson 1970",
+    place=1,
+)
+class BradleyTerry(Aggregator):
+    """Scores of things that were compared in pairs, with intervals on scores and ranks.
+
+    >>> from dissensus import Annotations
+    >>> table = Annotations.from_pairs(["a", "a", "b", "c"], ["b", "c", "c", "a"], ["left", "left", "tie", "right"])
+    >>> BradleyTerry().fit(table).ranking()["thing"].tolist()[0]
+    'a'
+    """
+
+    ties: Literal["davidson", "half"] = param("davidson", "model ties, or count half a win of each")
+    annotators: bool = param(True, "learn how each annotator answers; without, all answer alike")
+    position: bool = param(True, "learn the effect of standing left")
+    prior: Any = param(
+        "auto", "variance of the scores: learnt, a number, or None for none",
+        check=lambda value: value in ("auto", None) or (is_number(value) and value > 0),
+        must="must be 'auto', None, or a number above 0",
+    )  # fmt: skip
+    draws: int = param(1000, "from which intervals on ranks are made", low=1)
+    max_iter: int = param(50, "rounds at most", low=1)
+    tol: float = param(0.01, "change of every score, in standard errors, that ends them", above=0)
+
+    kinds: ClassVar = ("pairs",)
+    takes_earlier: ClassVar = False
+    things_: Names
+    scores_: FloatArray  # (T,) mean 0; a difference is the log odds of winning, ties aside
+    score_interval_: FloatArray  # (T, 2) 95 %
+    rank_: IntArray  # (T,) from 1
+    rank_interval_: IntArray  # (T, 2) 95 %
+    score_variance_: FloatArray  # (T, T)
+    comparisons_: FloatArray  # (T,) weight of the answers about each thing
+    answering_: FloatArray  # (A, 3) γ, h, κ
+    crowd_answering_: FloatArray  # (3,) of an annotator who was not there
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
+        if gold is not None:
+            raise BadParameter("BradleyTerry has no use for known outcomes of items; leave gold out.")
+        games = self._games(table)
+        self.things_ = table.sides.things
+        check_connected(self.things_, games, self.prior is None)
+        hessian = self._climb(games, table.n_annotators, on_step)
+        self._set_intervals(games, np.linalg.inv(hessian), table.n_items)
+        self.posterior_ = self._outcomes(
+            Games.unplayed(*table.sides[1:], self.things_.size), np.full(table.n_items, -1)
+        )
+        self.prior_ = np.bincount(table.label, games.weight, 3) / games.weight.sum()
+        differences = self.scores_[games.left] - self.scores_[games.right]
+        typical = float(np.sqrt((games.weight * differences**2).sum() / games.weight.sum()))
+        share = 1 / (1 + np.exp(-self.answering_[:, 0] * typical))  # of a typical pair, the better one is named
+        total = np.bincount(games.annotator, games.weight, table.n_annotators).astype(np.float64)
+        self.reliability_, self.hits_, self.total_ = share, share * total, total
+
+    def _games(self, table: Annotations) -> Games:
+        sides = table.sides
+        weight = np.ones(len(table)) if table.weight is None else table.weight
+        if not weight.sum() > 0:
+            raise DataError("all rows have the weight 0; there is nothing to learn from.")
+        won = weight * np.array([1.0, -1.0, 0.0])[table.label]
+        tied = weight * (table.label == TIE) if self.ties == "davidson" else np.zeros(len(table))
+        left, right = sides.left[table.item], sides.right[table.item]
+        return Games(left, right, table.annotator, table.item, won, tied, weight, sides.things.size)
+
+    def _climb(self, games: Games, A: int, on_step: OnStep) -> FloatArray:
+        """Alternate Newton's steps; sets scores and how annotators answer, returns minus the second derivatives."""
+        T = games.n_things
+        ties = float(games.tied.sum() / games.weight.sum())
+        free = np.array([self.annotators, self.position, 0 < ties < 1])
+        center = np.array([1.0, 0.0, np.log(2 * ties / (1 - ties)) if free[2] else NO_TIES])
+        own = np.tile(center, (A, 1))
+        spread = np.array(FIRST_SPREAD)
+        variance = 1.0 if self.prior == "auto" else np.inf if self.prior is None else float(self.prior)
+        scores, trace = np.zeros(T), []
+        for step in range(1, self.max_iter + 1):
+            before, p = scores, chances(games, scores, own)
+            slope, curve = gradient(games, p)
+            gamma = own[games.annotator, 0]
+            pull = np.bincount(games.left, gamma * slope, T) - np.bincount(games.right, gamma * slope, T)
+            hessian = laplacian(games, gamma**2 * curve)
+            hessian[np.diag_indices(T)] += 1 / variance
+            if self.prior is None:  # only differences count
+                hessian += np.trace(hessian) / T**2
+            move = solve(hessian, pull - scores / variance, assume_a="pos")
+            error = 1 / np.sqrt(np.diag(hessian))
+            scores = scores + np.clip(move, -MAX_STEP, MAX_STEP)
+            scores -= scores.mean()
+            if free.any():
+                own, center, spread = self._learn_annotators(games, scores, own, center, spread, free)
+            if self.annotators:
+                unit = max(float(np.median(own[:, 0])), MIN_MEDIAN)  # scores and γ have one scale in common
+                own[:, 0] /= unit
+                scores = scores * unit
+            if self.prior == "auto":
+                variance = max(float((scores**2 + error**2).mean()), MIN_SPREAD)
+            trace.append(p.log_likelihood)
+            on_step(step, trace[-1])
+            if (np.abs(scores - before) < self.tol * error).all():
+                break
+        self.scores_, self.answering_, self.crowd_answering_ = scores, own, center
+        self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), len(trace) < self.max_iter
+        return hessian
+
+    def _learn_annotators(
+        self, games: Games, scores: FloatArray, own: FloatArray, center: FloatArray, spread: FloatArray, free: BoolArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """One Newton step of (γ, h, κ) of every annotator, or of the crowd as one; then means and variances anew.
+
+        What is not free is held where it is by a prior without width.
+        """
+        who, A = (games.annotator, len(own)) if self.annotators else (np.zeros_like(games.annotator), 1)
+        p = chances(games, scores, own)
+        slope, curve = gradient(games, p)
+        d = scores[games.left] - scores[games.right]
+        cross = -0.5 * games.weight * p.apart * p.tie
+
+        def add(values: FloatArray) -> FloatArray:
+            return np.bincount(who, values, A).astype(np.float64)
+
+        g = np.stack([add(slope * d), add(slope), add(games.tied - games.weight * p.tie)], axis=1)
+        H = np.empty((A, 3, 3))
+        H[:, 0, 0], H[:, 1, 1] = add(curve * d**2), add(curve)
+        H[:, 2, 2] = add(games.weight * p.tie * (1 - p.tie))
+        H[:, 0, 1] = H[:, 1, 0] = add(curve * d)
+        H[:, 0, 2] = H[:, 2, 0] = add(cross * d)
+        H[:, 1, 2] = H[:, 2, 1] = add(cross)
+        middle = np.where(free, center, 0.0)
+        tight = np.where(free, 1 / spread if self.annotators else WIDE, HELD)
+        at = np.where(free, own[:A], 0.0)
+        H += np.diag(tight)
+        at = at + np.clip(np.linalg.solve(H, (g - tight * (at - middle))[:, :, None])[:, :, 0], -1, 1)
+        learnt = free & [False, True, True]  # the median of γ is 1
+        center = np.where(learnt, at.mean(axis=0), center)
+        if self.annotators:
+            doubt = np.diagonal(np.linalg.inv(H), axis1=1, axis2=2)
+            spread = np.maximum(((at - np.where(free, center, at)) ** 2 + doubt).mean(axis=0), MIN_SPREAD)
+        return np.where(free, at, center) * np.ones((len(own), 1)), center, spread
+
+    def _set_intervals(self, games: Games, inverse: FloatArray, n_items: int) -> None:
+        """Variances of the scores by the sandwich over items, and what follows for ranks."""
+        T = games.n_things
+        slope, _ = gradient(games, chances(games, self.scores_, self.answering_))
+        q = np.bincount(games.item, self.answering_[games.annotator, 0] * slope, n_items)
+        first = np.unique(games.item, return_index=True)[1]
+        of_item = Games.unplayed(games.left[first], games.right[first], T)
+        sandwich = inverse @ laplacian(of_item, q[games.item[first]] ** 2) @ inverse
+        plain, robust = centred(inverse), centred(sandwich)
+        factor = np.sqrt(np.maximum(np.diag(robust) / np.maximum(np.diag(plain), 1e-300), 1.0))
+        self.score_variance_ = plain * np.outer(factor, factor)
+        half = 1.96 * np.sqrt(np.maximum(np.diag(self.score_variance_), 0))
+        self.score_interval_ = np.stack([self.scores_ - half, self.scores_ + half], axis=1)
+        played = [np.bincount(side, games.weight, T) for side in (games.left, games.right)]
+        self.comparisons_ = np.asarray(played[0] + played[1], np.float64)
+        self.rank_ = ranks(self.scores_)
+        root = np.linalg.cholesky(self.score_variance_ + np.eye(T) * (1e-9 + 1e-9 * np.diag(plain).max()))
+        drawn = self.scores_ + np.random.default_rng(self.seed).standard_normal((self.draws, T)) @ root.T
+        low, high = np.quantile(ranks(drawn), [0.025, 0.975], axis=0, method="nearest")
+        self.rank_interval_ = np.stack([np.minimum(low, self.rank_), np.maximum(high, self.rank_)], axis=1)
+
+    def _outcomes(self, games: Games, annotator: IntArray) -> FloatArray:
+        """(N, 3) P(left, right, tie) of comparisons by annotators (N,), codes into `annotators_`, −1 unseen."""
+        own = np.vstack([self.answering_, self.crowd_answering_])
+        p = chances(replace(games, annotator=annotator), self.scores_, own)
+        return np.stack([(p.either + p.apart) / 2, (p.either - p.apart) / 2, p.tie], axis=1)
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """(I, 3) P(left, right, tie) of each item: what an annotator like the crowd would say."""
+        self._check_fitted()
+        if table is None:
+            return self.posterior_
+        return self._outcomes(self._known_sides(table), np.full(table.n_items, -1))
+
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, 3) P(left, right, tie) of every row, by what its annotator is like."""
+        self._check_fitted()
+        known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
+        items = self._known_sides(table)
+        return self._outcomes(Games.unplayed(items.left[table.item], items.right[table.item], items.n_things), known)
+
+    def _known_sides(self, table: Annotations) -> Games:
+        self._check_kind(table)
+        things, left, right = table.sides
+        at = naming.match(things, self.things_, "things")
+        if (at < 0).any():
+            raise DataError(
+                f"{naming.shown(things[at < 0][0])} is none of the {self.things_.size:,} things that were fitted; fit "
+                "again with it."
+            )
+        return Games.unplayed(at[left], at[right], self.things_.size)
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        return self.predict_proba(table)
+
+    def ranking(self, backend: Any = None) -> Any:
+        """Things, best first: score, its 95 % interval, rank, its interval, Elo points (mean 1,000), comparisons."""
+        self._check_fitted()
+        order = np.argsort(self.rank_)
+        columns = {
+            "thing": self.things_, "score": self.scores_, "low": self.score_interval_[:, 0],
+            "high": self.score_interval_[:, 1], "rank": self.rank_, "rank_low": self.rank_interval_[:, 0],
+            "rank_high": self.rank_interval_[:, 1], "elo": 1000 + ELO * self.scores_,
+            "comparisons": self.comparisons_,
+        }  # fmt: skip
+        return as_frame({name: values[order] for name, values in columns.items()}, backend)
+
+    def to_frame(self, kind: Any = "items", backend: Any = None) -> Any:
+        """As of other methods, with "things" too (`ranking`); "annotators" have γ, h and κ."""
+        if kind == "things":
+            return self.ranking(backend)
+        if kind != "annotators":
+            return super().to_frame(kind, backend)
+        self._check_fitted()
+        columns: dict[str, Any] = {"annotator": self.annotators_, "annotations": self.n_annotations_}
+        columns |= {"reliability": self.reliability_}
+        named = zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True)
+        return as_frame(columns | dict(named), backend)
+
+
+def chances(games: Games, scores: FloatArray, own: FloatArray) -> Chances:
+    """What is expected of every row; `own` (A, 3) γ, h, κ of the annotators."""
+    gamma, h, kappa = (np.ascontiguousarray(one)[games.annotator] for one in own.T)
+    half = (gamma * (scores[games.left] - scores[games.right]) + h) / 2
+    size = np.abs(half)
+    less = np.exp(-size)  # all three odds, divided by the larger of those of left and right
+    tie, loser = np.exp(own[:, 2])[games.annotator] * less, less**2
+    total = 1 + loser + tie
+    found = 0.0
+    if games.won.size:
+        found = float(games.won @ half + games.tied @ kappa - games.weight @ (size + np.log(total)))
+    return Chances(np.sign(half) * (1 - loser) / total, (1 + loser) / total, tie / total, found)
+
+
+def gradient(games: Games, p: Chances) -> tuple[FloatArray, FloatArray]:
+    """(N,) first and minus the second derivative of the log likelihood of each row in η."""
+    return (games.won - games.weight * p.apart) / 2, games.weight * (p.either - p.apart**2) / 4
+
+
+def ranks(scores: FloatArray) -> IntArray:
+    """Ranks of scores along the last axis, 1 for the largest."""
+    order = np.argsort(-scores, axis=-1, kind="stable")
+    found = np.empty(scores.shape, np.int64)
+    np.put_along_axis(found, order, np.broadcast_to(np.arange(1, scores.shape[-1] + 1), scores.shape), axis=-1)
+    return found
+
+
+def centred(variance: FloatArray) -> FloatArray:
+    """(T, T) the variance of scores from which their mean is taken away."""
+    across = variance.mean(axis=0)
+    return np.asarray(variance - across - across[:, None] + across.mean())
+
+
+def laplacian(games: Games, weight: FloatArray) -> FloatArray:
+    """(T, T) Σ weight (e_left − e_right)(e_left − e_right)ᵀ."""
+    T = games.n_things
+    between = np.bincount(games.left.astype(np.int64) * T + games.right, weight, T * T).reshape(T, T)
+    between = between + between.T
+    return np.diag(between.sum(axis=1)) - between
+
+
+def check_connected(things: Names, games: Games, strongly: bool) -> None:
+    """Raise DataError where things cannot be ranked together, because no comparisons lead from one to another."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    T = games.n_things
+    halves = (games.weight + games.won - games.tied) / 2, (games.weight - games.won - games.tied) / 2
+    beats = [(games.left, games.right, halves[0]), (games.right, games.left, halves[1])]
+    links = [(games.left, games.right, games.weight)] if not strongly else beats
+    start, end, weight = (np.concatenate(part) for part in zip(*links, strict=True))
+    graph = coo_array((weight, (start, end)), shape=(T, T)).tocsr()
+    n, group = connected_components(graph, directed=True, connection="strong" if strongly else "weak")
+    if n > 1:
+        one, other = things[group == group[0]][0], things[group != group[0]][0]
+        how = "are never compared, directly or through others" if not strongly else "never beat each other both ways"
+        raise DataError(
+            f"the {T:,} things fall into {n:,} groups that {how}, as {naming.shown(one)} and {naming.shown(other)}; "
+            + ("set prior='auto'." if strongly else "rank each group by itself, or compare more.")
+        )

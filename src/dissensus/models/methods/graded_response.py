@@ -1,0 +1,190 @@
+"""Grades in an order: an annotator who errs is likelier to be one grade off than three.
+
+    z_i ~ Cat(π)      P(y_ij ≤ l | z_i = c) = F(λ_j (l + ½ − m − b_j − a_j (c − m)))      F the logistic function
+    P(y_ij = l | z_i = c) = (1 − g_j) (the step of this from l − 1 to l) + g_j q_l
+
+A cumulative (graded-response) model, after Samejima (1969), over the grades 0 … K − 1 with the middle m = (K − 1)/2:
+annotator j gives grades b_j too high, stretches the scale by a_j (below 0: turns it round), is precise to λ_j, and with
+the probability g_j answers without looking, as the labels of everyone are shared out (q). Four numbers instead of the
+K² of a confusion matrix: it needs fewer labels, and knows that 4 lies between 3 and 5.
+
+E step as in `models.confusion`. M step: `STEPS` Fisher scoring steps on Σ n_j[c, l] log P + log prior, halved where
+they would not raise it. Priors: b ~ N(0, 1), a ~ N(1, ½²), log λ ~ N(log λ₀, 1), logit g ~ N(logit 0.05, 1); log λ₀ ~
+N(0, 1) is learnt.
+
+The answer is the median of the posterior, which has the least expected absolute error; `predict_interval` has
+quantiles, `values_` the means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.compute.engines.base import Engine
+from dissensus.models.base import methods
+from dissensus.models.confusion import Classes, ConfusionModel, Counts, class_pseudo
+from dissensus.models.params import moved, real
+from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import values_of
+
+STEPS = 3  # of Fisher scoring in one M step
+HALVINGS = 6
+MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # of b, a, log λ (beside log λ₀), logit g
+SD = np.array([1.0, 0.5, 1.0, 1.0])
+MAX_LOG_PRECISION = 4.0  # beyond, a grade is never missed by one
+MIN_CELL = 1e-12  # likelihoods stay above
+
+
+@dataclass(frozen=True)
+class Graders(Classes):
+    """The parameters: π (K,), and b, a, log λ, logit g of every annotator (A, 4); log λ₀ (1,)."""
+
+    grading: FloatArray = moved(real(20.0), per_annotator=True)
+    precision_center: FloatArray = moved(real(20.0))
+
+
+@methods.register(
+    "graded-response",
+    summary="ordered classes: a shift, scale and precision per annotator on one line of grades",
+    cite="Samejima 1969",
+    place=1,
+)
+class GradedResponse(ConfusionModel[Graders]):
+    """The grade of every item, as a median with an interval."""
+
+    Params = Graders
+    kinds: ClassVar = ("graded",)
+    grading_: FloatArray
+    precision_center_: FloatArray
+    label_shares_: FloatArray  # (K,) q
+
+    def prepare(self, votes: Counts, engine: Engine) -> None:
+        """Fix q by all labels, and hold π near the shares of the votes."""
+        given = votes.labels.sum(axis=(0, 1)) + 1.0
+        self.label_shares_ = given / given.sum()
+        self.class_pseudo_ = class_pseudo(engine, votes, 1.0, 0.5)
+
+    def first(self, prior: FloatArray) -> Graders:
+        """Annotators who are right, give or take one grade."""
+        return Graders(prior, np.tile(MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
+
+    def cells(self, params: Graders) -> FloatArray:
+        """P(label | grade)."""
+        return likelihoods(params.grading, self.label_shares_)[0]
+
+    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Graders:
+        """Fisher scoring from where the annotators were."""
+        at = params.grading
+        if len(at) != len(labels):  # one annotator who was not there
+            at = np.tile(at.mean(axis=0), (len(labels), 1))
+        mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
+        worth = objective(labels, at, self.label_shares_, mean)
+        for _ in range(STEPS):
+            step = scoring_step(labels, at, self.label_shares_, mean)
+            for _ in range(HALVINGS):
+                new = at + step
+                new[:, 2] = np.minimum(new[:, 2], MAX_LOG_PRECISION)
+                value = objective(labels, new, self.label_shares_, mean)
+                better = value >= worth
+                at, worth = np.where(better[:, None], new, at), np.where(better, value, worth)
+                step = np.where(better[:, None], 0.0, step / 2)
+        return replace(params, grading=at)
+
+    def learn_crowd(self, labels: FloatArray, params: Graders) -> Graders:
+        """Log λ₀ is the mean of log λ, weighed down by one annotator at 0."""
+        own = params.grading[:, 2]
+        return replace(params, precision_center=np.array([own.sum() / (own.size + 1)]))
+
+    def log_penalty(self, params: Graders) -> float:
+        """Log densities of all annotators' numbers and of log λ₀ ~ N(0, 1), up to a constant."""
+        mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
+        return float(-0.5 * (((params.grading - mean) / SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum())
+
+    def predict(self, table: Annotations | None = None) -> Names:
+        """(I,) the median grade of each item."""
+        return self.classes_[medians(np.asarray(self.predict_proba(table)))]
+
+    def predict_interval(self, table: Annotations | None = None, level: float = 0.95) -> Names:
+        """(I, 2) the grades between which an item's lies with at least the probability `level`."""
+        return self.classes_[quantiles(np.asarray(self.predict_proba(table)), level)]
+
+    @property
+    def item_columns(self) -> Any:
+        """The frame of some items, of their names, posterior and difficulty; goes to workers without the model."""
+        return partial(graded_columns, self.classes_)
+
+    @property
+    def values_(self) -> FloatArray:
+        """(I,) the mean of each posterior, of grades as numbers (`Annotations.values`)."""
+        return np.asarray(np.asarray(self.posterior_) @ places(self.classes_))
+
+
+def graded_columns(
+    classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None
+) -> dict[str, Any]:
+    """The frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
+    middle, ends = medians(posterior), quantiles(posterior, 0.95)
+    columns = {"item": items, "label": classes[middle], "confidence": posterior[np.arange(middle.size), middle]}
+    columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places(classes)}
+    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
+
+
+def places(classes: Names) -> FloatArray:
+    """(K,) grades as numbers."""
+    found = values_of("graded", classes)
+    assert found is not None
+    return found
+
+
+def medians(posterior: FloatArray) -> IntArray:
+    """(I,) codes of the median grades."""
+    return np.asarray((np.cumsum(posterior, axis=1) >= 0.5 - 1e-12).argmax(axis=1))
+
+
+def quantiles(posterior: FloatArray, level: float) -> IntArray:
+    """(I, 2) codes of the grades between which `level` of a posterior lies."""
+    below = np.cumsum(posterior, axis=1)
+    tail = (1 - level) / 2
+    return np.stack([(below > tail).argmax(axis=1), (below >= 1 - tail - 1e-12).argmax(axis=1)], axis=1)
+
+
+def likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(A, K, K) [annotator, true, given] P(label | grade), and (4, A, K, K) its derivatives in b, a, log λ, logit g."""
+    K = shares.size
+    b, a, log_precision, logit = (one[:, None, None] for one in grading.T)
+    precision, guess = np.exp(log_precision), expit(logit)
+    true = (np.arange(K) - (K - 1) / 2)[:, None]  # from the middle
+    edge = np.arange(K - 1) + 0.5 - (K - 1) / 2
+    u = precision * (edge - b - a * true)  # (A, K, K − 1)
+    F = expit(u)
+    f = F * (1 - F)
+
+    def steps(values: FloatArray, last: float) -> FloatArray:
+        ends = np.full((*values.shape[:2], 1), 0.0), np.full((*values.shape[:2], 1), last)
+        return np.diff(np.concatenate([ends[0], values, ends[1]], axis=2), axis=2)
+
+    looked = steps(F, 1.0)
+    found = np.maximum((1 - guess) * looked + guess * shares, MIN_CELL)
+    slopes = [steps(f * -precision, 0.0), steps(f * -precision * true, 0.0), steps(f * u, 0.0)]
+    return found, np.stack([*((1 - guess) * one for one in slopes), guess * (1 - guess) * (shares - looked)])
+
+
+def objective(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
+    """(A,) what the M step raises."""
+    logs = np.log(likelihoods(grading, shares)[0])
+    return np.asarray((labels * logs).sum(axis=(1, 2)) - 0.5 * (((grading - mean) / SD) ** 2).sum(axis=1))
+
+
+def scoring_step(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
+    """(A, 4) a Fisher scoring step: expected second derivatives, of as many labels as each grade has."""
+    found, slopes = likelihoods(grading, shares)
+    pull = np.einsum("ack,pack->ap", labels / found, slopes) - (grading - mean) / SD**2
+    weight = labels.sum(axis=2)[:, :, None] / found
+    information = np.einsum("ack,pack,qack->apq", weight, slopes, slopes) + np.diag(1 / SD**2)
+    return np.asarray(np.linalg.solve(information, pull[:, :, None])[:, :, 0])

@@ -1,0 +1,114 @@
+"""Comparisons of two things: arena logs (model_a, model_b, winner), Elo files (winner, loser), left and right.
+
+Columns are found by their usual names, or named: item="LEFT,RIGHT" (a third one is the context, such as a prompt),
+label= the winner, annotator= who judged, "anonymous" where nobody is named.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.exceptions import DataError, MissingColumn
+from dissensus.table import kinds
+from dissensus.table import names as naming
+from dissensus.table.annotations import ANONYMOUS
+from dissensus.table.find_columns import Columns, column_names, count_rows, listed, split, to_arrow
+from dissensus.table.reading import Reading
+
+SIDES = (
+    ("left", "right"), ("model_a", "model_b"), ("player_a", "player_b"), ("a", "b"), ("model_1", "model_2"),
+    ("item_a", "item_b"), ("winner", "loser"),
+)  # fmt: skip
+WINNER = ("winner", "preference", "preferred", "better", "outcome", "result", "choice", "label", "answer", "vote")
+JUDGE = ("annotator", "judge", "worker", "rater", "user", "judge_id", "annotator_id", "worker_id", "user_id")
+CONTEXT = ("prompt", "prompt_id", "question_id", "context", "instruction")
+LEFT = {"left", "a", "model_a", "player_a", "item_a", "model_1", "1", "first"}
+RIGHT = {"right", "b", "model_b", "player_b", "item_b", "model_2", "2", "second"}
+TIE = {
+    "tie",
+    "draw",
+    "equal",
+    "same",
+    "both",
+    "neither",
+    "bothbad",
+    "both_bad",
+    "tie (bothbad)",
+    "tie (both bad)",
+    "none",
+}
+
+
+def find(there: list[str], named: Columns) -> dict[str, str] | None:
+    """Role → column of left, right, winner, annotator and context; None where they are no comparisons."""
+    plain = {name.strip().lower(): name for name in there}
+    given = split(named.item, there)
+    if 2 <= len(given) <= 3:
+        found = dict(zip(("left", "right", "context"), given, strict=False))
+    else:
+        sides = next((pair for pair in SIDES if pair[0] in plain and pair[1] in plain), None)
+        if sides is None:
+            return None
+        found = {"left": plain[sides[0]], "right": plain[sides[1]]}
+    others = {"winner": (named.label, WINNER), "annotator": (named.annotator, JUDGE), "context": (None, CONTEXT)}
+    for role, (asked, usual) in others.items():
+        column = asked if isinstance(asked, str) else next((plain[name] for name in usual if name in plain), None)
+        if column is not None and role not in found:
+            found[role] = column
+    return found if "winner" in found else None
+
+
+def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], Reading]:
+    """The columns of a table of pairs under our names, and the account; MissingColumn where they are not there."""
+    there = column_names(frame)
+    found = find(there, named)
+    if found is None:
+        raise MissingColumn(
+            f"no columns of two things and which is better, such as model_a, model_b and winner; the columns are "
+            f"{listed(there)}. Name them: item='LEFT,RIGHT', label=<column>."
+        )
+    data = to_arrow(frame, list(dict.fromkeys(found.values())))
+    left, right = (data[found[side]] for side in ("left", "right"))
+    n = len(left)
+    reading = Reading(format=f"comparisons in {format_name}", rows=n)
+    reading.columns = {role: repr(column) for role, column in found.items()}
+    context = data[found["context"]] if "context" in found else None
+    if context is not None and count_rows(naming.to_column(context, "context")) == n > 1:
+        context = None  # it numbers the rows
+        del reading.columns["context"]
+    same = np.flatnonzero(np.asarray(_text(left)) == np.asarray(_text(right)))
+    if same.size:
+        raise DataError(
+            f"{same.size:,} of {n:,} rows compare a thing with itself; first at row {same[0]} (from 0): "
+            f"{naming.shown(_text(left)[same[0]])}."
+        )
+    columns = {"item": kinds.pair_items(left, right, context), "label": _outcomes(data[found["winner"]], left, right)}
+    columns["annotator"] = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
+    return columns, reading
+
+
+def _outcomes(winner: Any, left: Any, right: Any) -> Any:
+    """(N,) left, right or tie: as it says, or by the name of the better thing."""
+    said, names = np.asarray(_text(winner)), [np.asarray(_text(side)) for side in (left, right)]
+    found = np.full(said.size, -1)
+    for code, own in enumerate(names):
+        found[said == own] = code
+    for value in set(said[found < 0].tolist()):
+        plain = value.strip().lower()
+        code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)
+        found[(said == value) & (found < 0)] = code
+    if (found < 0).any():
+        raise DataError(
+            naming.bad_rows("column of winners", found < 0, "rows name neither of the two, nor a tie", said)
+        )
+    return np.array(kinds.OUTCOMES, object)[found]
+
+
+def _text(column: Any) -> Any:
+    column = naming.to_column(column, "pairs")
+    if isinstance(column, np.ndarray):
+        return column.astype(str).astype(object)
+    values = column.to_pylist()
+    return np.array(["" if value is None else str(value) for value in values], object)
