@@ -55,8 +55,9 @@ def aggregate(
 ) -> None:
     """FOLDER gets items.csv (item, label, confidence, votes, number of labels, status with its reason, p_CLASS …),
     annotators.csv (annotator, annotations, reliability, its interval, flags with reasons), confusions.csv
-    where the method models them, model.npz for --model, and summary.json, or all of these in one sub-folder per
-    question. Nothing is written unless everything is; the result tables of an earlier run are replaced.
+    where the method models them, spans.csv (document, start, end, label, probability) of spans, model.npz for --model,
+    and summary.json, or all of these in one sub-folder per question. Nothing is written unless everything is; the
+    result tables of an earlier run are replaced.
 
     Example: dissensus aggregate labels.csv --method dawid-skene --gold gold.csv -o results
 
@@ -71,6 +72,8 @@ def aggregate(
     from dissensus.cli import engine as engines
     from dissensus.cli import kinds, results
     from dissensus.table.kinds import CLASS_KINDS, KINDS
+
+    probable = {*CLASS_KINDS, "spans"}  # kinds whose answers are classes with probabilities
 
     if to is not None:
         from dissensus.table.io.writers import WRITERS
@@ -108,7 +111,7 @@ def aggregate(
     def answer(table: Annotations, question: str | None) -> results.Result:
         one = model_for(table, question)
         what = source.title(question)
-        if not set(one.kinds) & set(CLASS_KINDS):
+        if not probable & set(one.kinds):
             for name, given in (("--flags", flags), ("--to", to), ("--update", update)):
                 if given:
                     raise BadParameter(
@@ -120,7 +123,10 @@ def aggregate(
             return kinds.score(one, table, gold.read(table), f"scoring {what}")
         if model is None:
             codes, sure = gold.read(table), gold.read_file(known, table)
-            look = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED if flags is None else flags
+            if flags is None:  # copies and habits are looked for among classes
+                look = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED and table.kind in CLASS_KINDS
+            else:
+                look = flags
             return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
         table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if not update:
@@ -156,7 +162,7 @@ def aggregate(
         if output is not None:
             with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
-                    write = results.write if set(result.model.kinds) & set(CLASS_KINDS) else kinds.write
+                    write = results.write if probable & set(result.model.kinds) else kinds.write
                     write(result, part / folders.get(question, ""), format_ or "csv")
                 if to is not None:
                     results.write_for_tool(answers, to, source, part)
@@ -164,7 +170,7 @@ def aggregate(
         show.json(summary, folder=output)
         return
     for question, result in answers.items():
-        show_one = results.print_result if set(result.model.kinds) & set(CLASS_KINDS) else kinds.print_result
+        show_one = results.print_result if probable & set(result.model.kinds) else kinds.print_result
         show_one(result, source.title(question), preview=output is None)
     show.written(output, "Results are", "FOLDER to keep the results")
     if to is not None and output is not None:

@@ -23,6 +23,8 @@ COEFFICIENTS = {
     "krippendorff_alpha": "Krippendorff's α",
     "fleiss_kappa": "Fleiss' κ",
     "gwet_ac1": "Gwet's AC1",
+    "exact_f1": "F1 of spans, exact",
+    "overlap_f1": "F1 of spans that overlap",
 }
 SCALES = {"graded": "ordinal", "numbers": "interval"}  # kind of labels → its scale; of others nominal
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
@@ -54,6 +56,8 @@ def agreement(
     settings: dict[str, Any] = {"level": 0.95, "resamples": resamples, "seed": seed or 0}
 
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
+        if table.kind == "spans":
+            return _span_facts(table, settings, source.title(question))
         own = str(scale or SCALES.get(table.kind, "nominal"))
         asked, title = least if pairs else None, source.title(question)
         if table.kind == "numbers":
@@ -73,6 +77,24 @@ def _values(table: Annotations, scale: str, declared: bool) -> list[float] | Non
         return [float(name) for name in table.classes]
     except ValueError:
         return None  # on an interval scale, an error that says so
+
+
+def _span_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict[str, Any]:
+    from dissensus.evaluation import span_agreement
+
+    resamples = settings["resamples"]
+    with show.waiting(f"resampling {what}", resamples) as on_step:
+        found = span_agreement(table, resamples=resamples, seed=settings["seed"], on_step=on_step)
+    return {
+        "scale": "nominal",
+        "documents": int(table.sequences.documents.size),
+        "items": table.n_items,
+        "annotators": table.n_annotators,
+        "coefficients": {
+            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+            for name, estimate in found.items()
+        },
+    }
 
 
 def _numeric_facts(table: Annotations, settings: dict[str, Any], least: int | None, what: str) -> dict[str, Any]:
@@ -145,6 +167,10 @@ def _show(title: str, facts: dict[str, Any]) -> None:
         note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
         rows.append((COEFFICIENTS[name], value, interval, note))
     show.table(show.clean(title), ("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
+    if "documents" in facts:
+        show.text("Of two annotators of a document: how many spans of one has the other. α is of tokens or characters.")
+        show.text()
+        return
     for sentence in _sentences(facts, scale):
         show.text(sentence)
     if "pairs" in facts:

@@ -76,6 +76,7 @@ class Kind(StrEnum):
     pairs = "pairs"
     sets = "sets"
     objects = "objects"
+    spans = "spans"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")

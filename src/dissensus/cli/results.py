@@ -20,17 +20,18 @@ from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY, tables
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.options import name_of
-from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
+from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
 from dissensus.evaluation.hard import hits
-from dissensus.exceptions import UnreadableFile
-from dissensus.models.base import Aggregator, methods
+from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.models.base import Aggregator, SpanModel, methods
 from dissensus.models.dependence import DEFAULT, MIN_GOLD, labels_per_item
 from dissensus.models.saving import load, save
 from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
-from dissensus.table.io.writers import WRITERS, Answers, Labels, write_labels
+from dissensus.table.io.writers import WRITERS, Answers, Labels, Span, write_labels
+from dissensus.table.spans import PLACE, sequences_of, spans_of
 
 if TYPE_CHECKING:
     from dissensus.cli.options import Source
@@ -43,8 +44,12 @@ ROUNDING = 1e-6  # of a count that is a sum of weights
 MIN_LABELS = 5  # below, an annotator is neither best nor worst
 MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
 MODEL = "model.npz"
+SPAN_TOOLS = ("label-studio", "argilla", "doccano", "prodigy")  # of --to: they take spans; others take tags
 _ONE_NAME = re.compile(r"'[^']+'$")  # a column, as an account of reading quotes it
-FILES = (*tables("items", "annotators", "confusions", "things"), *(Path(one.file) for one in WRITERS.values()))
+FILES = (
+    *tables("items", "annotators", "confusions", "things", "spans"),
+    *(Path(one.file) for one in WRITERS.values()),
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,8 @@ def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: st
         scored.items_, scored.annotators_ = table.items, table.annotators
         scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
         scored.item_total_ = labels_per_item(table.item_ptr, table.weight)
+        if isinstance(scored, SpanModel):
+            scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
         for key in ("reliability_", "hits_", "total_"):
             setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
         vars(scored).pop("difficulty_", None)  # of the items it was fitted to
@@ -183,6 +190,8 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     folder.mkdir(exist_ok=True)
     if items:
         write_frame(_item_frame(result), folder / f"items.{suffix}")
+    if isinstance(model, SpanModel):
+        write_frame(model.spans("pyarrow"), folder / f"spans.{suffix}")
     annotators = model.to_frame("annotators", "pyarrow")
     for name in ("reliability", "low", "high"):
         unknown_is_empty = pa.array(annotators[name].to_numpy(), from_pandas=True)
@@ -209,6 +218,9 @@ def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source
     found = {}
     for question, one in answers.items():
         model = one.model
+        if isinstance(model, SpanModel) and to in SPAN_TOOLS:
+            found[question] = _span_answers(model, to)
+            continue
         some = np.ones(model.items_.size, np.bool_) if one.status is None else one.status.labels > 0
         found[question] = Answers(
             model.items_[some], model.predict()[some], model.posterior_.max(axis=1, initial=0)[some]
@@ -223,6 +235,20 @@ def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source
         columns,
     )
     write_labels(labels, to, folder)
+
+
+def _span_answers(model: SpanModel, to: str) -> Answers:
+    """The spans of every document, for a tool that counts characters; a document is as sure as its least sure span."""
+    where = sequences_of(np.asarray(model.items_))
+    if PLACE in str(model.items_[0]) and "-" not in str(model.items_[0]).rpartition(PLACE)[2]:
+        raise BadParameter(f"--to {to} counts characters, and these spans are of tokens; take --to conll or spans.csv.")
+    by_document: dict[str, list[Span]] = {name: [] for name in where.documents.tolist()}
+    for row in model.spans("pyarrow").to_pylist():
+        by_document[row["document"]].append(Span(row["start"], row["end"], row["label"], row["probability"]))
+    label = np.empty(len(by_document), object)
+    label[:] = list(by_document.values())
+    sure = [min((one.probability for one in spans), default=float("nan")) for spans in by_document.values()]
+    return Answers(where.documents, label, np.array(sure))
 
 
 def _item_frame(result: Result) -> Any:
@@ -242,6 +268,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
     show.line(_how(result))
     show.bars(("label", "items"), about["labels"], about["items"])
+    if "spans" in about:
+        show.text(_about_spans(about["spans"]))
     if "status" in about:
         settled, look, split = about["status"].values()
         show.text(
@@ -269,6 +297,17 @@ def _log_loss(value: float) -> str:
     if value == float("inf"):
         return "log loss infinite, since a known class was given probability 0"
     return f"log loss {value:.3f}"
+
+
+def _about_spans(about: dict[str, Any]) -> str:
+    named = ", ".join(f"{name} {count:,}" for name, count in about["labels"].items())
+    said = f"Spans: {about['count']:,} ({named or 'none'}), of which about {about['expected_right']:,.0f} are right."
+    if (gold := about.get("gold")) is not None and gold["spans"]:
+        said += (
+            f" Against {gold['spans']:,} known spans: F1 {gold['f1']:.4f}, precision {gold['precision']:.4f}, recall "
+            f"{gold['recall']:.4f}."
+        )
+    return said
 
 
 def _worth(result: Result) -> str:
@@ -319,10 +358,30 @@ def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
     predicted = model.predict()
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_SURE_CONFIDENCE).sum())
+    about = {"spans": span_facts(model, gold)} if isinstance(model, SpanModel) else {}
     if gold is None:
-        return item_facts(model, labels, unsure)
+        return item_facts(model, labels, unsure) | about
     known = gold >= 0
-    return item_facts(model, labels, unsure, (gold[known], model.posterior_[known]))
+    return item_facts(model, labels, unsure, (gold[known], model.posterior_[known])) | about
+
+
+def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
+    """What a summary says of spans: how many of each label, how many are probably right, and scores by known tags."""
+    found = model.spans("pyarrow")
+    names, count = np.unique(found["label"].to_numpy(zero_copy_only=False).astype(str), return_counts=True)
+    facts: dict[str, Any] = {
+        "count": found.num_rows,
+        "labels": dict(zip(names.tolist(), count.tolist(), strict=True)),
+        "expected_right": float(found["probability"].to_numpy().sum()),
+    }
+    if gold is None or not (gold >= 0).any():
+        return facts
+    known = gold >= 0
+    sides = (
+        spans_of(np.asarray(model.items_)[known], model.classes_, tags[known]).values() for tags in (model.tags_, gold)
+    )
+    ours, right = (set(zip(*(column.tolist() for column in columns), strict=True)) for columns in sides)
+    return facts | {"gold": {"spans": len(right), **span_scores(ours, right)}}
 
 
 def item_facts(

@@ -42,6 +42,7 @@ from dissensus.evaluation.soft import (
     total_variation,
     wasserstein,
 )
+from dissensus.evaluation.spans import span_agreement, span_scores
 
 __all__ = [
     "Ceiling", "Difference", "Estimate", "Pairs", "ReliabilityCurve", "Test", "absolute_distance", "accuracy",
@@ -50,7 +51,7 @@ __all__ = [
     "confusion_matrix", "cross_entropy", "entropy", "entropy_correlation", "error_rate", "expected_accuracy",
     "expected_calibration_error", "fleiss_kappa", "gwet_ac1", "hard_scores", "hide_annotators",
     "inverse_kl_divergence", "jensen_shannon", "kl_divergence", "krippendorff_alpha", "log_loss", "macro_f1",
-    "manhattan", "mann_whitney", "mcnemar", "micro_f1", "numeric_agreement",
-    "paired_bootstrap", "percent_agreement", "ratings_per_item",
-    "reliability_curve", "same_winner", "soft_scores", "split_half", "total_variation", "wasserstein",
+    "manhattan", "mann_whitney", "mcnemar", "micro_f1", "numeric_agreement", "paired_bootstrap", "percent_agreement",
+    "ratings_per_item", "reliability_curve", "same_winner", "soft_scores", "span_agreement", "span_scores",
+    "split_half", "total_variation", "wasserstein",
 ]  # fmt: skip

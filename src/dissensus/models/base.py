@@ -42,6 +42,7 @@ from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, KINDS
+from dissensus.table.spans import spans_of
 
 FrameKind = Literal["items", "annotators", "confusions"]
 
@@ -494,6 +495,43 @@ class Aggregator(Parameters, ABC):
             raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
 
 
+class SpanModel(Aggregator, ABC):
+    """A method for spans: answers are tags of places, see `table.spans`, and none of them is illegal."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("spans",)
+    _per_item: ClassVar = (*Aggregator._per_item, "tags_", "span_probability_")
+
+    tags_: IntArray  # (I,) codes into classes_
+    span_probability_: FloatArray  # (I,) of the span that begins at an item; NaN at other items
+
+    @abstractmethod
+    def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Posterior (I, K), tags (I,) and probabilities of their spans (I,) of a new table."""
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
+        self._check_fitted()
+        return self.posterior_ if table is None else self.answer(table)[0]
+
+    def predict(self, table: Annotations | None = None) -> Names:
+        """(I,) the tags."""
+        self._check_fitted()
+        return self.classes_[self.tags_ if table is None else self.answer(table)[1]]
+
+    def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
+        """The spans that the tags say: document, start, end (exclusive), label, probability of the whole span."""
+        self._check_fitted()
+        return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
+
+    @property
+    def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
+        """As `Aggregator.item_columns`; labels are the tags."""
+        return partial(tag_columns, self.classes_, self.tags_)
+
+    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+        return self.answer(table)[0]
+
+
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
 """Name → aggregation method."""
 
@@ -503,6 +541,7 @@ KIND_METHODS = {
     "pairs": "bradley-terry",
     "sets": "set-tree",
     "objects": "closest",
+    "spans": "bayesian-sequence",
 }
 """Kind of labels → what every command fits that is not told which; others get `DEFAULT_METHOD`."""
 
@@ -569,6 +608,14 @@ def item_columns(
     columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
     if difficulty is not None:
         columns["difficulty"] = difficulty
+    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
+
+
+def tag_columns(
+    classes: Names, tags: IntArray, items: Names, posterior: FloatArray, difficulty: FloatArray | None
+) -> dict[str, Any]:
+    """The frame of all items of spans: name, tag, its probability, P(tag) of every tag."""
+    columns = {"item": items, "label": classes[tags], "confidence": posterior[np.arange(items.size), tags]}
     return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 

@@ -59,6 +59,8 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "psi_": "P simplex", "omega_": "L simplex", "labels_of_clusters_": "P L K simplex", "item_clusters_": "I P share",
     "annotator_clusters_": "A L share", "item_cluster_": "I code", "annotator_cluster_": "A code",
     "labelled_": "I flag", "labels_per_item_": "number",
+    "tags_": "I code", "span_probability_": "I any", "cell_": "U cell", "cell_counts_": "U S count",
+    "transition_counts_": "S S count", "start_counts_": "S count",
     "values_": "I real", "interval_": "I 2 real", "bias_": "A real", "stretch_": "A real", "precision_": "A real",
     "knots_": "Q 2 share", "knot_labels_": "Q real", "center_": "2 real", "theta_prior_": "2 real", "spread_": "A 5 real",
     "typical_spread_": "3 real", "grading_": "A 4 real", "precision_center_": "1 real", "label_shares_": "K simplex",
@@ -115,6 +117,10 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
     "one-coin": _COINS, "snorkel": (*_COINS, "propensity_"),
     "wawa": ("item_total_", "skill_", "population_skill_"),
     "zero-based-skill": ("item_total_", "skill_", "population_skill_"),
+    "bayesian-sequence": (
+        "item_total_", "tags_", "span_probability_", "cell_", "cell_counts_", "transition_counts_", "start_counts_",
+        "confusion_", "population_confusion_",
+    ),
     "gaussian": (
         "values_", "interval_", "bias_", "stretch_", "precision_", "knots_", "knot_labels_", "center_", "theta_prior_", "spread_",
         "typical_spread_", "item_total_",
@@ -150,7 +156,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
     "number": ("iuf", lambda x: bool(np.isfinite(x).all())),
 }
 CODE_LIMITS = {  # attribute → axes whose product its codes stay below
-    "copy_group_": "A", "community_": "C", "item_cluster_": "P",
+    "copy_group_": "A", "community_": "C", "item_cluster_": "P", "tags_": "K",
     "order_": "O", "parent_": "O", "annotator_cluster_": "L", "item_effect_cell_": "I K",
 }  # fmt: skip
 

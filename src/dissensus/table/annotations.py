@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from typing import Any, ClassVar, Literal
-from warnings import catch_warnings
+from warnings import catch_warnings, warn
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,13 @@ from dissensus.common.arrays import (
 )
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, UnknownClass
+from dissensus.exceptions import DataError, DataWarning, UnknownClass
 from dissensus.table import kernels, kinds
 from dissensus.table import names as naming
 from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
+from dissensus.table.spans import Sequences, sequences_of, tags_of_spans
 
 MIN_COUNTED_ROWS = 10**6  # that `from_counts` always makes, however few counts there are
 MAX_ROWS_PER_COUNT = 1_000  # on average, beyond these
@@ -130,7 +131,7 @@ class Annotations(ReadOnlyArrays, Named):
             are left out; their items and annotators stay.
         items, annotators : lists of names, optional
             All items or annotators, when some have no annotation.
-        kind : "classes", "graded", "numbers", "pairs" or "sets"
+        kind : "classes", "graded", "numbers", "pairs", "sets", "spans" or "objects"
             What the labels are, see `table.kinds`. Several rows of an item and annotator are one set.
 
         >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
@@ -288,6 +289,39 @@ class Annotations(ReadOnlyArrays, Named):
         return cls.from_arrays(item, annotator, winner, weight=weight, kind="pairs")
 
     @classmethod
+    def from_spans(
+        cls,
+        document: Any,
+        annotator: Any,
+        start: Any,
+        end: Any,
+        label: Any,
+        *,
+        readings: Iterable[tuple[Any, Any]] = (),
+        texts: Mapping[Any, str] | None = None,
+        tokens: Mapping[Any, int] | None = None,
+    ) -> Annotations:
+        """Make a table from spans, one entry each: `start` to `end` (exclusive), in characters or tokens.
+
+        `readings` are (document, annotator) of those who read a document, also where they marked nothing: they say O
+        everywhere. `texts` (document → text) cuts documents into words, `tokens` (document → number) says that offsets
+        count tokens; without them a document is cut where spans begin and end. Spans of one annotator that overlap an
+        earlier one are left out, with a warning.
+
+        >>> Annotations.from_spans(["d", "d"], ["x", "y"], [0, 0], [2, 1], ["PER", "PER"], tokens={"d": 4})
+        Annotations: 8 tags of 4 items by 2 annotators, 3 classes (B-PER, I-PER, O), 2.0 per item
+        """
+        rows = tags_of_spans(zip(document, annotator, start, end, label, strict=True), readings, texts, tokens)
+        if rows.overlapping or rows.empty:
+            warn(
+                f"{rows.overlapping:,} spans overlap another one of the same annotator and {rows.empty:,} are empty; "
+                "they are left out.",
+                DataWarning,
+                stacklevel=2,
+            )
+        return cls.from_arrays(rows.item, rows.annotator, rows.label, kind="spans")
+
+    @classmethod
     def from_counts(
         cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
     ) -> Annotations:
@@ -358,6 +392,12 @@ class Annotations(ReadOnlyArrays, Named):
     def by_annotator(self) -> IntArray:
         """(N,) row numbers in annotator order."""
         return read_only(kernels.group(self.annotator, self.annotator_ptr))
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """Where the items of spans are, and which follow each other, see `table.spans`."""
+        kinds.check_kind(self.kind, ("spans",), "sequences")
+        return sequences_of(self.items)
 
     @property
     def per_annotator(self) -> IntArray:
@@ -700,6 +740,8 @@ class Annotations(ReadOnlyArrays, Named):
             names = self.options.names
             some = ", ".join(str(name)[:40] for name in names[:5]) + (", …" if names.size > 5 else "")
             what, labels = "sets of", f"{names.size} options ({some})"
+        elif self.kind == "spans":
+            what = "tags of"
         elif self.kind == "pairs":
             things = self.sides.things
             some = ", ".join(str(name)[:40] for name in things[:5]) + (", …" if things.size > 5 else "")

@@ -8,6 +8,7 @@
 | pairs | left, right, tie: which of the two things that an item's name joins is better | none |
 | sets | the distinct sets of options that somebody ticked, each as "A|B"; `∅` where nothing was ticked | none |
 | objects | anything that has a distance: texts, boxes "x, y, width, height", JSON | none |
+| spans | tags: O, B-x and I-x of every x; an item is a place in a document, see `table.spans` | none |
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow as pa
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import names as naming
+from dissensus.table import spans
 
 KINDS = {
     "classes": "classes without an order",
@@ -29,6 +31,7 @@ KINDS = {
     "pairs": "comparisons of two things",
     "sets": "sets of options",
     "objects": "objects with a distance",
+    "spans": "tags of tokens or characters",
 }
 """Kind → what its labels are, in words."""
 CLASS_KINDS = ("classes", "graded")  # of labels that have probabilities
@@ -121,6 +124,9 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
     if kind == "sets":
         found_sets, place = np.unique([set_name(parts) for parts in _split(classes)], return_inverse=True)
         return found_sets.astype(object), place
+    if kind == "spans":
+        tags = np.array(spans.complete(classes), object)
+        return tags, naming.match(np.array([str(name) for name in classes.tolist()], object), tags, "tags")
     found = numbers_of(classes)
     if found is None:
         bad = next(name for name in classes.tolist() if numbers_of(np.array([name], object)) is None)

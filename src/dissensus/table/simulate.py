@@ -12,7 +12,7 @@ of the seed, the item and the leader. Any part of a simulation is therefore the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -200,7 +200,7 @@ def make_crowd(
     if n_annotators < 1 or n_classes < 2:
         raise BadParameter(f"a crowd needs an annotator and two classes, got {n_annotators} and {n_classes}.")
     rng = _generator(seed, _CROWD)
-    kind = _apportion(KINDS if kinds is None else kinds, n_annotators)
+    kind = apportion(KINDS if kinds is None else kinds, n_annotators)
     if (kind == "clique").sum() == 1:
         kind[kind == "clique"] = "ordinary"
     kind = rng.permutation(kind)
@@ -335,11 +335,11 @@ def _tickets(activity: FloatArray) -> IntArray:
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))
 
 
-def _apportion(shares: Mapping[str, float], n: int) -> Names:
+def apportion(shares: Mapping[str, float], n: int, known: Iterable[str] = tuple(KINDS)) -> Names:
     """(n,) kinds in these shares, by largest remainder."""
     for kind, share in shares.items():
-        if kind not in KINDS:
-            raise BadParameter(f"kinds: no kind {kind!r}; there are {', '.join(KINDS)}.")
+        if kind not in known:
+            raise BadParameter(f"kinds: no kind {kind!r}; there are {', '.join(known)}.")
         if not share >= 0:
             raise BadParameter(f"kinds: the share of {kind!r} must not be negative, got {share}.")
     total = sum(shares.values())

@@ -29,6 +29,7 @@ from dissensus.table.find_columns import (
 )
 from dissensus.table.kinds import numbers_of
 from dissensus.table.names import folded, is_text, to_column
+from dissensus.table.spans import are_tags
 
 N_ROWS_LOOKED_AT = 20_000  # the first ones
 MAX_CLASSES_GUESSED = 20  # distinct values up to which a column with repeats may hold classes whatever its length
@@ -46,6 +47,17 @@ OTHER_NAMES: dict[str, str] = {
 """Column names that are taken for one of ours only where the content agrees."""
 SYSTEMS = ("model", "llm", "system", "assistant", "candidate", "provider", "generator")
 """Names of columns that say whose answer was judged, where another column says who judged it."""
+
+
+PLACES: dict[str, str] = {
+    "document": "document doc text file passage",
+    "sentence": "sentence sent",
+    "token": "token position token_index index tok",
+    "start": "start begin start_offset start_char",
+    "end": "end stop end_offset end_char",
+    "label": "label tag ner ner_tag span_label entity type",
+}
+"""Column names of tables of tags, with a token each, and of spans, with a start and an end each."""
 
 
 class NoAnnotator(MissingColumn):
@@ -130,6 +142,38 @@ def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Column
         raise NoAnnotator(str(no_column("annotator", there))) if "annotator" in missing else error
     chosen: dict[str, Any] = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
     return replace(columns, **chosen), found
+
+
+def place_columns(frame: Any, columns: Columns) -> dict[str, Any] | None:
+    """Role → columns of a table of spans: document, annotator, label, and token or start and end; None for another."""
+    there = column_names(frame)
+    plain = {name: name.strip().lower() for name in there}
+    found: dict[str, Any] = {}
+    for role, usual in PLACES.items():
+        named = [name for word in usual.split() for name in there if plain[name].removesuffix("_id") == word]
+        if named:
+            found[role] = named[0]
+    annotator = split(columns.annotator, there) or (guess_column("annotator", there),)
+    if annotator[0] is None:
+        annotator = tuple(name for name in there if plain[name] in OTHER_NAMES["annotator"].split())[:1]
+    for role, given in (("annotator", annotator), ("label", split(columns.label, there))):
+        if given:
+            found[role] = given if len(given) > 1 else given[0]
+    if item := split(columns.item, there):
+        found["document"] = item if len(item) > 1 else item[0]
+    sentence = found.pop("sentence", None)
+    spans = {"start", "end"} <= found.keys()
+    if not {"document", "annotator", "label"} <= found.keys() or not (spans or "token" in found):
+        return None
+    if any(name not in there for name in flat(found.values())):
+        return None
+    if spans:
+        found.pop("token", None)
+        return found
+    known = Column("label", to_arrow(frame, [found["label"]])[found["label"]]).distinct
+    if sentence is not None and sentence != found["document"]:
+        found["document"] = (*flat([found["document"]]), sentence)
+    return found if are_tags(known) else None
 
 
 def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None, list[str]] | None:

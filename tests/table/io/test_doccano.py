@@ -83,10 +83,10 @@ def test_item_and_annotator_may_be_other_fields(read):
     assert (table.items.tolist(), table.annotators.tolist()) == (["p1"], ["eve"])
 
 
-def test_records_without_any_label_and_spans_are_errors(read):
+def test_records_without_any_label_and_broken_spans_are_errors(read):
     with pytest.raises(DataError, match=r"ann\.jsonl holds no answer that can be used.* 1 answer without a choice"):
         read({"id": 1, "text": "t", "label": []})
-    with pytest.raises(DataError, match=r"ann\.jsonl holds 1 spans; only labels and ratings of whole items"):
-        read({"id": 1, "text": "EU", "label": [[0, 2, "ORG"]]})
+    with pytest.raises(DataError, match=r"record 1 of ann has the span .*; expected whole numbers start_offset"):
+        read({"id": 1, "text": "EU", "label": [[0, "ORG"]]})
     with pytest.raises(DataError, match="has no 'id' nor 'doc_id' nor 'item' for item"):
         read({"text": "t", "label": ["x"]})

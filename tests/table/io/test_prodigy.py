@@ -85,7 +85,7 @@ def test_older_exports_have_a_session_only_and_fields_may_be_named(read):
     [
         (record(1, None), r"record 1 has no '_annotator_id' nor '_session_id' for annotator; name the field"),
         (record(1, "a", "maybe"), r"record 1 has the answer 'maybe'; expected 'accept', 'reject' or 'ignore'"),
-        (record(1, "a", spans=[{"start": 0, "end": 1, "label": "ORG"}]), r"holds 1 spans; only labels"),
+        (record(1, "a", spans=[{"start": 0, "end": "x", "label": "ORG"}]), r"record 1 has the span"),
         (record(1, "a", "ignore"), r"holds no answer"),
     ],
 )

@@ -45,7 +45,6 @@ REFUSED = {
     "lewidi/2025_multilabel.json": r"1 of 6 answers tick several labels, such as 'entailment', 'neutral'; say how",
     "lewidi/2025_test_blank.json": r"no answer that can be used; .* 3 answers held back \(empty text\)",
     "lewidi/2025_annotators_meta.json": "if it describes the annotators, give it as a table with a column annotator",
-    "label_studio/export.conll": "is CoNLL text",
 }
 OPTIONS = [
     ("promptfoo/out.json", {"label": "score"}, [0.1, 0.9], 4),
@@ -112,7 +111,9 @@ def test_texts_and_the_other_questions_are_kept_and_counted(exports):
     source = quiet_read(exports / "label_studio/export.json").source
     assert source.texts[3] == {"text": "Ann works at IBM", "item": "x1"}
     assert source.unused == {
-        "answers of type labels 'ner'": 4, "ratings 'stars' (read by label='stars')": 4, "predictions by models": 1,
+        "spans 'ner' (read by label='ner')": 4,
+        "ratings 'stars' (read by label='stars')": 4,
+        "predictions by models": 1,
     }  # fmt: skip
     assert io.read_frame(exports / "lewidi/2025_binary.json").to_pydict() == {
         "item": ["3001"], "post": ["It rains again."], "reply": ["Lovely weather for a picnic."],

@@ -81,9 +81,10 @@ def read(
         Old label → new one, None for no answer; applied first.
     many_classes : bool
         Accept labels that do not look like classes, because there are nearly as many as rows.
-    kind : "classes", "graded", "numbers" or "pairs", optional
+    kind : "classes", "graded", "numbers", "pairs" or "spans", optional
         What the labels are, see `table.kinds`. Left out, labels with fractions and more than 30 different whole numbers
-        are numbers, a table of two things and which is better holds pairs, all else are classes.
+        are numbers, a table of two things and which is better holds pairs, tags (B-x, I-x, O) of places in documents
+        and spans (columns of documents, starts and ends) are spans, all else are classes.
 
     Returns
     -------
@@ -127,7 +128,7 @@ def read(
             for role, fields in (("item", item), ("annotator", annotator)):
                 if not (fields is None or isinstance(fields, str)):
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
-            taken = of_export(found.collect(files, columns, ticks))
+            taken = of_export(found.collect(files, columns, ticks, kind))
         else:
             taken = long_table(partial(_read_files, found, files), columns, wide, found.name, kind)
         taken.reading.file = str(source)

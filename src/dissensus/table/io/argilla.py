@@ -14,7 +14,19 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Rows, add_export, field, objects, part
+from dissensus.table.io.exports import (
+    LABEL,
+    RATING,
+    SPANS,
+    Answer,
+    Item,
+    Rows,
+    add_export,
+    field,
+    objects,
+    part,
+    span_of,
+)
 from dissensus.table.io.jsonl import Record, records
 
 _RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
@@ -38,7 +50,10 @@ def answers(path: Path, columns: Columns) -> Rows:
             if user is None:
                 raise DataError(f"{where} has a response to {question!r} without its user.")
             left_out = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
-            yield Answer(item, user, value, question, _kind(value), left_out)
+            kind = _kind(value)
+            if kind == SPANS:
+                value = [span_of(one, ("start", "end", "label"), where) for one in value]
+            yield Answer(item, user, value, question, kind, left_out)
         suggested = (
             [key for key in record if key.endswith((".suggestion", "-suggestion"))]
             if flat
@@ -77,7 +92,7 @@ def _responses(record: Record, flat: bool, where: str) -> Iterator[tuple[str, An
 def _kind(value: Any) -> str:
     """What a value is: a label, a list of them, a rating, spans or a ranking."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "rankings" if "rank" in value[0] else "spans"
+        return "rankings" if "rank" in value[0] else SPANS
     return RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
 
 
@@ -97,4 +112,4 @@ def _asked(record: Record) -> list[str]:
     ]  # fmt: skip
 
 
-add_export("argilla", answers, claims=claims, summary="Argilla's label and rating questions", place=55)
+add_export("argilla", answers, claims=claims, summary="Argilla's labels, ratings and spans", place=55)

@@ -17,12 +17,23 @@ from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats, joined
-from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, split, to_arrow
+from dissensus.table.find_columns import (
+    GOLD_BESIDE_LABELS,
+    Columns,
+    chunked,
+    column_names,
+    count_rows,
+    flat,
+    split,
+    take_column,
+    to_arrow,
+)
 from dissensus.table.io import pairs
 from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
+from dissensus.table.spans import are_places, are_tags, place_names, tags_of_spans
 
 MAX_CLASSES = 1_000  # that are never doubted
 MIN_ROWS_PER_CLASS = 10  # of more classes than these
@@ -171,6 +182,8 @@ def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annot
         return table.as_kind(kind, ordered=build.classes is not None), []
     if build.classes is not None or build.many_classes or table.proba is not None:
         return table, []
+    if are_tags(table.classes) and are_places(table.items):
+        return table.as_kind("spans"), ["Labels are tags of places in documents; change with kind='classes'."]
     if kinds.guess(table.classes) == "numbers":
         return table.as_kind("numbers"), ["Labels are numbers; change with kind='classes'."]
     if kinds.look_like_sets(table.classes):
@@ -199,6 +212,8 @@ def long_table(
             columns.find(column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
+            if kind in (None, "spans") and (places := sniff.place_columns(frame, columns)) is not None:
+                return _noted(_places(frame, places, format_name), frame)
             if kind is None and pairs.find(column_names(frame), columns) is not None:
                 return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
             try:
@@ -238,6 +253,42 @@ def _noted(taken: Taken, frame: Any) -> Taken:
     if isinstance(frame, pa.Table) and NOTE in (frame.schema.metadata or {}):
         taken.reading.notes.append(frame.schema.metadata[NOTE].decode())
     return taken
+
+
+def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
+    """Tags of tokens, or spans with a start and an end, as tags of places; a row without a start says who read."""
+    data = to_arrow(frame, flat(places.values()))
+    cells = {role: take_column(data, name, role) for role, name in places.items()}
+    cells = {role: chunked(naming.to_column(column, role)).to_pylist() for role, column in cells.items()}
+    reading = Reading(format=format_name, rows=len(cells["annotator"]))
+    reading.columns = {role: " with ".join(map(repr, flat([name]))) for role, name in places.items()}
+
+    def whole(role: str, row: int) -> int:
+        text = str(cells[role][row]).strip().removesuffix(".0")
+        if not text.isdecimal():
+            raise DataError(f"column {places[role]!r}, row {row} (from 0) is {text!r}; expected a whole number.")
+        return int(text)
+
+    rows = [row for row, who in enumerate(cells["annotator"]) if who is not None and cells["document"][row] is not None]
+    reading.unused["rows without an annotator or document"] += reading.rows - len(rows)
+    if "token" in places:
+        kept = [row for row in rows if cells["label"][row] is not None]
+        reading.unused["rows without a label"] += len(rows) - len(kept)
+        names = place_names([cells["document"][row] for row in kept], [whole("token", row) for row in kept])
+        found = {"item": names, **{role: [cells[role][row] for row in kept] for role in ("annotator", "label")}}
+        return Taken(found, reading)
+    marked, readings = [], []
+    for row in rows:
+        document, who = str(cells["document"][row]), cells["annotator"][row]
+        if cells["start"][row] is None or cells["label"][row] is None:
+            readings.append((document, who))
+        else:
+            marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
+    tags = tags_of_spans(marked, readings)
+    reading.unit = "spans"
+    reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
+    reading.unused["spans of length 0"] += tags.empty
+    return Taken({"item": tags.item, "annotator": tags.annotator, "label": tags.label}, reading)
 
 
 def of_export(found: Collected) -> Taken:

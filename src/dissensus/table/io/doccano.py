@@ -1,4 +1,4 @@
-"""doccano's JSON and JSONL exports of classification projects, and the zip of them for several annotators.
+"""doccano's JSON and JSONL exports of labels and of spans, and the zip of them for several annotators.
 
 A shared project is one file, `all.jsonl`, in which nobody is named; any other is a zip with one file per annotator,
 named after them. Versions before 1.0 name the annotator in every record (`username`) or label (`annotations[].user`).
@@ -14,13 +14,14 @@ from typing import Any
 
 from dissensus.exceptions import DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, add_export, field, objects
+from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export, field, objects, span_of
 from dissensus.table.io.files import is_zip, members, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, parse, records
 
-_LABELS = ("label", "labels", "cats")
+_LABELS = ("label", "labels", "cats", "entities")
 _ANNOTATORS = ("annotator", "username", "user")
+_SPAN = ("start_offset", "end_offset", "label")
 _NOBODY = ("all", "unknown")  # files that are named after no annotator
 
 
@@ -48,7 +49,8 @@ def answers(path: Path, columns: Columns) -> Rows:
             annotator = "" if nobody and not labels else named if user is None else user
             found += 1
             unnamed += nobody and bool(labels)
-            yield Answer(item, annotator, None, kind="spans") if spans else Answer(item, annotator, labels)
+            marked = [_span(one, where) for one in labels] if spans else labels
+            yield Answer(item, annotator, marked, kind=SPANS if spans else LABEL)
     if unnamed:
         said = "answers name no annotator and count as one annotator's, called after the file"
         warnings.warn(f"{path}: {unnamed:,} of {found:,} {said}.", DataWarning, stacklevel=2)
@@ -74,14 +76,23 @@ def _labels(record: Record, where: str) -> list[tuple[Any, list[Any], bool]]:
         by_user: dict[Any, list[Any]] = {}
         for entry in objects(record, "annotations", where):
             user = entry.get("user")
-            by_user.setdefault(user if user is None else str(user), []).append(entry.get("label"))
-        return [(user, labels, False) for user, labels in by_user.items()] or [(None, [], False)]
+            of_text = "start_offset" in entry
+            by_user.setdefault(user if user is None else str(user), []).append(entry if of_text else entry.get("label"))
+        found_spans = any(isinstance(one, dict) for labels in by_user.values() for one in labels)
+        return [(user, labels, found_spans) for user, labels in by_user.items()] or [(None, [], False)]
     found = next((record[key] for key in _LABELS if key in record), None)
     labels = found if isinstance(found, list) else [] if found is None else [found]
     return [(None, labels, any(isinstance(label, list | dict) for label in labels))]
 
 
+def _span(one: Any, where: str) -> tuple[int, int, str]:
+    """A span as a list [start, end, label], or an object."""
+    if isinstance(one, list) and len(one) == 3:
+        one = dict(zip(_SPAN, one, strict=True))
+    return span_of(one if isinstance(one, dict) else {}, _SPAN, where)
+
+
 add_export(
-    "doccano", answers, claims=claims, summary="doccano's classification projects", place=70,
+    "doccano", answers, claims=claims, summary="doccano's labels and spans", place=70,
     suffixes=(*JSON_SUFFIXES, ".zip"),
 )  # fmt: skip

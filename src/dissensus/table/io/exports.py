@@ -14,6 +14,7 @@ from dataclasses import field as with_default
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
@@ -21,12 +22,15 @@ from dissensus.table.find_columns import Columns, check_names, listed
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
+from dissensus.table.spans import tags_of_spans
 
 MIN_SHARE_OF_TARGETS = 0.9  # that are labels too, before they are taken for known ones; a letter may be one by chance
 MAX_REASON_LENGTH = 200  # characters
-LABEL, RATING, NUMBER = "label", "rating", "number"
-"""Kinds of answers that are read: one label or a list of ticked ones; a grade; a score. All others are only counted."""
+LABEL, RATING, NUMBER, SPANS = "label", "rating", "number", "spans"
+"""Kinds of answers that are read: one label or a list of ticked ones; a grade; a score; a list of (start, end, label)
+in characters. All others are only counted."""
 _RATED = (RATING, NUMBER)
+NOTHING = "annotations without an answer"  # left out where labels are read; of spans they say that there are none
 
 
 class Answer(NamedTuple):
@@ -36,7 +40,7 @@ class Answer(NamedTuple):
     annotator: Any
     label: Any
     question: str = ""
-    kind: str = LABEL  # or RATING or NUMBER, or the word for what is not read, in the plural: "spans"
+    kind: str = LABEL  # or RATING, NUMBER, SPANS, or the word for what is not read, in the plural: "rankings"
     left_out: str = ""  # why this answer does not count, after its number: "answers skipped"
     gold: bool = False  # True where it is known to be right; then it is no vote
 
@@ -102,11 +106,11 @@ def add_export(
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
         return _item_table(answers(path, columns or Columns()), path)
 
-    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None) -> Collected:
+    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None, kind: str | None = None) -> Collected:
         rows = answers(paths[0], columns)
         if len(paths) > 1:
             rows = _joined({path: answers(path, columns) for path in paths}, own_items)
-        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks, words)
+        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks, kind, words)
         found.reading.format = name
         return found
 
@@ -136,7 +140,9 @@ def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
         yield row
 
 
-def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words: tuple[str, str]) -> Collected:
+def _collect(
+    rows: Rows, path: Path, columns: Columns, ticks: str | None, kind: str | None, words: tuple[str, str]
+) -> Collected:
     """Sort out which answers count; the others are counted by why they do not."""
     reading = Reading(unit="answers")
     given: list[Answer] = []
@@ -162,6 +168,8 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
             )
     reading.rows = len(given)
     answered = [one for one in given if not one.left_out]
+    if marked := _span_questions(answered, path, columns.label, kind):
+        return _collect_spans(given, marked, reading, columns)
     chosen = _choose_questions(answered, path, columns.label, ticks)
     used, gold, left = [], [], []
     for one in given:
@@ -229,6 +237,76 @@ def _golds_of_targets(
     return found
 
 
+def _span_questions(answers: list[Answer], path: Path, label: str | None, kind: str | None) -> list[str]:
+    """The questions whose spans are read: those asked for, or all where nothing else can be read."""
+    there = sorted({one.question for one in answers if one.kind == SPANS})
+    if kind == SPANS and not there:
+        raise DataError(f"{path} holds no spans of text; leave out kind='spans'.")
+    wanted = [question for question in there if label in (None, question)]
+    alone = not any(one.kind in (LABEL, RATING) and one.label for one in answers)
+    return wanted if label is not None or kind == SPANS or alone else []
+
+
+def _collect_spans(given: list[Answer], questions: list[str], reading: Reading, columns: Columns) -> Collected:
+    """The spans of some questions as tags, see `table.spans`; who answered anything about an item has read it."""
+    made: dict[str, list[Any]] = {"item": [], "annotator": [], "label": [], "question": []}
+    golds: dict[str, tuple[list[Any], list[Any]]] = {}
+    readings = {
+        (str(one.item), str(one.annotator)): None
+        for one in given
+        if one.annotator != "" and not one.gold and one.left_out in ("", NOTHING)
+    }
+    cuts: dict[str, set[int]] = {}
+    for one in given:
+        if one.kind == SPANS and not one.left_out and one.question in questions:
+            cuts.setdefault(str(one.item), set()).update(at for start, end, _ in one.label for at in (start, end))
+    about = {str(item): fields for item, fields in reading.texts.items()}
+    texts = {item: text for item in about if (text := _marked_text(about[item], max(cuts.get(item, ()), default=0)))}
+    for question in questions:
+        own = [one for one in given if not one.left_out and one.kind == SPANS and one.question == question]
+        known = [(str(one.item), None) for one in own if one.gold]
+        spans = [(str(one.item), None if one.gold else str(one.annotator), *span) for one in own for span in one.label]
+        rows = tags_of_spans(spans, [*readings, *known], texts, cuts=cuts)
+        votes = np.array([who is not None for who in rows.annotator.tolist()], bool)
+        for role, values in (("item", rows.item), ("annotator", rows.annotator), ("label", rows.label)):
+            made[role] += values[votes].tolist()
+        made["question"] += [question] * int(votes.sum())
+        if known:
+            golds[question] = rows.item[~votes].tolist(), rows.label[~votes].tolist()
+        reading.unused["spans that overlap another one of the same annotator"] += rows.overlapping
+        reading.unused["spans without a character"] += rows.empty
+        reading.rows += sum(max(len(one.label) - 1, 0) for one in own)  # each span is an answer
+    for one in given:
+        if one.left_out and one.left_out != NOTHING:
+            reading.unused[one.left_out] += 1
+        elif one.kind == SPANS and one.question in questions and one.gold:
+            reading.unused["answers marked as right (known spans, no votes)"] += max(len(one.label), 1)
+        elif not one.left_out and (one.kind != SPANS or one.question not in questions) and one.label:
+            how = f" (read by label='{one.question}')" if one.kind in (LABEL, RATING, SPANS) else ""
+            reading.unused[f"{_PLURAL.get(one.kind, one.kind)} '{one.question}'{how}"] += 1
+    reading.columns = {"item": f"places in {_word(columns.item, 'id')}"}
+    reading.columns["annotator"] = _word(columns.annotator, "who answered")
+    reading.columns["label"] = ", ".join(f"'{question}'" for question in questions if question) or "the spans"
+    if len(questions) == 1:
+        del made["question"]
+    loud = any(one.annotator != "" and one.left_out not in ("", NOTHING) for one in given)
+    return Collected(made, None, None, reading, loud, golds)  # type: ignore[arg-type]
+
+
+def _marked_text(fields: dict[str, Any], length: int) -> str | None:
+    """The text of an item that spans are of: `text`, or the first that is as long as this."""
+    texts = [fields[key] for key in sorted(fields, key=lambda key: key != "text") if isinstance(fields[key], str)]
+    return next((text for text in texts if len(text) >= length), None)
+
+
+def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
+    """The start, end and label of a span; a DataError where one of them is missing."""
+    start, end, label = (record.get(key) for key in keys)
+    if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
+        raise DataError(f"{where} has the span {shown(record)}; expected whole numbers {keys[0]}, {keys[1]}, a label.")
+    return start, end, str(label)
+
+
 def _golds(gold: list[Answer], question: str, path: Path) -> list[Any]:
     found = [one.label for one in gold if one.question == question]
     if any(len(labels) > 1 for labels in found):
@@ -247,7 +325,7 @@ def _choose_questions(
         raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(sorted(set(there)))}.")
     if label is not None and not {LABEL, *_RATED} & {kind for question, kind in kinds if question == label}:
         what = next(kind for question, kind in kinds if question == label)
-        raise DataError(f"{path}: {label!r} holds {what}; only labels and ratings of whole items are read.")
+        raise DataError(f"{path}: {label!r} holds {what}; only labels, ratings and spans of text are read.")
     single = [q for q, kind in kinds if kind == LABEL and (ticks or not several[q]) and label in (None, q)]
     rated = [q for q, kind in kinds if kind in _RATED and label in (None, q)]
     ticked = [q for q, kind in kinds if kind == LABEL and several[q] and not ticks]
@@ -259,7 +337,7 @@ def _choose_questions(
         raise DataError(several_ticks(several[question], total, some, f"{path}: ", named))
     if kinds and not single and not rated:
         what = ", ".join(f"{count:,} {kind}" for (_, kind), count in kinds.items())
-        raise DataError(f"{path} holds {what}; only labels and ratings of whole items are read.")
+        raise DataError(f"{path} holds {what}; only labels, ratings and spans of text are read.")
     if ticks == "questions" and len(single) > 1:
         raise BadParameter(
             f"ticks='questions' is for one question; choose it: label=, one of {listed(sorted(single))}."
@@ -274,6 +352,8 @@ def _choose_questions(
         elif kind in _RATED and (single or question not in rated):
             what = "ratings" if kind == RATING else "scores"
             reasons.setdefault(question, {})[kind] = f"{what}{named} (read by label='{question}')"
+        elif kind == SPANS:
+            reasons.setdefault(question, {})[kind] = f"spans{named} (read by label='{question}')" if named else "spans"
         elif kind not in (LABEL, *_RATED):
             reasons.setdefault(question, {})[kind] = f"{kind}{named}"
     return reasons
@@ -356,6 +436,9 @@ def _one_line(words: str) -> str:
     """Words that may hold a name from the data, as the part of a sentence."""
     plain = " ".join(words.split())
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
+
+
+_PLURAL = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
 
 
 def _word(named: Any, usual: str) -> str:

@@ -33,7 +33,7 @@ class Format:
     write: Callable[[pa.Table, BinaryFile], None] | None = None
     first_bytes: bytes = b""  # how such a file begins, where the suffix says nothing
     claims: Callable[[dict[str, Any]], bool] | None = None  # JSON only: True where a file's first record is of it
-    collect: Callable[[Sequence[Path], Columns, str | None], Any] | None = None  # one file, or several as one table
+    collect: Callable[[Sequence[Path], Columns, str | None, str | None], Any] | None = None  # of one file, or several
     summary: str = ""
     place: int = 50  # in lists; of several formats that claim a record, the first reads it
 
@@ -75,7 +75,6 @@ def _by_content(path: Path) -> Format:
             return _by_members(path)
         with open_bytes(path) as file:
             start = file.read(4096)
-    unread.check_text(path, start)
     if start.lstrip()[:1] in (b"{", b"["):
         return _json_format(path)
     for one in FORMATS.values():

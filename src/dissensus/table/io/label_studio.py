@@ -1,8 +1,8 @@
 """Label Studio's JSON export: `annotations` of tasks, each by `completed_by`, with results of several controls.
 
 The item is the task's `id`, or a field of its `data` where the caller names one; `data` holds the texts. Every control
-(`from_name`) is a question: choices are labels, ratings and numbers are ratings, and regions, texts and predictions are
-counted only. Annotations marked as `ground_truth` are known labels.
+(`from_name`) is a question: choices are labels, ratings and numbers are ratings, labels of text are spans, and other
+regions, texts and predictions are counted only. Annotations marked as `ground_truth` are known labels.
 """
 
 from __future__ import annotations
@@ -11,7 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, RATING, Answer, Item, Rows, add_export, field, objects, part
+from dissensus.table.io.exports import (
+    LABEL,
+    NOTHING,
+    RATING,
+    SPANS,
+    Answer,
+    Item,
+    Rows,
+    add_export,
+    field,
+    objects,
+    part,
+)
 from dissensus.table.io.jsonl import Record, records
 
 _OF_REGIONS = {"start", "end", "x", "y", "points"}  # an answer about a part of the item says where that part is
@@ -36,7 +48,7 @@ def answers(path: Path, columns: Columns) -> Rows:
             results = objects(annotation, "result", where)
             gold = bool(annotation.get("ground_truth"))
             if annotation.get("was_cancelled") or not results:
-                why = "annotations skipped" if annotation.get("was_cancelled") else "annotations without an answer"
+                why = "annotations skipped" if annotation.get("was_cancelled") else NOTHING
                 yield Answer(item, annotator, None, left_out=why)
                 continue
             for result in results:
@@ -50,6 +62,9 @@ def _answer(item: Any, annotator: str, result: Record, gold: bool, where: str) -
     kind = str(result.get("type"))
     value = part(result, "value", dict, where)
     name = str(result.get("from_name", ""))
+    if kind == "labels" and isinstance(value.get("start"), int) and isinstance(value.get("end"), int):
+        marked = [(value["start"], value["end"], str(one)) for one in part(value, "labels", list, where)]
+        return Answer(item, annotator, marked, name, SPANS, gold=gold)
     if kind not in _KINDS:
         return Answer(item, annotator, None, name, f"answers of type {kind}")
     if _OF_REGIONS & value.keys():
@@ -75,4 +90,4 @@ def _annotator(annotation: Record, named: Any, where: str) -> Any:
     return field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
 
 
-add_export("label-studio", answers, claims=claims, summary="Label Studio's choices, ratings and texts", place=50)
+add_export("label-studio", answers, claims=claims, summary="Label Studio's choices, ratings and spans", place=50)

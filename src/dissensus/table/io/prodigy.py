@@ -1,8 +1,8 @@
 """Prodigy's JSONL, as `db-out` writes it.
 
 Choice tasks (`options`, `accept`): one answer with the accepted options. Binary tasks: the question is the `label`
-shown, the answer "accept" or "reject". Ignored tasks are no answers. The item is `_input_hash`, the same for all
-questions about one input.
+shown, the answer "accept" or "reject". Spans: those of an accepted task. Ignored tasks are no answers. The item is
+`_input_hash`, the same for all questions about one input.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, add_export, field
+from dissensus.table.io.exports import SPANS, Answer, Item, Rows, add_export, field, objects, span_of
 from dissensus.table.io.jsonl import Record, records
 
 _UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # called after the time at which it began
@@ -41,7 +41,9 @@ def answers(path: Path, columns: Columns) -> Rows:
             rejected = "choice tasks rejected" if answer == "reject" else ""
             yield Answer(item, annotator, record.get("accept"), "choice", left_out=ignored or rejected)
         elif "spans" in record and "label" not in record:
-            yield Answer(item, annotator, None, "spans", "spans")
+            rejected = "tasks with spans rejected" if answer == "reject" else ""
+            spans = [span_of(one, ("start", "end", "label"), where) for one in objects(record, "spans", where)]
+            yield Answer(item, annotator, spans, "spans", SPANS, left_out=ignored or rejected)
         else:
             yield Answer(item, annotator, answer, str(record.get("label", "answer")), left_out=ignored)
     if len(sessions) > 1 and (unnamed := sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)):
@@ -49,4 +51,4 @@ def answers(path: Path, columns: Columns) -> Rows:
         warnings.warn(f"{path}: {unnamed:,} of {len(sessions):,} {said}.", DataWarning, stacklevel=2)
 
 
-add_export("prodigy", answers, claims=claims, summary="Prodigy's choice and binary tasks", place=60)
+add_export("prodigy", answers, claims=claims, summary="Prodigy's choices, binary tasks and spans", place=60)

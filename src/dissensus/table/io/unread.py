@@ -24,12 +24,5 @@ def check_record(path: Path, record: dict[str, Any]) -> None:
             raise _not_read(path, what, columns)
 
 
-def check_text(path: Path, start: bytes) -> None:
-    """Raise where a text file begins as that of a tool which is not read."""
-    if start.startswith(b"-DOCSTART-"):
-        what = "CoNLL text (labels of tokens, by nobody named)"
-        raise _not_read(path, what, "item, annotator and label, or give the tool's JSON export")
-
-
 def _not_read(path: Path, what: str, columns: str) -> UnreadableFile:
     return UnreadableFile(f"{path} is {what}, which is not read yet; write a table with a row per label: {columns}.")

@@ -18,8 +18,17 @@ from dissensus.table.io.files import BinaryFile
 from dissensus.table.io.jsonl import Record, dumps
 
 
+class Span(NamedTuple):
+    """A part of a text, in characters or tokens; `end` is exclusive."""
+
+    start: int
+    end: int
+    label: str
+    probability: float
+
+
 class Answers(NamedTuple):
-    """The answers to one question."""
+    """The answers to one question; of spans, items are documents and a label is the list of their spans."""
 
     items: Names  # (I,)
     label: Names  # (I,)

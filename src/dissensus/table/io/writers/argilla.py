@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.table.io.jsonl import Record, records
-from dissensus.table.io.writers import Labels, add
+from dissensus.table.io.writers import Labels, Span, add
 
 
 def suggestions(labels: Labels) -> Iterator[Record]:
@@ -25,7 +25,7 @@ def suggestions(labels: Labels) -> Iterator[Record]:
             name = question or labels.question or next(iter(values), "label")
             known = values.get(name, {})
             label = known.get(str(one.label), one.label)  # 4 where a table holds the text "4"
-            if any(isinstance(value, list) for value in known.values()):  # several may be ticked
+            if any(isinstance(value, list) for value in known.values()) and not isinstance(one.label, list):  # ticks
                 label = [label]
             record = _with(record, name, _suggestion(label, one.confidence, labels.agent))
         yield record
@@ -71,6 +71,9 @@ def _answered(record: Record) -> Iterator[tuple[str, Any]]:
 
 
 def _suggestion(label: Any, confidence: float, agent: str) -> Record:
+    if isinstance(label, list) and all(isinstance(one, Span) for one in label):
+        value = [{"start": one.start, "end": one.end, "label": one.label} for one in label]
+        return {"value": value, "score": [one.probability for one in label], "agent": agent}
     return {"value": label, "score": confidence, "agent": agent}
 
 

@@ -9,14 +9,14 @@ from dissensus.table.io.doccano import sources
 from dissensus.table.io.jsonl import Record
 from dissensus.table.io.writers import Given, Labels, add
 
-_OF_AN_ANNOTATOR = ("labels", "cats", "annotations", "username", "user")
+_OF_AN_ANNOTATOR = ("labels", "cats", "entities", "annotations", "username", "user")
 
 
 def examples(labels: Labels) -> Iterator[Record]:
     """Yield one line per example: what the export says of it first, and our label in place of the annotators'."""
     if len(labels.questions) > 1:
         raise BadParameter(f"a doccano project has one question, not {len(labels.questions):,}; take each by itself.")
-    ours = dict(labels.named_items())
+    ours = {str(item): (item, given) for item, given in labels.named_items()}
     keys = (labels.item,) if labels.item else ("id", "doc_id", "item")
     written = set()
     for _, record in sources(labels.source) if labels.source else ():
@@ -24,14 +24,17 @@ def examples(labels: Labels) -> Iterator[Record]:
         if item not in written:
             written.add(item)
             before = {key: value for key, value in record.items() if key not in _OF_AN_ANNOTATOR}
-            yield before | _label(ours.pop(item, None), labels.agent)
-    yield from ({"id": item, "text": str(item)} | _label(given, labels.agent) for item, given in ours.items())
+            yield before | _label(ours.pop(str(item), (item, None))[1], labels.agent)
+    yield from ({"id": item, "text": str(item)} | _label(given, labels.agent) for item, given in ours.values())
 
 
 def _label(given: dict[str | None, Given] | None, agent: str) -> Record:
     if given is None:  # nobody has labelled it
         return {"label": []}
     (one,) = given.values()
+    if isinstance(one.label, list):
+        spans, sure = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
+        return {"label": spans, "annotator": agent, "score": sure}
     return {"label": [one.label], "annotator": agent, "score": one.confidence}
 
 

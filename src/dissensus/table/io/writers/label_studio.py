@@ -33,7 +33,7 @@ def _controls(labels: Labels) -> dict[str | None, list[Record]]:
     for task in records(labels.source):  # type: ignore[arg-type]  # asked where there is a source
         for annotation in task.get("annotations", task.get("completions")) or []:
             for result in annotation.get("result") or []:
-                asked = labels.question is None and result.get("type") == "choices"
+                asked = labels.question is None and result.get("type") in ("choices", "labels")
                 if (name := result.get("from_name")) in (*labels.questions, labels.question) or asked:
                     found.setdefault(name, []).append(result)
     return found | {None: next(iter(found.values()), [])}
@@ -43,8 +43,21 @@ def _prediction(given: dict[str | None, Given], controls: dict[str | None, list[
     return {
         "model_version": agent,
         "score": min(one.confidence for one in given.values()),
-        "result": [_result(question, one, controls.get(question, [])) for question, one in given.items()],
+        "result": [
+            result for question, one in given.items() for result in _results(question, one, controls.get(question, []))
+        ],
     }
+
+
+def _results(question: str | None, given: Given, before: list[Record]) -> list[Record]:
+    if not isinstance(given.label, list):
+        return [_result(question, given, before)]
+    first = before[0] if before else {}
+    names = {"from_name": first.get("from_name", question or "label"), "to_name": first.get("to_name", "text")}
+    return [
+        {**names, "type": "labels", "value": {"start": start, "end": end, "labels": [label]}, "score": probability}
+        for start, end, label, probability in given.label
+    ]
 
 
 def _result(question: str | None, given: Given, before: list[Record]) -> Record:

@@ -16,11 +16,18 @@ def tasks(labels: Labels) -> Iterator[Record]:
         yield record
         item = next((record[key] for key in keys if record.get(key) is not None), None)
         asked_for = "choice" if "accept" in record or "options" in record else str(record.get("label", "answer"))
+        if "spans" in record and "label" not in record:
+            asked_for = "spans"
         asked.setdefault(str(item), {}).setdefault(asked_for, record)
     who = labels.agent.replace(" ", "-")
     for item, given in labels.named_items():
         tasks_of = asked.get(str(item)) or {}
         for question, one in given.items():
+            if isinstance(one.label, list):
+                spans = [dict(zip(("start", "end", "label", "score"), span, strict=True)) for span in one.label]
+                before = tasks_of.get("spans") or {"text": str(item), "_input_hash": item}
+                yield before | {"spans": spans, "answer": "accept", "_annotator_id": who, "_session_id": who}
+                continue
             name = question or next(iter(tasks_of), "choice")
             options = [{"id": one.label, "text": str(one.label)}]
             before = tasks_of.get(name) or {"text": str(item), "_input_hash": item, "options": options}

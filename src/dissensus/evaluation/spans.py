@@ -1,0 +1,119 @@
+"""How far annotators of spans agree: exact and overlapping spans, and Krippendorff's α of what every token is.
+
+Two annotators who have read the same document are a pair. Over all pairs and documents:
+
+exact_f1            2 · spans that both marked, with the same bounds and type / spans of both
+overlap_f1          spans that share a token or character with a span of the other of the same type / spans of both
+krippendorff_alpha  nominal α of places, each as heavy as it is long, whose value is the type of its span or outside
+
+F1 knows no chance agreement, which for spans is near 0; α does, and counts long spans more than short ones. Intervals
+are by bootstrap over documents: what one document has in it is read by the same people.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.arrays import pair_starts, pairs_of_ranges
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.evaluation.intervals import Estimate, bootstrap_sums
+from dissensus.evaluation.ratings import ratio
+from dissensus.exceptions import DataError
+from dissensus.table.annotations import Annotations
+from dissensus.table.spans import scheme_of
+
+FIXED = 4  # columns of the statistics before those of the types: exact, overlap, spans, disagreement
+
+
+def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
+    """exact_f1, overlap_f1 and krippendorff_alpha of a table of spans; `bootstrap` as in `agreement`.
+
+    NaN where undefined: F1 where nobody marked a span, α where only one value was ever given.
+    """
+    stats = _statistics(table)
+    sums = bootstrap_sums(stats, **bootstrap)
+    return {
+        "exact_f1": sums.estimate(lambda s: ratio(s[:, 0], s[:, 2]), level),
+        "overlap_f1": sums.estimate(lambda s: ratio(s[:, 1], s[:, 2]), level),
+        "krippendorff_alpha": sums.estimate(_alpha, level),
+    }
+
+
+def _alpha(sums: FloatArray) -> FloatArray:
+    counts = sums[:, FIXED:]
+    n = counts.sum(axis=1)
+    return 1 - ratio((n - 1) * sums[:, 3], n**2 - (counts**2).sum(axis=1))
+
+
+def _statistics(table: Annotations) -> FloatArray:
+    """(documents, 4 + types + 1) sums of each document; see `FIXED`."""
+    where, scheme = table.sequences, scheme_of(table.classes)
+    once = pair_starts(table.item, table.annotator)
+    item, annotator, label = table.item[once], table.annotator[once].astype(np.int64), table.label[once]
+    names = sorted({kind for kind in scheme.types if kind is not None})
+    kind_of_tag = np.array([len(names) if kind is None else names.index(kind) for kind in scheme.types])
+    kind, n_kinds = kind_of_tag[label], len(names) + 1
+    D, A = where.documents.size, table.n_annotators
+    stats = np.zeros((D, FIXED + n_kinds))
+
+    # α: sums over places
+    votes = np.bincount(item * np.int64(n_kinds) + kind, minlength=table.n_items * n_kinds).reshape(-1, n_kinds)
+    m = votes.sum(axis=1)
+    weight = np.where(m > 1, where.end - where.start, 0)
+    apart = weight * (votes * (m[:, None] - votes)).sum(axis=1) / np.maximum(m - 1, 1)
+    stats[:, 3] = np.bincount(where.document, apart, D)
+    for k in range(n_kinds):
+        stats[:, FIXED + k] = np.bincount(where.document, weight * votes[:, k], D)
+
+    # spans, by annotator and in reading order
+    place = np.empty(table.n_items, np.int64)
+    place[where.order] = np.arange(table.n_items)
+    order = np.lexsort((place[item], annotator))
+    item, annotator, label, kind = item[order], annotator[order], label[order], kind[order]
+    follows = np.zeros(item.size, bool)
+    if item.size:
+        next_to = (annotator[1:] == annotator[:-1]) & (place[item[1:]] == place[item[:-1]] + 1)
+        begins = np.zeros(table.n_items, bool)
+        begins[where.order[where.ptr[:-1]]] = True
+        may = scheme.follows[label[:-1], label[1:]] & ~scheme.starts[label[1:]]
+        follows[1:] = next_to & ~begins[item[1:]] & may
+    inside = kind < len(names)
+    first = np.flatnonzero(inside & ~follows)
+    last = np.flatnonzero(inside & ~np.append(follows[1:], False))
+    span = np.cumsum(inside & ~follows) - 1  # of a row inside one
+    document = where.document[item[first]]
+    readers = np.unique(where.document[table.item] * np.int64(A) + table.annotator)
+    n_readers = np.bincount(readers // A, minlength=D)
+    if not (n_readers > 1).any():
+        raise DataError(f"none of {D:,} documents was read by two annotators; agreement cannot be measured.")
+    stats[:, 2] = np.bincount(document, minlength=D) * np.maximum(n_readers - 1, 0)
+    _, same, times = np.unique(
+        np.stack([item[first], item[last], kind[first]]), axis=1, return_inverse=True, return_counts=True
+    )
+    stats[:, 0] = np.bincount(document, times[same.reshape(-1)] - 1, D)  # Σ c (c − 1) over spans that c people marked
+    stats[:, 1] = _overlaps(item[inside], kind[inside], annotator[inside], span[inside], document, D, A)
+    return stats
+
+
+def _overlaps(
+    item: IntArray, kind: IntArray, annotator: IntArray, span: IntArray, document: IntArray, D: int, A: int
+) -> FloatArray:
+    """(D,) pairs of a span and another annotator with a span of that type that shares a place with it."""
+    order = np.lexsort((annotator, kind, item))
+    item, kind, annotator, span = (column[order] for column in (item, kind, annotator, span))
+    starts = np.flatnonzero(np.concatenate([[True], (item[1:] != item[:-1]) | (kind[1:] != kind[:-1])])[: item.size])
+    one, other = pairs_of_ranges(starts, np.diff(np.append(starts, item.size)))
+    met = np.unique(np.concatenate([span[one] * A + annotator[other], span[other] * A + annotator[one]]))
+    return np.bincount(document[met // A], minlength=D).astype(np.float64)
+
+
+def span_scores(found: set[tuple[Any, ...]], known: set[tuple[Any, ...]]) -> dict[str, float]:
+    """Precision, recall and F1 of spans (document, start, end, label) against known ones, exact matches."""
+    hits = len(found & known)
+    return {
+        "precision": hits / len(found) if found else float("nan"),
+        "recall": hits / len(known) if known else float("nan"),
+        "f1": 2 * hits / (len(found) + len(known)) if found or known else float("nan"),
+    }

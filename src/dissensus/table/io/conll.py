@@ -1,0 +1,119 @@
+"""CoNLL text: a token a line with its tags, sentences apart by empty lines, `-DOCSTART-` lines between documents.
+
+A column of tags for each annotator (`?` where somebody did not read): named by a first line `token ann bob …`, else by
+its number. One column of tags: sentences with the same tokens after each other are the answers of annotators 1, 2, …
+to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from dissensus.exceptions import UnreadableFile
+from dissensus.table.find_columns import Columns, needed
+from dissensus.table.io.files import open_bytes, reading
+from dissensus.table.io.formats import NOTE, Format, add
+from dissensus.table.spans import OUTSIDE, place_names
+
+_TAG = re.compile(r"[BIESLU]-\S+|O")
+_UNREAD = ("?", "_", "-")  # in the place of a tag
+_MARKS = {"S": "B", "U": "B", "E": "I", "L": "I"}  # BIOES and BILOU
+_NUMBERED = "Annotators are numbered by the order of their sentences: one number may be several people."
+Sentence = list[list[str]]
+
+
+def read(path: Path, columns: Columns | None) -> pa.Table:
+    """Columns item (places), annotator, label and token."""
+    rows: dict[str, list[str]] = {"item": [], "annotator": [], "label": [], "token": []}
+    with reading(path):
+        sentences = list(_sentences(path))
+    people = _header(sentences)
+    width = len(sentences[0][0]) if sentences else 0
+    tagged = [
+        place for place in range(1, width)
+        if all(_TAG.fullmatch(line[place]) or line[place] in _UNREAD for s in sentences for line in s)
+        and any(_TAG.fullmatch(line[place]) for s in sentences for line in s)
+    ]  # fmt: skip
+    if not tagged:
+        raise UnreadableFile(f"{path}: no column holds tags such as B-PER, I-PER and O; is it CoNLL text?")
+    alone, number, answer = len(tagged) == 1, -1, 0
+    before: list[str] = []
+    for sentence in sentences:
+        tokens = [line[0] for line in sentence]
+        again = alone and tokens == before
+        number, answer, before = (number, answer + 1, tokens) if again else (number + 1, 1, tokens)
+        places = place_names([f"s{number:06d}"] * len(sentence), range(len(sentence)))
+        for place in tagged:
+            who = str(answer) if alone else people[place] if people else str(place)
+            tags = [line[place] for line in sentence]
+            for item, token, tag in zip(places, tokens, as_bio(tags), strict=True):
+                if tag:
+                    for name, value in zip(rows, (item, who, tag, token), strict=True):
+                        rows[name].append(value)
+    table = pa.table({name: rows[name] for name in needed(columns, list(rows))})
+    return table.replace_schema_metadata({NOTE: _NUMBERED.encode()}) if alone else table
+
+
+def as_bio(tags: list[str]) -> list[str]:
+    """Tags of one annotator in a sentence as B-x, I-x and O, "" where there is none.
+
+    In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x begins one after O.
+    """
+    plain = ["" if tag in _UNREAD else _MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+    starts = [
+        tag[0]
+        for last, tag in zip([OUTSIDE, *plain], plain, strict=False)
+        if tag[:2] in ("B-", "I-") and last == OUTSIDE
+    ]
+    if "I" not in starts or "B" in starts:
+        return plain
+    previous = [OUTSIDE, *plain]
+    return [
+        f"B-{t[2:]}" if t[:2] == "I-" and last[2:] != t[2:] else t for last, t in zip(previous, plain, strict=False)
+    ]
+
+
+def _sentences(path: Path) -> Iterator[Sentence]:
+    sentence: Sentence = []
+    width = 0
+    with open_bytes(path) as file:
+        for number, raw in enumerate(file, start=1):
+            line = raw.decode("utf-8-sig")
+            cells = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
+            if not line.strip() or line.startswith(("-DOCSTART-", "# ")):
+                if sentence:
+                    yield sentence
+                sentence = []
+                continue
+            width = width or len(cells)
+            if len(cells) != width:
+                raise UnreadableFile(f"{path}: line {number:,} has {len(cells)} columns, the first {width}; mend it.")
+            sentence.append(cells)
+    if sentence:
+        yield sentence
+
+
+def _header(sentences: list[Sentence]) -> list[str]:
+    """The first line, taken away, where it names columns; [] where it is a token."""
+    if sentences and len(sentences[0][0]) > 1 and not any(_TAG.fullmatch(cell) for cell in sentences[0][0][1:]):
+        header = sentences[0].pop(0)
+        if not sentences[0]:
+            sentences.pop(0)
+        return header
+    return []
+
+
+add(
+    Format(
+        "conll",
+        (".conll", ".bio", ".iob", ".conll2003"),
+        read,
+        first_bytes=b"-DOCSTART-",
+        summary="tags of tokens, a column or sentence per annotator",
+        place=45,
+    )
+)

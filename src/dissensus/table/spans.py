@@ -1,0 +1,213 @@
+"""Spans as tags: an item is a place in a document, its labels are tags, O outside and B-x, I-x inside a span of x.
+
+The name of an item says where it is, so every table made from a table knows which items follow each other:
+
+    "doc @ 00012"          token 12 of the document
+    "doc @ 00012-00017"    characters 12 to 16
+
+A document is a sequence of tokens without a gap, or of all its pieces of characters. What cannot be one span, such as
+the words of two sentences, should be two documents ("doc/sentence").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissensus.common.types import BoolArray, IntArray, Names
+from dissensus.exceptions import DataError
+from dissensus.table import names as naming
+
+PLACE = " @ "  # between a document and a place in it
+OUTSIDE = "O"
+_WORD = re.compile(r"\w+|[^\w\s]")
+_NAME = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
+
+
+class Sequences(NamedTuple):
+    """Where items are, and which follow each other."""
+
+    documents: Names  # (D,) sorted
+    document: IntArray  # (I,) code into documents
+    start: IntArray  # (I,)
+    end: IntArray  # (I,) exclusive
+    order: IntArray  # (I,) items in reading order
+    ptr: IntArray  # (S+1,) sequence s is order[ptr[s]:ptr[s+1]]
+
+
+class Scheme(NamedTuple):
+    """What the tags of some classes mean."""
+
+    types: list[str | None]  # (K,) of the span that a tag is part of; None: outside
+    inside: IntArray  # (K,) code of the tag that continues a span after this one; −1: outside, or there is none
+    starts: BoolArray  # (K,) tags that a sequence may begin with
+    follows: BoolArray  # (K, K) [before, after] tags that may follow each other
+
+
+def place_names(document: Sequence[Any], start: Any, end: Any = None) -> list[str]:
+    """Names of items: tokens `start`, or characters `start` to `end` (exclusive)."""
+    if end is None:
+        return [f"{name}{PLACE}{at:05d}" for name, at in zip(document, start, strict=True)]
+    return [f"{name}{PLACE}{at:05d}-{to:05d}" for name, at, to in zip(document, start, end, strict=True)]
+
+
+def sequences_of(items: Names) -> Sequences:
+    """Read the names of items."""
+    found = pc.extract_regex(pa.array(items, pa.string()), _NAME)
+    if found.null_count:
+        bad = naming.shown(items[found.is_null().to_pylist().index(True)])
+        raise DataError(f"item {bad} is no place in a document; name it like 'doc{PLACE}12' or 'doc{PLACE}12-17'.")
+    parts = {name: found.field(name) for name in ("document", "start", "end")}
+    documents, document = naming.encode(parts["document"], "document")
+    start = parts["start"].cast(pa.int64()).to_numpy()
+    token = np.asarray(pc.equal(parts["end"], "").to_numpy(zero_copy_only=False))
+    end = start + 1
+    end[~token] = parts["end"].filter(pa.array(~token)).cast(pa.int64()).to_numpy()
+    if (end <= start).any():
+        raise DataError(f"item {naming.shown(items[(end <= start).argmax()])} ends before it begins; mend its name.")
+    order = np.lexsort((end, start, document))
+    before, after = order[:-1], order[1:]
+    cut = document[before] != document[after]
+    cut |= token[after] & (end[before] != start[after])  # a token is missing
+    cut |= ~token[after] & (end[before] > start[after])
+    if (wrong := cut & (document[before] == document[after]) & (end[before] > start[after])).any():
+        at = int(wrong.argmax())
+        one, other = (naming.shown(items[i]) for i in (before[at], after[at]))
+        raise DataError(f"items {one} and {other} overlap; a place in a document belongs to one item.")
+    ptr = np.flatnonzero(np.concatenate([[True], cut, [True]])) if order.size else np.zeros(1, np.int64)
+    return Sequences(documents, document, start, end, order, ptr)
+
+
+def scheme_of(classes: Iterable[Any]) -> Scheme:
+    """Read tags: I-x continues B-x and I-x; every other tag may follow every tag."""
+    names = [str(name) for name in classes]
+    types = [name[2:] if name[:2] in ("B-", "I-") else None for name in names]
+    code = {name: k for k, name in enumerate(names)}
+    inside = np.array([-1 if kind is None else code.get(f"I-{kind}", -2) for kind in types], np.int64)
+    is_inside = np.array([name[:2] == "I-" for name in names], bool)
+    same = np.array([[one is not None and one == other for other in types] for one in types], bool)
+    return Scheme(types, inside, ~is_inside, ~is_inside[None, :] | same.reshape(len(names), len(names)))
+
+
+def spans_of(items: Names, classes: Names, tags: IntArray, probability: Any = None) -> dict[str, Any]:
+    """Columns document, start, end, label of the spans that tags (I,) say, in reading order.
+
+    A span begins at B-x, or at an I-x that nothing continues. `probability` (I,) is taken where a span begins.
+    """
+    where, scheme = sequences_of(items), scheme_of(classes)
+    types = np.array([scheme.types.index(kind) if kind is not None else -1 for kind in scheme.types], np.int64)
+    tag = np.asarray(tags)[where.order]
+    follows = np.concatenate([[False], scheme.follows[tag[:-1], tag[1:]]]) & ~scheme.starts[tag]
+    follows[where.ptr[:-1]] = False
+    begins = (types[tag] >= 0) & ~follows
+    first = np.flatnonzero(begins)
+    last = np.flatnonzero((types[tag] >= 0) & ~np.append(follows[1:], False))
+    at = where.order[first]
+    columns: dict[str, Any] = {
+        "document": where.documents[where.document[at]],
+        "start": where.start[at],
+        "end": where.end[where.order[last]],
+        "label": np.array([scheme.types[k] for k in tag[first].tolist()], object),
+    }
+    return columns if probability is None else columns | {"probability": np.asarray(probability)[at]}
+
+
+class Tags(NamedTuple):
+    """Spans as rows of a table, and how many could not be."""
+
+    item: Names  # (N,) places
+    annotator: Names
+    label: Names  # (N,) tags
+    overlapping: int  # spans left out: a tag can tell of one span only
+    empty: int  # spans left out: without a character or token in them
+
+
+def tags_of_spans(
+    spans: Iterable[tuple[Any, Any, int, int, Any]],
+    readings: Iterable[tuple[Any, Any]] = (),
+    texts: Mapping[Any, str] | None = None,
+    tokens: Mapping[Any, int] | None = None,
+    cuts: Mapping[Any, Iterable[int]] | None = None,
+) -> Tags:
+    """Turn spans (document, annotator, start, end, label) into tags, one row per reader and place.
+
+    Whoever marked a span in a document has read it; `readings` are further (document, annotator), who said O
+    everywhere. Places are the tokens of a document where `tokens` counts them, else its words (`texts`) cut where spans
+    begin and end (or at `cuts`), else what lies between those. Of spans of one annotator that overlap, the first stays,
+    then the longest.
+    """
+    by_reader: dict[Any, dict[Any, list[tuple[int, int, str]]]] = {}
+    for document, annotator in readings:
+        by_reader.setdefault(document, {}).setdefault(annotator, [])
+    for document, annotator, start, end, label in spans:
+        by_reader.setdefault(document, {}).setdefault(annotator, []).append((int(start), int(end), str(label)))
+    parts: list[tuple[list[str], Any, list[str]]] = []
+    overlapping = empty = 0
+    for document, readers in by_reader.items():
+        marked = [span for spans_of_one in readers.values() for span in spans_of_one]
+        if tokens is not None:
+            n = max([tokens.get(document, 0), *(end for _, end, _ in marked)])
+            starts = np.arange(n)
+            names = place_names([document] * n, starts.tolist())
+        else:
+            bounds = {at for start, end, _ in marked for at in (start, end)}.union((cuts or {}).get(document, ()))
+            starts, ends = _pieces(bounds, None if texts is None else texts.get(document))
+            names = place_names([document] * len(starts), starts.tolist(), ends.tolist())
+        for annotator, own in readers.items():
+            tags = np.full(len(names), OUTSIDE, object)
+            for start, end, label in sorted(own, key=lambda span: (span[0], -span[1], span[2])):
+                inside = slice(*np.searchsorted(starts, [start, end]).tolist())
+                if not tags[inside].size:
+                    empty += 1
+                elif (tags[inside] != OUTSIDE).any():
+                    overlapping += 1
+                else:
+                    tags[inside] = f"I-{label}"
+                    tags[inside.start] = f"B-{label}"
+            parts.append((names, annotator, tags.tolist()))
+    item: list[str] = []
+    who: list[Any] = []
+    given: list[str] = []
+    for names, annotator, tags in parts:
+        item += names
+        who += [annotator] * len(names)
+        given += tags
+    return Tags(*(np.array(column, object) for column in (item, who, given)), overlapping, empty)
+
+
+def _pieces(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:
+    """Starts and ends of the words of a text, cut at these places; without a text, of all between those."""
+    words = [] if text is None else [word.span() for word in _WORD.finditer(text)]
+    bounds = np.array(sorted(cuts.union([0], *words)), np.int64)
+    starts, ends = bounds[:-1], bounds[1:]
+    if text is not None:
+        kept = np.array([bool(text[start:end].strip()) for start, end in zip(starts, ends, strict=True)], bool)
+        starts, ends = starts[kept], ends[kept]
+    return starts, ends
+
+
+def are_tags(classes: Iterable[Any]) -> bool:
+    """True where labels are O, B-x and I-x, and not O alone."""
+    names = [str(name) for name in classes]
+    return any(name[:2] in ("B-", "I-") for name in names) and all(
+        name == OUTSIDE or (name[:2] in ("B-", "I-") and len(name) > 2) for name in names
+    )
+
+
+def are_places(items: Names) -> bool:
+    """True where all names of items are places in documents."""
+    if items.dtype != object or not items.size:
+        return False
+    return bool(pc.all(pc.match_substring_regex(pa.array(items, pa.string()), _NAME)).as_py())
+
+
+def complete(classes: Names) -> list[str]:
+    """The tags, with B-x and I-x of every x, and O where there are spans."""
+    names = [str(name) for name in classes.tolist()]
+    types = {name[2:] for name in names if name[:2] in ("B-", "I-")}
+    return sorted({*names, *(f"{mark}-{kind}" for kind in types for mark in "BI"), *([OUTSIDE] if types else [])})
