@@ -258,9 +258,14 @@ class Source:
                 map=self._renamed(),
                 **{name: getattr(self, name) for name in same},
             )
-        for table in tables.values() if isinstance(tables, Mapping) else [tables]:
-            if show.command not in ANY_KIND:
+        if show.command not in ANY_KIND:
+            tables, aside = _of_classes(tables)
+            for table in tables.values() if isinstance(tables, Mapping) else [tables]:
                 check_kind(table.kind, CLASS_KINDS, f"dissensus {show.command}")
+            if aside and (
+                reading := next(iter(tables.values())).source if isinstance(tables, Mapping) else tables.source
+            ):
+                reading.notes.append(f"This command is for classes; not looked at: {', '.join(aside)}.")
         first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
         if first.source is not None:
             self.tell(first.source)
@@ -363,6 +368,17 @@ def hide_pandas() -> None:
         pyarrow.array([0]).to_numpy()  # both look for it once
     finally:
         sys.meta_path.remove(Hidden)
+
+
+def _of_classes(tables: Annotations | Questions) -> tuple[Annotations | Questions, list[str]]:
+    """The questions with classes, where there are such beside others, and what the others are called."""
+    if not isinstance(tables, Mapping):
+        return tables, []
+    chosen = {question: table for question, table in tables.items() if table.kind == "classes"}
+    if not chosen or len(chosen) == len(tables):
+        return tables, []
+    aside = [f"{question!r} ({table.kind})" for question, table in tables.items() if question not in chosen]
+    return (next(iter(chosen.values())) if len(chosen) == 1 else type(tables)(chosen)), aside
 
 
 def answer_each(tables: Annotations | Questions, answer: Callable[[Annotations, str | None], T]) -> dict[str | None, T]:

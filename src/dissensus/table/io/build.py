@@ -24,6 +24,7 @@ from dissensus.table.find_columns import (
     column_names,
     count_rows,
     flat,
+    listed,
     split,
     take_column,
     to_arrow,
@@ -291,8 +292,34 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     return Taken({"item": tags.item, "annotator": tags.annotator, "label": tags.label}, reading)
 
 
-def of_export(found: Collected) -> Taken:
+@dataclass
+class SeveralTaken:
+    """The questions of one export, whose labels are of several kinds."""
+
+    parts: dict[str, Taken]
+    reading: Reading
+    loud: bool
+
+    def finish(self, build: Build) -> Questions:
+        """Make a table per question; all have the account of the whole file."""
+        if build.classes is not None:
+            raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
+        if self.loud:
+            warnings.warn(f"{self.reading.file}: {self.reading.left_out()}", RowsLeftOut, stacklevel=3)
+        tables: dict[str, Any] = {question: part.finish(build) for question, part in self.parts.items()}
+        for question, table in tables.items():
+            notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
+            object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
+        kinds_read = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
+        self.reading.columns["label"] = kinds_read
+        return Questions(tables)
+
+
+def of_export(found: Collected) -> Taken | SeveralTaken:
     """What was collected from the export of an annotation tool."""
+    if found.parts:
+        parts = {question: of_export(replace(part, loud=False)) for question, part in found.parts.items()}
+        return SeveralTaken(parts, found.reading, found.loud)  # type: ignore[arg-type]
     return Taken(
         found.columns, found.reading, found.items, found.annotators, found.golds, loud=found.loud, kind=found.kind
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as with_default
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ import pyarrow as pa
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table.find_columns import Columns, check_names, listed
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
+from dissensus.table.kinds import set_name
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
 from dissensus.table.spans import tags_of_spans
@@ -85,6 +86,7 @@ class Collected:
     golds: dict[str, tuple[list[Any], list[Any]]] = with_default(
         default_factory=dict
     )  # question → items and known labels
+    parts: dict[str, Collected] = with_default(default_factory=dict)  # question → its answers, where kinds differ
 
 
 def add_export(
@@ -97,10 +99,12 @@ def add_export(
     suffixes: tuple[str, ...] = JSON_SUFFIXES,
     words: tuple[str, str] = ("id", "who answered"),
     own_items: bool = False,
+    aside: tuple[str, ...] = (),
 ) -> None:
     """Enter the format of an annotation tool; `words` say what names its items and annotators.
 
-    `own_items`: each question numbers its own items.
+    `own_items`: each question numbers its own items. `aside`: questions that say again what another one says; they are
+    read on request.
     """
 
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
@@ -110,7 +114,7 @@ def add_export(
         rows = answers(paths[0], columns)
         if len(paths) > 1:
             rows = _joined({path: answers(path, columns) for path in paths}, own_items)
-        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks, kind, words)
+        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks, kind, words, aside)
         found.reading.format = name
         return found
 
@@ -141,7 +145,13 @@ def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
 
 
 def _collect(
-    rows: Rows, path: Path, columns: Columns, ticks: str | None, kind: str | None, words: tuple[str, str]
+    rows: Rows,
+    path: Path,
+    columns: Columns,
+    ticks: str | None,
+    kind: str | None,
+    words: tuple[str, str],
+    aside: tuple[str, ...],
 ) -> Collected:
     """Sort out which answers count; the others are counted by why they do not."""
     reading = Reading(unit="answers")
@@ -167,9 +177,78 @@ def _collect(
                 row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, *_RATED) else row
             )
     reading.rows = len(given)
+    ask = Ask(path, columns, ticks, kind, words, targets, loud)
+    own = _by_question(given, aside) if columns.label is ticks is kind is None else {}
+    if len({_table_kind(answers) for answers in own.values()}) < 2:
+        return _collect_one(given, reading, ask)
+    reading.columns = {"item": _word(columns.item, words[0]), "annotator": _word(columns.annotator, words[1])}
+    reading.columns["label"] = ", ".join(f"'{question}'" for question in own)
+    found = Collected({}, [], [], reading, loud=loud)
+    for question, answers in own.items():
+        about = Reading(unit="answers", texts=reading.texts)
+        one = ask._replace(columns=replace(columns, label=question))
+        part = found.parts[question] = _collect_one(answers, about, one, given)
+        reading.unused.update(about.unused)
+        reading.notes += [note for note in about.notes if note not in reading.notes]
+        reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
+        reading.rows += about.rows - len(answers)  # each span is an answer
+        found.loud |= part.loud
+    rest = [one for one in given if one.question not in own]
+    for one in rest:
+        if why := one.left_out or (_unread(one, aside) if one.label else ""):
+            reading.unused[_one_line(why)] += 1
+    found.loud |= any(one.annotator != "" and not one.gold for one in rest if one.left_out != NOTHING)
+    return found
+
+
+class Ask(NamedTuple):
+    """What the caller asked for, and what the whole file says."""
+
+    path: Path
+    columns: Columns
+    ticks: str | None
+    kind: str | None
+    words: tuple[str, str]
+    targets: dict[Any, Any]
+    loud: bool
+
+
+def _by_question(given: list[Answer], aside: tuple[str, ...]) -> dict[str, list[Answer]]:
+    """Question → all its answers, of those that can be read."""
+    there = {
+        one.question: None
+        for one in given
+        if one.kind in (LABEL, *_RATED, SPANS) and one.question not in aside and one.label and not one.left_out
+    }
+    return {question: [one for one in given if one.question == question] for question in there}
+
+
+def _table_kind(answers: list[Answer]) -> str | None:
+    """The kind of table that the answers to one question make; None where the labels tell."""
+    used = [one for one in answers if one.label and not one.left_out]
+    kinds = {one.kind for one in used}
+    if SPANS in kinds:
+        return "spans"
+    if kinds == {RATING}:
+        return "graded"
+    if kinds == {NUMBER}:
+        return "numbers" if {label for one in used for label in one.label} - {0, 1} else None
+    return "sets" if any(len(one.label) > 1 for one in used) else None
+
+
+def _unread(one: Answer, aside: tuple[str, ...]) -> str:
+    named = f" '{one.question}'" if one.question else ""
+    how = f" (read by label='{one.question}')" if one.question in aside else ""
+    return f"{_PLURAL.get(one.kind, one.kind)}{named}{how}"
+
+
+def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: list[Answer] | None = None) -> Collected:
+    """The answers that make one table, or several of one kind; `everything`: answers to other questions too."""
+    path, columns, ticks, kind, words, targets, loud = ask
+    reading.rows = len(given)
     answered = [one for one in given if not one.left_out]
     if marked := _span_questions(answered, path, columns.label, kind):
-        return _collect_spans(given, marked, reading, columns)
+        return _collect_spans(given, marked, reading, columns, everything or given)
     chosen = _choose_questions(answered, path, columns.label, ticks)
     used, gold, left = [], [], []
     for one in given:
@@ -205,8 +284,10 @@ def _collect(
     if gold:
         reading.columns["gold"] = f"{len(gold):,} answers marked as right"
     loud |= any(one.annotator != "" and not one.gold for one in left)
+    if ticks and several and any(len(one.label) > 1 for one in gold):
+        raise DataError(f"{path}: an answer marked as right ticks several labels; only one can be known.")
     golds = {
-        question: ([one.item for one in gold if one.question == question], _golds(gold, question, path))
+        question: ([one.item for one in gold if one.question == question], _golds(gold, question, several))
         for question in {one.question for one in gold}
     }
     if targets and not golds:
@@ -214,7 +295,7 @@ def _collect(
     return Collected(
         made, _distinct(one.item for one in given),
         _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading,
-        "numbers" if all(one.kind == NUMBER for one in used) and set(label) - {0, 1} else None, loud, golds,
+        _table_kind(used) if not several else None, loud, golds,
     )  # fmt: skip
 
 
@@ -247,13 +328,15 @@ def _span_questions(answers: list[Answer], path: Path, label: str | None, kind: 
     return wanted if label is not None or kind == SPANS or alone else []
 
 
-def _collect_spans(given: list[Answer], questions: list[str], reading: Reading, columns: Columns) -> Collected:
+def _collect_spans(
+    given: list[Answer], questions: list[str], reading: Reading, columns: Columns, everything: list[Answer]
+) -> Collected:
     """The spans of some questions as tags, see `table.spans`; who answered anything about an item has read it."""
     made: dict[str, list[Any]] = {"item": [], "annotator": [], "label": [], "question": []}
     golds: dict[str, tuple[list[Any], list[Any]]] = {}
     readings = {
         (str(one.item), str(one.annotator)): None
-        for one in given
+        for one in everything
         if one.annotator != "" and not one.gold and one.left_out in ("", NOTHING)
     }
     cuts: dict[str, set[int]] = {}
@@ -290,7 +373,7 @@ def _collect_spans(given: list[Answer], questions: list[str], reading: Reading, 
     if len(questions) == 1:
         del made["question"]
     loud = any(one.annotator != "" and one.left_out not in ("", NOTHING) for one in given)
-    return Collected(made, None, None, reading, loud, golds)  # type: ignore[arg-type]
+    return Collected(made, None, None, reading, "spans", loud, golds)  # type: ignore[arg-type]
 
 
 def _marked_text(fields: dict[str, Any], length: int) -> str | None:
@@ -307,11 +390,8 @@ def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, i
     return start, end, str(label)
 
 
-def _golds(gold: list[Answer], question: str, path: Path) -> list[Any]:
-    found = [one.label for one in gold if one.question == question]
-    if any(len(labels) > 1 for labels in found):
-        raise DataError(f"{path}: an answer marked as right ticks several labels; only one can be known.")
-    return [labels[0] for labels in found]
+def _golds(gold: list[Answer], question: str, several: bool) -> list[Any]:
+    return [set_name(one.label) if several else one.label[0] for one in gold if one.question == question]
 
 
 def _choose_questions(
@@ -319,22 +399,14 @@ def _choose_questions(
 ) -> dict[str, dict[str, str]]:
     """Question → kind → why it is not read; nothing for what is read."""
     kinds = Counter((one.question, one.kind) for one in answers if one.kind not in (LABEL, *_RATED) or one.label)
-    several = Counter(one.question for one in answers if one.kind == LABEL and len(one.label) > 1)
     there = [question for question, _ in kinds]
     if label is not None and label not in there:
         raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(sorted(set(there)))}.")
     if label is not None and not {LABEL, *_RATED} & {kind for question, kind in kinds if question == label}:
         what = next(kind for question, kind in kinds if question == label)
         raise DataError(f"{path}: {label!r} holds {what}; only labels, ratings and spans of text are read.")
-    single = [q for q, kind in kinds if kind == LABEL and (ticks or not several[q]) and label in (None, q)]
+    single = [q for q, kind in kinds if kind == LABEL and label in (None, q)]
     rated = [q for q, kind in kinds if kind in _RATED and label in (None, q)]
-    ticked = [q for q, kind in kinds if kind == LABEL and several[q] and not ticks]
-    if not single and (label in ticked or (label is None and ticked and not rated)):
-        question = label or ticked[0]
-        total = kinds[question, LABEL]
-        some = next(one.label for one in answers if one.question == question and len(one.label) > 1)
-        named = f" to {question!r}" if question else ""
-        raise DataError(several_ticks(several[question], total, some, f"{path}: ", named))
     if kinds and not single and not rated:
         what = ", ".join(f"{count:,} {kind}" for (_, kind), count in kinds.items())
         raise DataError(f"{path} holds {what}; only labels, ratings and spans of text are read.")
@@ -346,9 +418,7 @@ def _choose_questions(
     for question, kind in kinds:
         named = f" '{question}'" if question else ""
         if kind == LABEL and question not in single:
-            how = f"label='{question}'" + (", ticks='votes' or ticks='questions'" if several[question] else "")
-            ticked_too = ", some with several ticks," if several[question] else ""
-            reasons.setdefault(question, {})[kind] = f"answers{named}{ticked_too} (read by {how})"
+            reasons.setdefault(question, {})[kind] = f"answers{named} (read by label='{question}')"
         elif kind in _RATED and (single or question not in rated):
             what = "ratings" if kind == RATING else "scores"
             reasons.setdefault(question, {})[kind] = f"{what}{named} (read by label='{question}')"
@@ -357,15 +427,6 @@ def _choose_questions(
         elif kind not in (LABEL, *_RATED):
             reasons.setdefault(question, {})[kind] = f"{kind}{named}"
     return reasons
-
-
-def several_ticks(count: int, total: int, some: list[Any], where: str = "", named: str = "") -> str:
-    """The refusal of answers that tick several labels."""
-    ticked = ", ".join(map(repr, some[:3]))
-    return (
-        f"{where}{count:,} of {total:,} answers{named} tick several labels, such as {ticked}; say how to take them: "
-        "ticks='votes' counts each tick as a vote, ticks='questions' asks of each label whether it was ticked."
-    )
 
 
 def _labels(one: Answer, path: Path) -> list[Any]:
