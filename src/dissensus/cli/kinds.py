@@ -1,4 +1,4 @@
-"""What `dissensus aggregate` says of labels that are no classes: numbers, and which of two things is better."""
+"""What `dissensus aggregate` says of labels that are no classes: numbers, pairs, sets and objects."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def fit(model: Aggregator, table: Annotations, gold: Any, known: Any, text: str)
 
 
 def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
-    """A fitted model of numbers that speaks of another table's items."""
-    if not isinstance(model, NumberModel):
+    """A fitted model that speaks of another table's items."""
+    if not hasattr(model, "answers_for"):
         raise BadParameter("--model with pairs: scores are of things, not of new items; fit all comparisons together.")
     began = time.perf_counter()
     with show.waiting(text):
         scored = copy.copy(model)
-        scored.values_, scored.interval_ = model.predict(table), model.predict_interval(table)
+        vars(scored).update(model.answers_for(table))
         scored.items_ = table.items
         scored.item_total_ = np.diff(table.item_ptr).astype(np.float64)
     return Result(scored, summarise(scored, table, gold, time.perf_counter() - began), fitted=False)
@@ -58,6 +58,8 @@ def summarise(model: Aggregator, table: Annotations, gold: Any, seconds: float) 
         "objective": float(model.trace_[-1]) if model.trace_.size else None,
         "seconds": seconds,
     }
+    if hasattr(model, "confidence_"):
+        return about | _about_answers(model, gold)
     if not isinstance(model, NumberModel):
         _, left, tie = model.crowd_answering_  # type: ignore[attr-defined]
         return about | {
@@ -74,6 +76,22 @@ def summarise(model: Aggregator, table: Annotations, gold: Any, seconds: float) 
         "dependence": model.dependence_,
     }
     return about if gold is None else about | {"gold": _against(model, gold)}
+
+
+def _about_answers(model: Any, gold: Any) -> dict[str, Any]:
+    """How sure answers are that are sets or objects, how often each option is in them, and how many are right."""
+    about: dict[str, Any] = {"mean_confidence": float(model.confidence_.mean()), "dependence": model.dependence_}
+    if hasattr(model, "options_"):
+        about["options"] = dict(zip(map(str, model.options_), model.answer_.sum(axis=0).tolist(), strict=True))
+    if gold is not None and (gold >= 0).any():
+        right = bootstrap((model.predict() == model.classes_[gold])[gold >= 0])
+        about["gold"] = {
+            "items": int((gold >= 0).sum()),
+            "accuracy": right.value,
+            "accuracy_low": right.low,
+            "accuracy_high": right.high,
+        }
+    return about
 
 
 def _against(model: NumberModel, gold: Any) -> dict[str, Any]:
@@ -98,8 +116,8 @@ def _against(model: NumberModel, gold: Any) -> dict[str, Any]:
 def write(result: Result, folder: Path, suffix: str) -> None:
     """The tables of one answer, and its model where it was fitted here."""
     folder.mkdir(exist_ok=True)
-    tables = ["items", "annotators"] if isinstance(result.model, NumberModel) else ["items", "annotators", "things"]
-    for name in tables:
+    more = {"things_": "things", "options_": "confusions"}
+    for name in ["items", "annotators", *(table for key, table in more.items() if hasattr(result.model, key))]:
         write_frame(result.model.to_frame(name, "pyarrow"), folder / f"{name}.{suffix}")  # type: ignore[arg-type]
     if result.fitted:
         save(result.model, folder)
@@ -113,6 +131,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     show.line(f"{about['method']} {end} after {about['passes']:,} passes in {about['seconds']:.1f} s.")
     if isinstance(model, NumberModel):
         _print_numbers(about, model, preview)
+    elif "mean_confidence" in about:
+        _print_answers(about, model, preview)
     else:
         _print_ranking(about)
     _print_annotators(model)
@@ -137,6 +157,27 @@ def _print_numbers(about: dict[str, Any], model: NumberModel, preview: bool) -> 
             for row in first
         ]
         show.table("First items", ("item", "value", "95 % interval"), rows, numbers=("value", "95 % interval"))
+
+
+def _print_answers(about: dict[str, Any], model: Any, preview: bool) -> None:
+    if "options" in about:
+        show.bars(("option", "items"), about["options"], about["items"])
+    what = "set" if "options" in about else "answer"
+    show.text(
+        f"Exactly this {what} is right with a probability of {show.percent(about['mean_confidence'])}, on average."
+    )
+    if (gold := about.get("gold")) is not None:
+        show.text(
+            f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
+            f"{gold['items']:,} items with a known {what}."
+        )
+    if preview:
+        first = model.to_frame("items", "pyarrow").slice(0, ROWS_SHOWN).select(["item", "label", "confidence"])
+        rows = [
+            (show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"]))
+            for row in first.to_pylist()
+        ]
+        show.table("First items", ("item", what, "confidence"), rows, numbers=("confidence",))
 
 
 def _print_ranking(about: dict[str, Any]) -> None:

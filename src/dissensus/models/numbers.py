@@ -91,6 +91,10 @@ class NumberModel(Aggregator):
             raise BadParameter("an interval of another level needs the labels; give the table that was fitted.")
         return self._of(table, level)[1]
 
+    def answers_for(self, table: Annotations) -> dict[str, Any]:
+        """The results with one row per item, for the items of another table."""
+        return {"values_": self.predict(table), "interval_": self.predict_interval(table)}
+
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """Numbers have no probabilities of classes; see `predict_interval`."""
         raise BadParameter("numbers have no probabilities of classes; predict_interval says how sure a value is.")

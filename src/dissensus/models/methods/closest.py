@@ -124,13 +124,17 @@ class Closest(Aggregator):
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the label of each item that is nearest to all others; empty where there is none."""
         self._check_fitted()
-        if table is None:
-            return self.answer_names_
+        return self.answer_names_ if table is None else self.answers_for(table)["answer_names_"]  # type: ignore[no-any-return]
+
+    def answers_for(self, table: Annotations) -> dict[str, Any]:
+        """The results with one row per item, for the items of another table."""
+        self._check_fitted()
         self._check_kind(table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         error = np.where(known < 0, self.population_error_, self.error_[known])
         weight = np.ones(len(table)) if table.weight is None else table.weight
-        return self._answer(table, weight, error, candidates(table, self.distance))[0]
+        found = self._answer(table, weight, error, candidates(table, self.distance))
+        return dict(zip(("answer_names_", "confidence_", "expected_distance_"), found, strict=True))
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """Objects have no probabilities of classes."""

@@ -194,6 +194,11 @@ class SetTree(EMAggregator[Ticks]):
         found, place = np.unique(answer, axis=0, return_inverse=True)
         return np.array([set_name(self.options_[one]) for one in found], object)[place.reshape(-1)]
 
+    def answers_for(self, table: Annotations) -> dict[str, Any]:
+        """The results with one row per item, for the items of another table."""
+        found = self._answer_new(table, self._check_new(table))
+        return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
+
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, L) P(the annotator of a row ticks the option), by what was fitted."""
         known = self._check_new(table)
