@@ -480,8 +480,10 @@ def test_a_warning_in_python_counts_what_people_answered_and_is_not_used(read):
     record = RECORDS["argilla"] | {
         "responses": {"q": [{"value": "a", "user_id": "u"}], "s": [{"value": 3, "user_id": "u"}]}
     }
+    tables = read(json.dumps(record).encode(), "t.json")
+    assert {question: table.kind for question, table in tables.items()} == {"q": "classes", "s": "graded"}
     with pytest.warns(RowsLeftOut, match=r"t\.json: Not used: 1 rating 's' \(read by label='s'\)"):
-        read(json.dumps(record).encode(), "t.json")
+        read(json.dumps(record).encode(), "t.json", label="q")
 
 
 def test_columns_of_a_wide_table_may_spell_their_labels_differently(read):

@@ -55,10 +55,8 @@ def test_every_annotator_is_kept_by_number_or_address(read):
 
 def test_several_choices_of_one_answer_are_taken_apart_only_on_request(read):
     tasks = task(1, annotation(1, choice("a", "b"))), task(2, annotation(1, choice("a")))
-    with pytest.raises(
-        DataError, match=r"1 of 2 answers to 'sentiment' tick several labels, such as 'a', 'b'; .*ticks="
-    ):
-        read(*tasks)
+    sets = read(*tasks)
+    assert (sets.kind, sets.classes[sets.label].tolist()) == ("sets", ["a|b", "a"])
     assert read(*tasks, ticks="votes").votes().tolist() == [[1, 1], [1, 0]]
     tables = read(*tasks, ticks="questions")
     assert {name: t.classes[t.label].tolist() for name, t in tables.items()} == {"a": ["1", "1"], "b": ["1", "0"]}
@@ -123,8 +121,10 @@ def test_the_short_export_is_a_plain_table(read):  # JSON_MIN: one flat record p
 
 def test_ratings_are_counted_beside_choices_and_read_where_asked_for_or_alone(read):
     stars = {"type": "rating", "from_name": "stars", "value": {"rating": 4}}
+    tables = read(task(1, annotation(1, choice("pos"), stars)))
+    assert {question: table.kind for question, table in tables.items()} == {"sentiment": "classes", "stars": "graded"}
     with pytest.warns(DataWarning, match="Not used: 1 rating 'stars' \\(read by label='stars'\\)"):
-        table = read(task(1, annotation(1, choice("pos"), stars)))
+        table = read(task(1, annotation(1, choice("pos"), stars)), label="sentiment")
     assert (table.classes.tolist(), table.source.used, table.source.rows) == (["pos"], 1, 3)
     with pytest.warns(DataWarning, match="1 answer 'sentiment'"):
         assert read(task(1, annotation(1, choice("pos"), stars)), label="stars").classes.tolist() == [4]

@@ -9,14 +9,33 @@ from dissensus.table import io
 
 PEOPLE = [f"11111111-1111-4111-8111-11111111110{n}" for n in range(3)]
 SAMPLES = ["s0", "s1", "s2", "s3"]
-TRACES = {
-    "helpful": (["trace-0", "trace-1"], ["helpful", "user-a", "user-b"], ["True"], 2),
-    "tone": (["trace-0", "trace-1"], ["helpful", "user-a", "user-b"], ["polite", "rude"], 4),
+TRACES = {  # question → kind, items, annotators, classes, rows
+    "helpful": ("classes", ["trace-0", "trace-1"], ["helpful"], ["True"], 2),
+    "tone": ("classes", ["trace-0", "trace-1"], ["user-a", "user-b"], ["polite", "rude"], 4),
+    "score": ("numbers", ["trace-0", "trace-1"], ["judge-a", "judge-b"], [0.2, 0.6, 0.7, 0.9], 4),
 }
+
+
+def argilla(n, topics, tags):
+    """The questions of the records, of which some have fewer answers."""
+    records = ["r0", "r1", "r2"]
+    return {
+        "sentiment": ("classes", records, PEOPLE, ["neg", "pos"], n),
+        "stars": ("graded", records, PEOPLE, [1, 2, 3, 4, 5], n),
+        "topics": ("sets", records, PEOPLE, topics, n),
+        "entities": ("spans", None, PEOPLE, ["B-ORG", "B-PER", "I-ORG", "I-PER", "O"], tags),
+    }
+
+
 READ = {
-    "argilla/records.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 9),
-    "argilla/flat.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 7),
-    "label_studio/export.json": ([3, 4], ["1", "3"], ["neg", "pos"], 4),
+    "argilla/records.json": argilla(9, ["other", "other|weather", "place|work", "weather", "work"], 30),
+    "argilla/flat.json": argilla(7, ["other", "other|weather", "place|work", "weather", "work"], 24),
+    "label_studio/export.json": {
+        "sent": ("classes", [3, 4], ["1", "3"], ["neg", "pos"], 4),
+        "stars": ("graded", [3, 4], ["1", "3"], [2, 4], 4),
+        "ner": ("spans", None, ["1", "3"], ["B-PER", "I-PER", "O"], 18),
+    },
+    "label_studio/export.conll": ("spans", None, None, ["B-PER", "I-PER", "O"], 14),
     "label_studio/export.csv": (["x1", "x2"], ["1", "3"], ["neg", "pos"], 4),
     **dict.fromkeys(
         ["inspect_ai/panel.json", "inspect_ai/panel.eval"],
@@ -40,9 +59,9 @@ READ = {
     "lewidi/2025_ordinal.json": (
         ["1001", "1002"], ["Ann1", "Ann2", "Ann3", "Ann4"], ["-1", "-4", "-5", "0", "3", "4", "5"], 8,
     ),
+    "lewidi/2025_multilabel.json": ("sets", None, None, None, 6),
 }  # fmt: skip
 REFUSED = {
-    "lewidi/2025_multilabel.json": r"1 of 6 answers tick several labels, such as 'entailment', 'neutral'; say how",
     "lewidi/2025_test_blank.json": r"no answer that can be used; .* 3 answers held back \(empty text\)",
     "lewidi/2025_annotators_meta.json": "if it describes the annotators, give it as a table with a column annotator",
 }
@@ -52,9 +71,10 @@ OPTIONS = [
     ("langfuse/scores_v3.json", {"label": "score"}, [0.2, 0.6, 0.7, 0.9], 4),
     ("inspect_ai/panel3.eval", {"annotator": "model"}, ["C", "I"], 8),
     ("argilla/records.json", {"label": "stars"}, [1, 2, 3, 4, 5], 9),
+    ("argilla/records.json", {"label": "entities"}, ["B-ORG", "B-PER", "I-ORG", "I-PER", "O"], 30),
     ("argilla/records.json", {"label": "topics", "ticks": "votes"}, ["other", "place", "weather", "work"], None),
     ("label_studio/export.json", {"label": "stars"}, [2, 4], 4),
-    ("label_studio/export.json", {"item": "item"}, ["neg", "pos"], 4),
+    ("label_studio/export.json", {"item": "item", "label": "sent"}, ["neg", "pos"], 4),
     ("lewidi/2025_multilabel.json", {"ticks": "votes"}, ["contradiction", "entailment", "neutral"], 7),
 ]
 
@@ -86,11 +106,13 @@ def test_an_export_is_read_as_it_is_meant(exports, name):
     tables, expected = (found, READ[name]) if isinstance(found, dict) else ({"": found}, {"": READ[name]})
     assert tables.keys() == expected.keys()
     for question, table in tables.items():
-        items, annotators, classes, n = expected[question]
-        assert (table.items.tolist(), table.annotators.tolist(), table.classes.tolist()) == (items, annotators, classes)
-        assert len(table) == n
+        kind, *columns, n = expected[question] if len(expected[question]) == 5 else ("classes", *expected[question])
+        assert (table.kind, len(table)) == (kind, n)
+        for names, there in zip((table.items, table.annotators, table.classes), columns, strict=True):
+            assert there is None or names.tolist() == there
         assert table.source.rows == table.source.used + table.source.unused.total()
-    assert sum(map(len, tables.values())) == table.source.used
+    if all(table.kind != "spans" for table in tables.values()):  # of which a row is a place
+        assert sum(map(len, tables.values())) == table.source.used
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -108,7 +130,9 @@ def test_options_read_the_rest(exports, name, options, classes, n):
 
 
 def test_texts_and_the_other_questions_are_kept_and_counted(exports):
-    source = quiet_read(exports / "label_studio/export.json").source
+    tables = quiet_read(exports / "label_studio/export.json")
+    assert tables["stars"].source.unused == {"predictions by models": 1}
+    source = quiet_read(exports / "label_studio/export.json", label="sent").source
     assert source.texts[3] == {"text": "Ann works at IBM", "item": "x1"}
     assert source.unused == {
         "spans 'ner' (read by label='ner')": 4,
@@ -118,5 +142,5 @@ def test_texts_and_the_other_questions_are_kept_and_counted(exports):
     assert io.read_frame(exports / "lewidi/2025_binary.json").to_pydict() == {
         "item": ["3001"], "post": ["It rains again."], "reply": ["Lovely weather for a picnic."],
     }  # fmt: skip
-    unused = quiet_read(exports / "argilla/flat.json").source.unused
+    unused = quiet_read(exports / "argilla/flat.json", label="sentiment").source.unused
     assert (unused["answers discarded"], unused["answers not finished"], unused["suggestions by models"]) == (5, 5, 3)

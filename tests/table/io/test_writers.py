@@ -92,10 +92,11 @@ EXPORTS = {
 
 
 def majority(tables, **more):
-    """Labels by majority vote for every question."""
+    """Labels by majority vote for every question that has classes."""
     if isinstance(tables, Annotations):
         tables = {None: tables}
-    fitted = {question: methods["majority-vote"]().fit(table) for question, table in tables.items()}
+    with_classes = {question: table for question, table in tables.items() if table.kind == "classes"}
+    fitted = {question: methods["majority-vote"]().fit(table) for question, table in with_classes.items()}
     answers = {}
     for question, m in fitted.items():
         some = np.diff(tables[question].item_ptr) > 0

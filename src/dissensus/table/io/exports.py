@@ -99,7 +99,7 @@ def add_export(
     suffixes: tuple[str, ...] = JSON_SUFFIXES,
     words: tuple[str, str] = ("id", "who answered"),
     own_items: bool = False,
-    aside: tuple[str, ...] = (),
+    aside: Callable[[str], bool] = lambda question: False,
 ) -> None:
     """Enter the format of an annotation tool; `words` say what names its items and annotators.
 
@@ -151,7 +151,7 @@ def _collect(
     ticks: str | None,
     kind: str | None,
     words: tuple[str, str],
-    aside: tuple[str, ...],
+    aside: Callable[[str], bool],
 ) -> Collected:
     """Sort out which answers count; the others are counted by why they do not."""
     reading = Reading(unit="answers")
@@ -188,7 +188,7 @@ def _collect(
         about = Reading(unit="answers", texts=reading.texts)
         one = ask._replace(columns=replace(columns, label=question))
         part = found.parts[question] = _collect_one(answers, about, one, given)
-        reading.unused.update(about.unused)
+        reading.unused += about.unused
         reading.notes += [note for note in about.notes if note not in reading.notes]
         reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
         reading.rows += about.rows - len(answers)  # each span is an answer
@@ -213,12 +213,12 @@ class Ask(NamedTuple):
     loud: bool
 
 
-def _by_question(given: list[Answer], aside: tuple[str, ...]) -> dict[str, list[Answer]]:
+def _by_question(given: list[Answer], aside: Callable[[str], bool]) -> dict[str, list[Answer]]:
     """Question → all its answers, of those that can be read."""
     there = {
         one.question: None
         for one in given
-        if one.kind in (LABEL, *_RATED, SPANS) and one.question not in aside and one.label and not one.left_out
+        if one.kind in (LABEL, *_RATED, SPANS) and not aside(one.question) and one.label and not one.left_out
     }
     return {question: [one for one in given if one.question == question] for question in there}
 
@@ -236,9 +236,9 @@ def _table_kind(answers: list[Answer]) -> str | None:
     return "sets" if any(len(one.label) > 1 for one in used) else None
 
 
-def _unread(one: Answer, aside: tuple[str, ...]) -> str:
+def _unread(one: Answer, aside: Callable[[str], bool]) -> str:
     named = f" '{one.question}'" if one.question else ""
-    how = f" (read by label='{one.question}')" if one.question in aside else ""
+    how = f" (read by label='{one.question}')" if aside(one.question) else ""
     return f"{_PLURAL.get(one.kind, one.kind)}{named}{how}"
 
 
