@@ -57,12 +57,10 @@ class Games:
     n_things: int
 
     @classmethod
-    def unplayed(cls, left: IntArray, right: IntArray, n_things: int, annotator: IntArray | None = None) -> Games:
+    def unplayed(cls, left: IntArray, right: IntArray, n_things: int) -> Games:
         """Comparisons without answers."""
-        none = np.empty(0)
-        return cls(
-            left, right, np.empty(0, np.int64) if annotator is None else annotator, none, none, none, none, n_things
-        )
+        nobody, none = np.empty(0, np.int64), np.empty(0)
+        return cls(left, right, nobody, nobody, none, none, none, n_things)
 
 
 class Chances(NamedTuple):
@@ -219,10 +217,11 @@ class BradleyTerry(Aggregator):
         """Variances of the scores by the sandwich over items, and what follows for ranks."""
         T = games.n_things
         slope, _ = gradient(games, chances(games, self.scores_, self.answering_))
-        q = np.bincount(games.item, self.answering_[games.annotator, 0] * slope, n_items)
+        q = np.asarray(np.bincount(games.item, self.answering_[games.annotator, 0] * slope, n_items), np.float64)
         first = np.unique(games.item, return_index=True)[1]
         of_item = Games.unplayed(games.left[first], games.right[first], T)
-        sandwich = inverse @ laplacian(of_item, q[games.item[first]] ** 2) @ inverse
+        meat: Any = laplacian(of_item, q[games.item[first]] ** 2)
+        sandwich = inverse @ meat @ inverse
         plain, robust = centred(inverse), centred(sandwich)
         factor = np.sqrt(np.maximum(np.diag(robust) / np.maximum(np.diag(plain), 1e-300), 1.0))
         self.score_variance_ = plain * np.outer(factor, factor)

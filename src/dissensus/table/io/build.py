@@ -189,7 +189,9 @@ def long_table(
 ) -> Taken:
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
     if kind == "pairs":
-        return Taken(*pairs.take(read_columns(None), columns, format_name), pairs=True)
+        whole = read_columns(None)
+        if not pairs.are_items(column_names(whole), columns):
+            return Taken(*pairs.take(whole, columns, format_name), pairs=True)
     guessed: dict[str, str] = {}
     frame = shape = None
     if not wide:
