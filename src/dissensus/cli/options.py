@@ -29,7 +29,6 @@ from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
 
 if TYPE_CHECKING:
-    from dissensus.common.types import IntArray
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
     from dissensus.table.questions import Questions
@@ -120,8 +119,11 @@ class Gold:
     gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN")
     gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
 
-    def read(self, table: Annotations) -> IntArray | None:
-        """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one."""
+    def read(self, table: Annotations) -> Any:
+        """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one.
+
+        Of a table of numbers they are numbers, NaN where unknown.
+        """
         if table.kind == "pairs":
             if self.gold is not None:
                 raise BadParameter("--gold has no meaning for comparisons of two things; leave it out.")
@@ -138,7 +140,7 @@ class Gold:
                 return None
         return self.read_file(self.gold, table)
 
-    def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
+    def read_file(self, path: Path | None, table: Annotations) -> Any:
         """The same from another file, if any, with the same columns."""
         from dissensus.table.io import gold_columns, read_gold
 
