@@ -49,7 +49,7 @@ def test_numbers_are_aggregated_scored_and_described(cli, files):
     again = cli("aggregate", "numbers.csv", "--model", "out", "-o", "again")
     assert again.exit_code == 0
     assert csv.read_csv("again/items.csv")["value"].to_pylist() == pytest.approx(table["value"])
-    text = cli("aggregate", "numbers.csv", "--gold", "gold.csv", "--gold-label", "value").stdout
+    text = cli("aggregate", "numbers.csv", "--gold", "gold.csv").stdout
     assert "Mean absolute error" in text
     assert "the intervals hold" in " ".join(text.split())
     assert "half of them between" in cli("describe", "numbers.csv").stdout

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
+NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
 ANY_KIND = ("describe", "aggregate", "agreement")  # commands for all kinds of labels; the others are for classes
 
 
@@ -148,7 +149,7 @@ class Gold:
             return None
         with self._explained(path):
             if table.kind == "numbers":
-                return table.gold_values(*gold_columns(path, self.gold_item, self.gold_label))
+                return table.gold_values(*gold_columns(path, self.gold_item, self.gold_label, NUMBERS))
             return read_gold(path, table, self.gold_item, self.gold_label)
 
     def columns(self) -> tuple[Any, Any] | None:
