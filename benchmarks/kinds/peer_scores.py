@@ -7,6 +7,7 @@ FOLDS.json: a list of {"left": […], "right": […], "winner": […], "annotato
 
 import json
 import sys
+from pathlib import Path
 
 
 def evalica_scores(fold, method):
@@ -41,6 +42,5 @@ METHODS = {
 
 if __name__ == "__main__":
     name, path = sys.argv[1:]
-    with open(path) as file:
-        folds = json.load(file)
+    folds = json.loads(Path(path).read_text())
     print(json.dumps([METHODS[name](fold) for fold in folds]))

@@ -169,3 +169,13 @@ def test_lists_of_labels_are_sets(tmp_path):
     table = read(path)
     assert (table.kind, table.classes[table.label].tolist()) == ("sets", ["a|b", "∅"])
     assert read(path, ticks="votes").kind == "classes"
+
+
+def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
+    numbers = {"item": ["a", "b", "c"], "ann": ["0.5", "1.25", "7.5"], "bob": ["0.75", "", "7"]}
+    table = read(pa.table(numbers), wide=True)
+    assert (table.kind, table.n_annotators, len(table)) == ("numbers", 2, 5)
+    rows = {"question": ["size", "size", "hue", "hue"], "item": [1, 2, 1, 2], "annotator": ["x"] * 4}
+    found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
+    assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
+    assert "Question size: Labels are numbers" in str(found["hue"].source)  # every account says it of all

@@ -182,7 +182,7 @@ def _print_answers(about: dict[str, Any], model: Any, preview: bool) -> None:
 
 def _print_ranking(about: dict[str, Any]) -> None:
     found = about["ranking"]
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             str(row["rank"]), show.name(row["thing"]), f"{row['score']:+.2f}",
             f"{row['low']:+.2f} to {row['high']:+.2f}", f"{row['rank_low']} to {row['rank_high']}",

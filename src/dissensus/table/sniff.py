@@ -195,6 +195,8 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
     others = [name for name in free if name != named]
     if people and others and not insist and len(_alike([head[name] for name in people])) < len(people):
         return None
+    if insist and len(group) < 2:
+        group = [name for name in free if name != named and head[name].known and head[name].holds_numbers]
     if len(group) < 2:
         if insist:
             raise DataError(

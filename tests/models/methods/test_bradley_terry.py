@@ -29,7 +29,7 @@ def test_likelihood_and_derivatives_are_those_of_plain_loops():
 
     def loop(shift=0.0):
         total, chance = 0.0, []
-        things, left, right = table.sides
+        _things, left, right = table.sides
         for row in range(len(table)):
             gamma, h, kappa = own[table.annotator[row]]
             eta = gamma * (scores[left[table.item[row]]] - scores[right[table.item[row]]]) + h + shift
@@ -58,7 +58,7 @@ def test_plain_scores_solve_zermelos_equations():
     """Wins of a thing = Σ over its games of P(win), which has one solution (Zermelo 1929); a tie is half a win."""
     table = SIM.annotations
     model = methods["bradley-terry"](**PLAIN).fit(table)
-    things, left, right = table.sides
+    _things, left, right = table.sides
     wins, expected = np.zeros(12), np.zeros(12)
     for item, label in zip(table.item, table.label, strict=True):
         one, other = left[item], right[item]

@@ -30,7 +30,7 @@ def literal(table, weight, shared, passes):
     within = sum(w * (v - middle[i]) ** 2 for i, _, v, w in rows) / total
     spread = sum((m - sum(middle) / I) ** 2 for m in middle) / I
     mu, tau2, pool, sa2, sb2 = 0.0, max(spread, within / 10), within, 0.1, within / 10
-    people = [dict(b=0.0, a=1.0, bb=0.0, aa=0.0, ab=0.0, s2=within) for _ in range(A)]
+    people = [{"b": 0.0, "a": 1.0, "bb": 0.0, "aa": 0.0, "ab": 0.0, "s2": within} for _ in range(A)]
     for _ in range(passes):
         m, v = [], []
         for item in range(I):
@@ -57,7 +57,14 @@ def literal(table, weight, shared, passes):
                 for t, tt, y, w in own
             )
             n = sum(w for *_, w in own)
-            one |= dict(b=b, a=a, bb=V[0, 0], aa=V[1, 1], ab=V[0, 1], s2=(off + shared * pool) / (n + shared + 2))
+            one |= {
+                "b": b,
+                "a": a,
+                "bb": V[0, 0],
+                "aa": V[1, 1],
+                "ab": V[0, 1],
+                "s2": (off + shared * pool) / (n + shared + 2),
+            }
         sa2 = sum((one["a"] - 1) ** 2 + one["aa"] for one in people) / A
         sb2 = sum(one["b"] ** 2 + one["bb"] for one in people) / A
         pool = (A + 1) / (1 / within + sum(1 / one["s2"] for one in people))

@@ -20,8 +20,8 @@ The value of an item is the label that annotators are expected to give it, each 
 correlation with θ: r(θ) = Σ_j ω_j E[Q(b_j + a_j θ + ε_j)], Q from x back to labels. An interval reaches from what the
 lower end of θ would be called to what the upper end would, by r or by Q(θ), whichever is further out.
 
-`shared` = 100 was best on any two of three sets with gold, and so on the one left out (`benchmarks/kinds`); 30 is as good
-within 3 %. ρ is that of classes, 0.6, and was not chosen by them.
+`shared` = 100 was best on any two of three sets with gold, and so on the one left out (`benchmarks/kinds`); 30 is as
+good within 5 %. ρ is that of classes, 0.6, and was not chosen by them.
 """
 
 from __future__ import annotations

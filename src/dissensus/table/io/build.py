@@ -101,9 +101,11 @@ class Taken:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
             if abstained:
                 self.reading.unused["rows without an answer (abstain=)"] += abstained
-        for question, read_table in tables.items():
-            table, said = (read_table, []) if build is None else _in_kind(read_table, build, self.kind)
-            tables[question] = table
+        said: list[str] = []
+        for question, one in tables.items() if build is not None else ():
+            tables[question], note = _in_kind(one, build, self.kind)
+            said += [f"Question {question}: {note}"] if note and isinstance(made, Mapping) else [note] if note else []
+        for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, self.reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
@@ -177,21 +179,21 @@ class Taken:
         return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
 
 
-def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annotations, list[str]]:
+def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annotations, str]:
     """The table with its labels read as the kind asked for, that is plain, or guessed; and what to say of a guess."""
     if (kind := build.kind or (plain if build.classes is None else None)) is not None:
-        return table.as_kind(kind, ordered=build.classes is not None), []
+        return table.as_kind(kind, ordered=build.classes is not None), ""
     if build.classes is not None or build.many_classes or table.proba is not None:
-        return table, []
+        return table, ""
     if are_tags(table.classes) and are_places(table.items):
-        return table.as_kind("spans"), ["Labels are tags of places in documents; change with kind='classes'."]
+        return table.as_kind("spans"), "Labels are tags of places in documents; change with kind='classes'."
     if kinds.guess(table.classes) == "numbers":
-        return table.as_kind("numbers"), ["Labels are numbers; change with kind='classes'."]
+        return table.as_kind("numbers"), "Labels are numbers; change with kind='classes'."
     if kinds.look_like_sets(table.classes):
-        return table.as_kind("sets"), ["Labels are sets of options; change with kind='classes'."]
+        return table.as_kind("sets"), "Labels are sets of options; change with kind='classes'."
     if kinds.look_graded(table.classes):
-        return table, ["Labels are classes without an order; if they are ratings: kind='graded'."]
-    return table, []
+        return table, "Labels are classes without an order; if they are ratings: kind='graded'."
+    return table, ""
 
 
 def long_table(
@@ -203,7 +205,9 @@ def long_table(
 ) -> Taken:
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
     if kind == "pairs":
-        return Taken(*pairs.take(read_columns(None), columns, format_name), kind="pairs")
+        whole = read_columns(None)
+        if not pairs.are_items(column_names(whole), columns):
+            return Taken(*pairs.take(whole, columns, format_name), kind="pairs")
     guessed: dict[str, str] = {}
     frame = shape = None
     asked = columns
@@ -215,7 +219,8 @@ def long_table(
             frame = read_columns(None)
             if kind in (None, "spans") and (places := sniff.place_columns(frame, columns)) is not None:
                 return _noted(_places(frame, places, format_name), frame)
-            if kind is None and pairs.find(column_names(frame), columns) is not None:
+            unnamed = kind is None and columns.item is None  # two columns that are named may be a composite key
+            if unnamed and pairs.find(column_names(frame), columns) is not None:
                 return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
             try:
                 columns, guessed = sniff.complete(frame, columns, error)

@@ -160,5 +160,6 @@ def _fields(result: Record, where: str) -> Record:
 
 add_export(
     "promptfoo", answers, claims=claims, summary="promptfoo's results: assertions", place=57,
-    words=("the test, with prompt and provider", "the assertion's metric or provider"), aside=lambda question: question.endswith("score"),
+    words=("the test, with prompt and provider", "the assertion's metric or provider"),
+    aside=lambda question: question.endswith("score"),
 )  # fmt: skip
