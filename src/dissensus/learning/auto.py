@@ -39,7 +39,7 @@ from dissensus.learning.devices import one_thread
 from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
-from dissensus.learning.objectives.auto import Auto, Pool
+from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
 from dissensus.learning.objectives.labels import annotation_rows
 from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, parameter_groups, torch_seed
 from dissensus.learning.saving import run_key, with_learnt
@@ -345,6 +345,7 @@ class _Choice:
             pool.linear.bias.copy_(torch.as_tensor(solution[-1]))
             pool.weights.copy_(torch.tensor([kept[0][1], *(weight for _, weight in used)]))
             for place, (member, _) in zip(pool.members, used, strict=True):
+                assert isinstance(place, PoolMember)
                 place.fill(member.networks, member.channel)
         network.eval()
         self.trace.stopped = True
