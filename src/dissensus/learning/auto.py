@@ -68,6 +68,7 @@ PENALTY_WITHOUT_CHOICE = 1.0  # λ of a linear model of fewer items
 WORSE_BEFORE_END = 2  # points of the path without a better score, and it ends
 PRIOR_ITEMS = 10.0  # that speak for equal weights and temperature 1
 MIN_LABELS = 3.0  # of an annotator, on average, for what learns who gave a label
+MAX_NUMBERS_ONE_THREAD = 2**23  # items × features; smaller steps gain nothing by sharing, and wait where cores are busy
 MAX_MATRIX_CELLS = 2**23  # annotators × K × K, for a crowd layer
 
 
@@ -217,9 +218,11 @@ class _Choice:
 
     def train(self) -> Trained:
         """Train all candidates, and pool them."""
-        found = [(*self._linear(*columns), *columns) for columns in self._inputs()]
-        linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
-        with one_thread():  # steps of such networks are too small to share, and slower where cores are busy
+        inputs = list(self._inputs())
+        small = _vectors(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
+        with one_thread() if small else nullcontext():
+            found = [(*self._linear(*columns), *columns) for columns in inputs]
+            linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
             trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
         members = [linear, *trained]
         weights: FloatArray = np.ones(1)
