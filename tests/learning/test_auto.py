@@ -127,6 +127,22 @@ def test_a_crowd_layer_sees_through_those_who_take_one_class_for_another():
     assert crowd.labels[1, 2] > 0.25 > crowd.labels[2, 1]  # votes for 1 where the class is 2
 
 
+def test_small_models_train_on_one_core_and_threads_are_as_before(monkeypatch):
+    table, X, _ = blobs(60)
+    seen, before = [], torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        fitted(table, X).set_params(epochs=1).fit(table, X, on_step=lambda *_: seen.append(torch.get_num_threads()))
+        assert torch.get_num_threads() == 3
+        monkeypatch.setattr(auto, "MAX_NUMBERS_ONE_THREAD", 60)
+        fitted(table, X, epochs=1, encoder="identity").fit(
+            table, X, on_step=lambda *_: seen.append(-torch.get_num_threads())
+        )
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1, -3}
+
+
 def test_the_mean_is_hardly_left_where_features_say_nothing():
     table, X, _ = blobs(300)
     noise = np.random.default_rng(0).normal(size=X.shape).astype(np.float32)

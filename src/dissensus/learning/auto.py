@@ -39,7 +39,7 @@ from dissensus.learning.devices import one_thread
 from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
-from dissensus.learning.objectives.auto import Auto, Pool
+from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
 from dissensus.learning.objectives.labels import annotation_rows
 from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, parameter_groups, torch_seed
 from dissensus.learning.saving import run_key, with_learnt
@@ -68,6 +68,7 @@ PENALTY_WITHOUT_CHOICE = 1.0  # λ of a linear model of fewer items
 WORSE_BEFORE_END = 2  # points of the path without a better score, and it ends
 PRIOR_ITEMS = 10.0  # that speak for equal weights and temperature 1
 MIN_LABELS = 3.0  # of an annotator, on average, for what learns who gave a label
+MAX_NUMBERS_ONE_THREAD = 2**23  # items × features; smaller steps gain nothing by sharing, and wait where cores are busy
 MAX_MATRIX_CELLS = 2**23  # annotators × K × K, for a crowd layer
 
 
@@ -217,9 +218,11 @@ class _Choice:
 
     def train(self) -> Trained:
         """Train all candidates, and pool them."""
-        found = [(*self._linear(*columns), *columns) for columns in self._inputs()]
-        linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
-        with one_thread():  # steps of such networks are too small to share, and slower where cores are busy
+        inputs = list(self._inputs())
+        small = _vectors(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
+        with one_thread() if small else nullcontext():
+            found = [(*self._linear(*columns), *columns) for columns in inputs]
+            linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
             trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
         members = [linear, *trained]
         weights: FloatArray = np.ones(1)
@@ -345,6 +348,7 @@ class _Choice:
             pool.linear.bias.copy_(torch.as_tensor(solution[-1]))
             pool.weights.copy_(torch.tensor([kept[0][1], *(weight for _, weight in used)]))
             for place, (member, _) in zip(pool.members, used, strict=True):
+                assert isinstance(place, PoolMember)
                 place.fill(member.networks, member.channel)
         network.eval()
         self.trace.stopped = True

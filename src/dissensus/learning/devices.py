@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from dissensus.common.parameters import param
 from dissensus.exceptions import BadParameter
@@ -55,11 +56,12 @@ def own_draws(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute on one core; it is left as it was."""
+    """Let torch and NumPy compute on one core; they are left as they were."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(1):
+            yield
     finally:
         torch.set_num_threads(before)
 

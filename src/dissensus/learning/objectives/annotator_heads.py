@@ -17,20 +17,18 @@ weighted by labels; it teaches what is shared, not these.
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from dissensus.common.parameters import param
-from dissensus.common.types import IntArray
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Batch
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
-from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.objectives.base import AnnotatorRows, Branch, as_tensor, objectives
+from dissensus.learning.objectives.labels import EveryLabel
 from dissensus.learning.rows import RowEmbedding
-from dissensus.table.annotations import Annotations
 
 Average = Literal["mean", "mode"]
 NUMBERS_AT_ONCE = 2**22  # items × annotators × K of answers that are computed together
@@ -111,20 +109,11 @@ class LinearHeads(PerspectiveHead):
         return torch.einsum("bd,jkd->bjk", v, weight) + bias
 
 
-class Perspectives(AnnotatorObjective):
+class Perspectives(EveryLabel):
     """An objective whose head is a `PerspectiveHead`."""
 
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
     penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)
-
-    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count the labels of every annotator."""
-        self.count_labels(table, gold, objectives.name_of(type(self)))
-        return self
-
-    def targets(self) -> Columns:
-        """The rows of the table, and `gold` (I,) where any is known."""
-        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """−Σ w log P_j(y), the penalty of each annotation's annotator, −Σ log P(gold) of the average annotator."""

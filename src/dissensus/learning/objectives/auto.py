@@ -31,7 +31,7 @@ from dissensus.learning.objectives.base import Branch, objectives
 from dissensus.learning.objectives.soft import Soft
 
 
-class Member(nn.Module):
+class PoolMember(nn.Module):
     """(B, D) vectors → (B, K) the mean logits of networks with these layers; of classes, log Σ_c T_yc p_c."""
 
     scale: Tensor
@@ -71,7 +71,7 @@ class Pool(nn.Module):
     def __init__(self, width: int, n_classes: int, members: Sequence[dict[str, Any]]):
         super().__init__()
         self.linear = nn.Linear(width, n_classes)
-        self.members = nn.ModuleList(Member(width, n_classes, **member) for member in members)
+        self.members = nn.ModuleList(PoolMember(width, n_classes, **member) for member in members)
         self.register_buffer("weights", torch.full((1 + len(members),), 1 / (1 + len(members))))
 
     def forward(self, z: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class Auto(Soft):
     weight: ClassVar[Any] = "items"  # type: ignore[misc]
     folds: int = param(5, "parts of the items, each held out once, where a model of vectors takes seconds", low=2)
 
-    members_: list[dict[str, Any]] | None = None  # keywords of the pool's `Member`s; None: the one head of `soft`
+    members_: list[dict[str, Any]] | None = None  # keywords of the pool's `PoolMember`s; None: the one head of `soft`
 
     def head(self, branch: Branch, width: int) -> nn.Module:
         """Make the pool, or a last layer."""

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -40,14 +40,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Batch
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
-from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.objectives.base import Branch, HeadWithMain, objectives
+from dissensus.learning.objectives.labels import EveryLabel
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
-from dissensus.table.annotations import Annotations
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
 Link = Literal["normalize", "softmax", "softmax-twice"]
@@ -145,19 +144,10 @@ def log_volume(parts: Tensor) -> Tensor:
     return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
-class AnnotationsThroughP(AnnotatorObjective):
+class AnnotationsThroughP(EveryLabel):
     """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
-
-    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count the labels of every annotator; the labels themselves are the targets."""
-        self.count_labels(table, gold, objectives.name_of(type(self)))
-        return self
-
-    def targets(self) -> Columns:
-        """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
-        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
 
     @property
     def rows_rate(self) -> float:
