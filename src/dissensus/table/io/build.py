@@ -80,6 +80,8 @@ class Taken:
 
     def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
         tables = made if isinstance(made, Mapping) else {"": made}
+        if not tables:
+            raise DataError(f"no row has an answer; a table needs at least one. {self.reading.left_out()}".strip())
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
             if abstained:
