@@ -527,6 +527,6 @@ def test_questions_without_a_single_answer_are_an_error():
             "annotator": [1, 1],
             "label": pa.array([[], None], pa.list_(pa.string())),
         }
-    )  # noqa: E501
+    )
     with pytest.raises(DataError, match=r"no row has an answer; .* Not used: 2 answers without a choice\."):
         io.read(rows)
