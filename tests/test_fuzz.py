@@ -402,7 +402,8 @@ def try_model(rng, folder):
                     value = one_of(
                         rng, [-1, 10**6, 0, 1] if array.dtype.kind == "i" else [-1.0, np.nan, np.inf, 1e300, 0.5]
                     )
-                    changed.flat[rng.integers(array.size)] = np.asarray(value).astype(array.dtype)
+                    with np.errstate(all="ignore"):
+                        changed.flat[rng.integers(array.size)] = np.asarray(value).astype(array.dtype)
                     arrays[key] = changed
                 case _:
                     arrays[str(one_of(rng, [key, "posterior_", "x_", "_fit", "fit"]))] = array

@@ -510,3 +510,10 @@ def test_a_folder_of_exports_is_one_table_in_which_nothing_counts_twice(tmp_path
     (tmp_path / "tuesday.json").write_text(json.dumps([studio_task(1, "another project's", ann="yes")]))
     with pytest.raises(DataError, match=r"item 1 has other texts in tuesday\.json than in monday\.json.*item=<field>"):
         io.read(tmp_path)
+
+
+def test_what_an_export_calls_its_answers_stays_in_one_line(read):
+    response = {"values": {"q": {"value": "a"}}, "user_id": "u", "status": "\n" + "x" * 5000}
+    with pytest.raises(DataError, match=r"Not used: 1 answer x{190}.*…\.$") as raised:
+        read(json.dumps({"id": 1, "fields": {"t": "t"}, "responses": [response]}).encode(), "t.json")
+    assert "\n" not in str(raised.value)

@@ -22,6 +22,7 @@ from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
 
+MAX_REASON_LENGTH = 200  # characters
 MIN_SHARE_OF_TARGETS = 0.9  # that are labels too, before they are taken for known ones; a letter may be one by chance
 LABEL, RATING, NUMBER = "label", "rating", "number"
 """Kinds of answers that are read: one label or a list of ticked ones; a grade; a score. All others are only counted."""
@@ -143,7 +144,8 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
     loud = False
     for row in rows:
         if isinstance(row, Note):
-            reading.notes += [] if row.text in reading.notes else [row.text]
+            text = " ".join(row.text.split())  # which may hold a name from the data
+            reading.notes += [] if text in reading.notes else [text]
             loud |= row.loud
             continue
         for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
@@ -173,7 +175,7 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
         elif not why:
             used.append(one)
         if why:
-            reading.unused[why] += 1
+            reading.unused[_one_line(why)] += 1
             left.append(one)
     if not used:
         raise DataError(
@@ -349,6 +351,12 @@ def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
         if not isinstance(entry, dict):
             raise DataError(f"{where} has {shown(entry)} in {key!r}; expected an object: {{…}}.")
     return list(entries)
+
+
+def _one_line(words: str) -> str:
+    """Words that may hold a name from the data, as the part of a sentence."""
+    plain = " ".join(words.split())
+    return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
 def _word(named: Any, usual: str) -> str:
