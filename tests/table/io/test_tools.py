@@ -1,5 +1,6 @@
 """The exports of tools in the folder `exports` beside the data sets: the right table, or one right sentence."""
 
+import json
 import warnings
 
 import pytest
@@ -13,6 +14,7 @@ TRACES = {
     "helpful": (["trace-0", "trace-1"], ["helpful", "user-a", "user-b"], ["True"], 2),
     "tone": (["trace-0", "trace-1"], ["helpful", "user-a", "user-b"], ["polite", "rude"], 4),
 }
+TICKED = "lewidi/2025_multilabel.json"
 READ = {
     "argilla/records.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 9),
     "argilla/flat.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 7),
@@ -42,7 +44,6 @@ READ = {
     ),
 }  # fmt: skip
 REFUSED = {
-    "lewidi/2025_multilabel.json": r"1 of 6 answers tick several labels, such as 'entailment', 'neutral'; say how",
     "lewidi/2025_test_blank.json": r"no answer that can be used; .* 3 answers held back \(empty text\)",
     "lewidi/2025_annotators_meta.json": "if it describes the annotators, give it as a table with a column annotator",
     "label_studio/export.conll": "is CoNLL text",
@@ -78,7 +79,7 @@ def quiet_read(path, **options):
 
 def test_every_export_is_in_these_lists(exports):
     there = {str(path.relative_to(exports)) for path in exports.glob("*/*")}
-    assert there == READ.keys() | REFUSED.keys()
+    assert there == READ.keys() | REFUSED.keys() | {TICKED}
 
 
 @pytest.mark.parametrize("name", READ)
@@ -92,6 +93,14 @@ def test_an_export_is_read_as_it_is_meant(exports, name):
         assert len(table) == n
         assert table.source.rows == table.source.used + table.source.unused.total()
     assert sum(map(len, tables.values())) == table.source.used
+
+
+def test_several_labels_are_yes_or_no_for_each_as_the_task_has_it(exports):
+    soft = {item: entry["soft_label"] for item, entry in json.loads((exports / TICKED).read_text()).items()}
+    for label, table in quiet_read(exports / TICKED).items():
+        shares = table.votes() / table.votes().sum(axis=1, keepdims=True)
+        for item, share in zip(table.items, shares.tolist(), strict=True):
+            assert dict(zip(table.classes, share, strict=True)) == soft[item][label]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -55,12 +55,14 @@ class Taken:
     guessed_question: bool = False
     loud: bool = False  # warn of what is not used
     kind: str | None = None  # where the format says what the labels are
+    ticks: str | None = None  # where the format says how to take several ticks
 
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
         columns, reading = self.columns, self.reading
         if build.kind is None and build.classes is None:
             build = replace(build, kind=self.kind)
+        build = replace(build, ticks=build.ticks or self.ticks)
         if len(columns["item"]) == 0:
             raise DataError("there is no row; a table needs at least one annotation.")
         if "question" in columns and "proba" in columns:
@@ -225,7 +227,14 @@ def _noted(taken: Taken, frame: Any) -> Taken:
 def of_export(found: Collected) -> Taken:
     """What was collected from the export of an annotation tool."""
     return Taken(
-        found.columns, found.reading, found.items, found.annotators, found.golds, loud=found.loud, kind=found.kind
+        found.columns,
+        found.reading,
+        found.items,
+        found.annotators,
+        found.golds,
+        loud=found.loud,
+        kind=found.kind,
+        ticks=found.ticks,
     )
 
 

@@ -77,6 +77,7 @@ class Collected:
     annotators: list[Any]
     reading: Reading
     kind: str | None = None  # of the table; None where the labels tell
+    ticks: str | None = None  # how to take several, where the caller does not say it
     loud: bool = False  # True where answers that people gave are not used
     golds: dict[str, tuple[list[Any], list[Any]]] = with_default(
         default_factory=dict
@@ -93,10 +94,12 @@ def add_export(
     suffixes: tuple[str, ...] = JSON_SUFFIXES,
     words: tuple[str, str] = ("id", "who answered"),
     own_items: bool = False,
+    ticks_are: str | None = None,
 ) -> None:
     """Enter the format of an annotation tool; `words` say what names its items and annotators.
 
-    `own_items`: each question numbers its own items.
+    `own_items`: each question numbers its own items. `ticks_are`: how to take several ticks where the caller does not
+    say it; left out, such answers are an error.
     """
 
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
@@ -106,8 +109,9 @@ def add_export(
         rows = answers(paths[0], columns)
         if len(paths) > 1:
             rows = _joined({path: answers(path, columns) for path in paths}, own_items)
-        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks, words)
-        found.reading.format = name
+        where = paths[0] if len(paths) == 1 else paths[0].parent
+        found = _collect(rows, where, columns, ticks or ticks_are, words)
+        found.reading.format, found.ticks = name, ticks_are
         return found
 
     add(Format(name, suffixes, read_items, claims=claims, collect=collect, summary=summary, place=place))
@@ -207,7 +211,7 @@ def _collect(rows: Rows, path: Path, columns: Columns, ticks: str | None, words:
     return Collected(
         made, _distinct(one.item for one in given),
         _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading,
-        "numbers" if all(one.kind == NUMBER for one in used) and set(label) - {0, 1} else None, loud, golds,
+        "numbers" if all(one.kind == NUMBER for one in used) and set(label) - {0, 1} else None, None, loud, golds,
     )  # fmt: skip
 
 
