@@ -117,11 +117,11 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
     return opened
 
 
-def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> Any:
+def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
     """Open one file of a zip; also a Zstandard one, which Python unpacks from 3.14 on only."""
     entry = archive.getinfo(name) if isinstance(name, str) else name
     if entry.compress_type == ZIP_ZSTD:
-        return io.BytesIO(_zstd_member(entry, path))
+        return io.BufferedReader(io.BytesIO(_zstd_member(entry, path)))
     return io.BufferedReader(_Bounded(archive.open(entry), path), 2**20)
 
 
