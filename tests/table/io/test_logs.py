@@ -82,6 +82,9 @@ SHAPES = {
     "votes without names": (log(votes), {"qa #1": "CCII", "qa #2": "CICI"}),
     "votes of one model": (log(votes, scorers=[scorer("qa", "m", "m")]), {"m": "CCII", "m #2": "CICI"}),
     "a list": (log(lambda g: {"all": value(list(g))}, lambda g: called("all", MODELS, g)), BOTH),
+    "a list in another order": (
+        log(lambda g: {"all": value(list(g))}, lambda g: called("all", MODELS[::-1], g[::-1])), BOTH,
+    ),
     "an object": (
         log(lambda g: {"all": value(dict(zip(MODELS, g, strict=True)))}, lambda g: called("all", MODELS, g)), BOTH,
     ),
