@@ -1,5 +1,6 @@
 """The exports of tools in the folder `exports` beside the data sets: the right table, or one right sentence."""
 
+import json
 import warnings
 
 import pytest
@@ -113,6 +114,15 @@ def test_an_export_is_read_as_it_is_meant(exports, name):
         assert table.source.rows == table.source.used + table.source.unused.total()
     if all(table.kind != "spans" for table in tables.values()):  # of which a row is a place
         assert sum(map(len, tables.values())) == table.source.used
+
+
+def test_several_labels_are_yes_or_no_for_each_as_the_task_has_it(exports):
+    path = exports / "lewidi/2025_multilabel.json"
+    soft = {item: entry["soft_label"] for item, entry in json.loads(path.read_text()).items()}
+    for label, table in quiet_read(path, ticks="questions").items():
+        shares = table.votes() / table.votes().sum(axis=1, keepdims=True)
+        for item, share in zip(table.items, shares.tolist(), strict=True):
+            assert dict(zip(table.classes, share, strict=True)) == soft[item][label]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -333,7 +333,13 @@ def of_export(found: Collected) -> Taken | SeveralTaken:
         parts = {question: of_export(replace(part, loud=False)) for question, part in found.parts.items()}
         return SeveralTaken(parts, found.reading, found.loud)  # type: ignore[arg-type]
     return Taken(
-        found.columns, found.reading, found.items, found.annotators, found.golds, loud=found.loud, kind=found.kind
+        found.columns,
+        found.reading,
+        found.items,
+        found.annotators,
+        found.golds,
+        loud=found.loud,
+        kind=found.kind,
     )
 
 

@@ -160,7 +160,8 @@ def _collect(
     loud = False
     for row in rows:
         if isinstance(row, Note):
-            reading.notes += [] if row.text in reading.notes else [row.text]
+            text = " ".join(row.text.split())  # which may hold a name from the data
+            reading.notes += [] if text in reading.notes else [text]
             loud |= row.loud
             continue
         for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):

@@ -11,6 +11,7 @@ import struct
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -119,11 +120,12 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
 def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
     """Open one file of a zip; also a Zstandard one, which Python unpacks from 3.14 on only."""
     entry = archive.getinfo(name) if isinstance(name, str) else name
-    opened = _zstd_member(entry, path) if entry.compress_type == ZIP_ZSTD else archive.open(entry)
-    return io.BufferedReader(_bounded(opened, path), 2**20)
+    if entry.compress_type == ZIP_ZSTD:
+        return io.BufferedReader(io.BytesIO(_zstd_member(entry, path)))
+    return io.BufferedReader(_bounded(archive.open(entry), path), 2**20)
 
 
-def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> Any:
+def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
     with path.open("rb") as file:
         file.seek(entry.header_offset)
         head = file.read(LOCAL_HEADER_BYTES)
@@ -131,7 +133,12 @@ def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> Any:
             raise zipfile.BadZipFile(f"no file {entry.filename} where the zip says it is")
         file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # its name and extra fields
         packed = file.read(min(entry.compress_size, path.stat().st_size))
-    return pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
+    stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
+    with io.BufferedReader(_Bounded(stream, path), 2**20) as unpacked:
+        found = unpacked.read()
+    if zlib.crc32(found) != entry.CRC:
+        raise zipfile.BadZipFile(f"bad CRC-32 of {entry.filename}")
+    return found
 
 
 def members(path: Path) -> list[str]:

@@ -157,9 +157,9 @@ def _votes(
         behind = declared.get(key) or [model for model, _ in calls]
         panel = metadata.get("panel")
         if isinstance(panel, dict) and isinstance(panel.get("votes"), list):
-            given = dict(zip(_judges(key, len(panel["votes"]), declared.get(key), calls), panel["votes"], strict=True))
+            given = _panel(key, panel["votes"], declared.get(key), calls)
         elif isinstance(value, list):
-            given = dict(zip(_judges(key, len(value), declared.get(key), calls), value, strict=True))
+            given = _panel(key, value, declared.get(key), calls)
         elif isinstance(value, dict) and value and set(value) <= set(behind):
             given = value
         elif len(set(behind)) > 1 and (graded := _grades(calls, value)):
@@ -181,13 +181,20 @@ def _label(value: Any, invalid: str) -> tuple[Any, str]:
     return str(value) if isinstance(value, bool) else value, invalid
 
 
-def _judges(key: str, n: int, declared: list[str] | None, calls: list[tuple[str, str]]) -> list[str]:
-    """Names of the judges of a panel: the models in the order in which the scorer has them, else numbers."""
+def _panel(key: str, given: list[Any], declared: list[str] | None, calls: list[tuple[str, str]]) -> dict[str, Any]:
+    """Judge → vote. The names are the models in the order in which the scorer has them, else numbers.
+
+    Models that were called at once may be logged in another order than their votes: what each said goes first.
+    """
+    said = {} if len(declared or []) == len(given) else _grades(calls, None)
+    if said and sorted(map(str, said.values())) == sorted(map(str, given)):
+        return said
     for names in (declared or [], [model for model, _ in calls]):
-        if len(names) == n:
+        if len(names) == len(given):
             before = [names[:place].count(name) for place, name in enumerate(names)]
-            return [f"{name} #{nth + 1}" if nth else name for name, nth in zip(names, before, strict=True)]
-    return [f"{key} #{place + 1}" for place in range(n)]
+            unique = [f"{name} #{nth + 1}" if nth else name for name, nth in zip(names, before, strict=True)]
+            return dict(zip(unique, given, strict=True))
+    return {f"{key} #{place + 1}": one for place, one in enumerate(given)}
 
 
 def _grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:

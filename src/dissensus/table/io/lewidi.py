@@ -44,4 +44,6 @@ def _annotations(entry: Record, where: str) -> list[tuple[str, list[Any]]]:
     return [(who.strip(), [label.strip()] if label.strip() else []) for who, label in zip(people, given, strict=True)]
 
 
-add_export("lewidi", answers, claims=claims, summary="Learning With Disagreements, 2023 and 2025", place=65)
+add_export(
+    "lewidi", answers, claims=claims, summary="Learning With Disagreements, 2023 and 2025", place=65,
+)  # fmt: skip
