@@ -16,7 +16,7 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, plain
 
 MIN_JUDGES = 3
-MIN_ITEMS = 30
+MIN_ITEMS = 50
 ENOUGH = 0.95  # share of the panel's answer from which on further judges are hardly worth their calls
 MAX_CLASSES = 20  # whose rates are listed
 
