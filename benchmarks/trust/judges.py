@@ -66,9 +66,7 @@ def main() -> None:
     votes, gold = data.annotations, data.gold
     model = dz.methods["consensus"]().fit(votes)
     loss, right, over, *_ = scores(model.posterior_, gold)
-    print(
-        f"without gold: log loss {loss:.3f} (0.62), accuracy {100 * right:.1f} %, confidence beyond it {100 * over:+.1f}"
-    )
+    print(f"without gold: log loss {loss:.3f} (0.62), accuracy {100 * right:.1f} %, confidence {100 * over:+.1f}")
     print(f"without gold: {review_panel(votes, model=model)}")
     print(f"by all gold: {review_panel(votes, model=model, gold=gold)}")
     numbers = score_table()

@@ -28,6 +28,7 @@ SIZES = (50, 100, 300)
 MIN_GOLD = 10  # items of a class, in the set
 MIN_EXPECTED = 10  # items of a class among those drawn, from which on coverage should be 93 to 97 %
 MAX_ITEMS = 3_000  # of a draw
+PANEL_ITEMS = 1_000  # of a draw from a panel, which is learnt from again in every draw
 
 
 def cases() -> Iterator[tuple[str, Any, Any, Any]]:
@@ -147,7 +148,7 @@ def panels(draws: int) -> None:
             c = int(np.bincount(gold[everything]).argmax())
             found = []
             for draw in range(draws):
-                order = np.random.default_rng([draw, size]).permutation(everything)[:MAX_ITEMS]
+                order = np.random.default_rng([draw, size]).permutation(everything)[:PANEL_ITEMS]
                 known, others = np.sort(order[:size]), order[size:]
                 predicted = _cross_fitted(
                     lambda some, p=panel, g=gold: p.learn(some, g[some]).posterior, known, order, draw

@@ -19,6 +19,7 @@ RUNS = {
     "aggregate": ["labels.csv", "--gold", "gold.csv", "-o", "out"],
     "compare": ["labels.csv", "--gold", "gold.csv", "-m", "majority-vote,wawa", "--resamples", 50],
     "diagnose": ["labels.csv", "-o", "annotators.csv"],
+    "calibrate": ["labels.csv", "--gold", "gold.csv", "--width", 0.5],
     "explain": ["labels.csv", "--annotators", "people.csv", "-m", "wawa"],
     "redundancy": ["labels.csv", "--gold", "gold.csv", "-m", "wawa", "--seeds", 1],
     "recommend": ["few.csv", "--budget", 9, "-m", "majority-vote"],

@@ -359,3 +359,25 @@ def test_collect_makes_the_facts_of_a_study():
     assert facts["title"] == "Title"
     assert facts["sections"]["items"] == made.facts["sections"]["items"]
     assert isinstance(made, Report)
+
+
+def test_a_panel_has_a_section_of_its_own():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 120)
+    said = np.where(rng.random((120, 4)) < 0.8, truth[:, None], 1 - truth[:, None])
+    said[:, 1] = np.where(rng.random(120) < 0.9, said[:, 0], said[:, 1])  # two who err alike
+    item, judge = np.nonzero(np.ones_like(said))
+    table = Annotations.from_arrays(item, np.array([f"judge-{j}" for j in range(4)])[judge], said[item, judge])
+    gold = np.where(np.arange(120) % 2, truth, -1)
+    for options in ({"gold": gold, "names": True}, {}):
+        facts = report(table, only=["panel"], **options).facts["sections"]["panel"]
+        check_section("panel", facts)
+        assert facts["by_gold"] == ("gold" in options)
+        assert len(facts["rates"]) == (2 if "gold" in options else 0)
+        assert ("judge-0" in dumps(facts)) == ("names" in options)  # else pseudonyms
+        assert ("family" in facts["judges"][0]) == ("names" in options)
+        highest = np.array(facts["matrix"], float) - 2 * np.eye(4)
+        if "names" in options:
+            pair = {facts["order"][at] for at in np.unravel_index(highest.argmax(), (4, 4))}
+            assert pair == {"judge-0", "judge-1"}
+    assert "panel" not in report().facts["sections"]

@@ -199,7 +199,8 @@ def _show(title: str, found: Calibrated) -> None:
         fixed = one.corrected
         beside = one.rogan_gladen
         by_errors = "–" if beside is None or beside.value != beside.value else show.number(beside.value)
-        cells = (show.number(fixed.predicted), _cell(fixed), _cell(fixed.human), by_errors)
+        judged = "–" if one.judged != one.judged else show.number(one.judged)
+        cells = (judged, _cell(fixed), _cell(fixed.human), by_errors)
         rows.append((name, *cells, f"{fixed.saved:,.0f}"))
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
     show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])

@@ -28,7 +28,7 @@ from dissensus.table.annotations import Annotations
 
 PANEL_SD = 1.2  # of the log odds that all judges of an item add
 SPREAD = 0.5  # SD of the prior of log τ
-SCALES = np.array([0.25, 0.4, 0.65, 1.0, 1.5, 2.3])  # τ that are averaged over, times its prior middle
+SCALES = np.array([0.35, 0.65, 1.1, 2.0])  # τ that are averaged over, times its prior middle
 NO_WEIGHTS = 0.3  # prior probability of τ = 0
 TRUSTS = ((0.1, 0.1), (1.0, 0.5))  # SD of b, and of a around 1, that are averaged over: panels that are right, or off
 MIN_COVERAGE = 0.7  # share of the items that a judge of a panel labels
@@ -82,11 +82,12 @@ class Panel:
         n_weights = D - P - own
         mean = np.append(np.zeros(D - own), np.ones(own))
         middle = PANEL_SD / np.sqrt(max(self._per_item(), 1.0))
-        fits, scores = [], []
+        fits, scores, start = [], [], mean.copy()
         for (shift_sd, slope_sd), scale in product(TRUSTS, (0.0, *SCALES)):
             sd = np.concatenate([np.full(n_weights, scale * middle), np.full(P, shift_sd), np.full(own, slope_sd)])
             used = sd > 0
-            weight, covariance, evidence = laplace(x[:, :, used], gold, mean[used], sd[used])
+            weight, covariance, evidence = laplace(x[:, :, used], gold, mean[used], sd[used], start[used])
+            start[used] = weight  # the next one is near
             prior = np.log(NO_WEIGHTS) if not scale else np.log(1 - NO_WEIGHTS) + np.log(_spread()[scale == SCALES][0])
             fits.append((used, weight, covariance))
             scores.append(evidence + prior)
@@ -168,10 +169,12 @@ class Learnt:
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
-def laplace(x: FloatArray, gold: IntArray, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+def laplace(
+    x: FloatArray, gold: IntArray, mean: FloatArray, sd: FloatArray, start: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray, float]:
     """Weights (D,) of features (n, K, D) with the prior N(mean, sd²), their covariance, and the log evidence."""
     n, K, D = x.shape
-    flat, precision, weight = x.reshape(n * K, D), sd**-2.0, mean.copy()
+    flat, precision, weight = x.reshape(n * K, D), sd**-2.0, mean if start is None else start
     hit = np.zeros((n, K))
     hit[np.arange(n), gold] = 1
     for _ in range(NEWTON_STEPS):

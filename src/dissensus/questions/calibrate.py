@@ -24,6 +24,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate
+from dissensus.evaluation.hard import tied
 from dissensus.evaluation.intervals import score_interval
 from dissensus.evaluation.ppi import (
     MIN_KNOWN,
@@ -58,6 +59,7 @@ class Rate:
     name: str
     system: str | None  # None: all items
     items: int
+    judged: float  # by the judges alone, without gold; NaN of classes that only gold names
     corrected: CorrectedMean
     rogan_gladen: Estimate | None  # None of a mean score
 
@@ -138,7 +140,7 @@ class Calibrated:
             | flat("corrected", one.corrected)
             | flat("human", one.corrected.human)
             | flat("rogan_gladen", one.rogan_gladen)
-            | {"judged": one.corrected.predicted, "weight": one.corrected.weight, "labels_saved": one.corrected.saved}
+            | {"judged": one.judged, "weight": one.corrected.weight, "labels_saved": one.corrected.saved}
             for one in self.rates
         ]
 
@@ -214,10 +216,14 @@ def calibrate(
     truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0  # (I, Q)
     predicted = free if judges.size == 0 and free is not None else out
     quantities = [MEAN] if numeric else [str(name) for name in names]
-    said = None if free is None else (free == free.max(axis=1, keepdims=True)) * 1.0
+    said = None if free is None else tied(free) / tied(free).sum(axis=1, keepdims=True)
+    judged = said if said is not None else np.full((table.n_items, len(quantities)), np.nan)
+    if numeric:
+        scores = np.bincount(table.item, table.values[table.label], table.n_items)
+        judged = (scores / np.maximum(np.diff(table.item_ptr), 1))[:, None]
     if table.kind == "graded" and not numeric:
         value = table.values[:, None]
-        truth, predicted = np.hstack([truth, truth @ value]), np.hstack([predicted, predicted @ value])
+        truth, predicted, judged = (np.hstack([one, one @ value]) for one in (truth, predicted, judged))
         quantities.append(MEAN)
     notes: list[str] = []
 
@@ -233,7 +239,7 @@ def calibrate(
         beside = None
         if is_rate and said is not None:
             beside = rogan_gladen(truth[here, at], said[here, at], said[others, at], level)
-        return Rate(name, system, items.size, found, beside)
+        return Rate(name, system, items.size, float(judged[items, at].mean()), found, beside)
 
     Q = len(quantities)
     rates = [one for at in range(Q) if (one := rate(at, labelled, None)) is not None]

@@ -1,8 +1,8 @@
 """What judges react to besides the truth: position, length, and answers of their own family.
 
-    excess_ij = P(j says the last class of item i) − [that is the truth of i]        over items with gold
+    excess_ij = s_ij − mean of s_kj over items k of the same truth        s_ij = [j says the second class of item i]
 
-of two classes; of more, excess_ij = [j errs]. Its difference between items with one value of a column and the others,
+over items with gold; of more than two classes, s_ij = [j errs]. Its difference between items with one value of a column and the others,
 or its slope per standard deviation of a column of numbers, is what the column does to the judges beyond the truth. A
 judge prefers itself where its excess is larger on answers whose system is of its family (`questions.panel.family`).
 """
@@ -44,7 +44,9 @@ def item_effects(
         return
     rows = np.flatnonzero(np.isin(table.item, known))
     item = table.item[rows]
-    excess = (table.label[rows] == 1) - truth[item, 1] if K == 2 else 1 - truth[item, table.label[rows]]
+    said = table.label[rows] == 1 if K == 2 else truth[item, table.label[rows]] == 0
+    stratum = table.annotator[rows].astype(np.int64) * K + truth[item, :K].argmax(axis=1)
+    excess = said - (np.bincount(stratum, said) / np.maximum(np.bincount(stratum), 1))[stratum]
     n = np.bincount(item, minlength=table.n_items)
     mean = np.bincount(item, excess, table.n_items) / np.maximum(n, 1)
     some = np.flatnonzero(n)

@@ -16,7 +16,7 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, plain
 
 MIN_JUDGES = 3
-MIN_ITEMS = 30
+MIN_ITEMS = 50
 ENOUGH = 0.95  # share of the panel's answer from which on further judges are hardly worth their calls
 MAX_CLASSES = 20  # whose rates are listed
 
@@ -62,7 +62,7 @@ class PanelSection(Section):
             "rates": []
             if found is None or known == table.n_items
             else [
-                {"class": study.classes[k], "judged": one.corrected.predicted, "saved": one.corrected.saved}
+                {"class": study.classes[k], "judged": one.judged, "saved": one.corrected.saved}
                 | {"corrected": one.corrected, "human": one.corrected.human}
                 for k, one in enumerate(found.rates[:MAX_CLASSES])
                 if k < len(study.classes)

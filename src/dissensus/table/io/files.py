@@ -134,7 +134,7 @@ def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
         file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # its name and extra fields
         packed = file.read(min(entry.compress_size, path.stat().st_size))
     stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
-    with io.BufferedReader(_Bounded(stream, path), 2**20) as unpacked:
+    with io.BufferedReader(_bounded(stream, path), 2**20) as unpacked:
         found = unpacked.read()
     if zlib.crc32(found) != entry.CRC:
         raise zipfile.BadZipFile(f"bad CRC-32 of {entry.filename}")

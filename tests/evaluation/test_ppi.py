@@ -1,0 +1,118 @@
+"""Corrected means against loops, the package of PPI's authors, and what is simulated."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from dissensus.evaluation.ppi import (
+    corrected_difference,
+    corrected_mean,
+    labels_needed,
+    rogan_gladen,
+    tuned_mean,
+)
+from dissensus.exceptions import DataError
+
+
+def drawn(seed=0, n=60, others=700, rate=0.3, noise=0.2):
+    """Truth, and what imperfect judges say of it: known and other items."""
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n + others) < rate
+    said = np.clip(np.where(truth, 0.75, 0.2) + rng.normal(0, noise, truth.size), 0, 1)
+    return truth[:n] * 1.0, said[:n], said[n:]
+
+
+def test_the_tuned_mean_is_that_of_the_equations():
+    y, f, others = drawn(n=23, others=31)
+    n, N = len(y), len(others)
+    cov = sum((a - y.mean()) * (b - f.mean()) for a, b in zip(y, f, strict=True)) / n
+    whole = [*f, *others]
+    var = sum((b - np.mean(whole)) ** 2 for b in whole) / (n + N - 1)
+    lam = cov / ((1 + n / N) * var)
+    value = lam * sum(others) / N + sum(a - lam * b for a, b in zip(y, f, strict=True)) / n
+    spread = np.var(y - lam * f) / n + lam**2 * np.var(others) / N
+    assert 0 < lam < 1
+    np.testing.assert_allclose(tuned_mean(y, f, others), (value, np.sqrt(spread), lam), rtol=1e-12)
+
+
+PACKAGE = {
+    0.05: (0.28116734, 0.22609130, 0.33624337),
+    0.3: (0.27684623, 0.18902128, 0.36467118),
+    2.0: (0.28561516, 0.17305886, 0.39817146),
+}
+"""Noise → estimate and bounds by ppi-python 0.2.3: `ppi_mean_pointestimate` and `ppi_mean_ci(alpha=0.05)`."""
+
+
+@pytest.mark.parametrize("noise", PACKAGE)
+def test_it_is_that_of_the_authors_package(noise):
+    value, error, _ = tuned_mean(*drawn(noise=noise))
+    ours = value + np.array([0, -1, 1]) * ndtri(0.975) * error
+    np.testing.assert_allclose(ours, PACKAGE[noise], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_intervals_cover_and_are_narrower_than_those_of_the_human_labels(noise):
+    found = [corrected_mean(*drawn(seed, noise=noise), rate=True) for seed in range(200)]
+    covered = np.mean([one.low <= 0.3 <= one.high for one in found])
+    assert 0.92 <= covered <= 0.985
+    assert np.mean([one.high - one.low for one in found]) < np.mean([one.human.high - one.human.low for one in found])
+
+
+def test_judges_that_know_nothing_cost_next_to_nothing():
+    rng = np.random.default_rng(1)
+    y = rng.random(100) < 0.4
+    one = corrected_mean(y, rng.random(100), rng.random(900), rate=True)
+    assert one.high - one.low < 1.05 * (one.human.high - one.human.low)
+    assert one.saved < 10
+
+
+def test_no_positive_among_the_known_leaves_room_for_some():
+    f = np.full(50, 0.01)
+    one = corrected_mean(np.zeros(50), f, np.full(500, 0.01), rate=True)
+    assert (one.value, one.low) == (0, pytest.approx(0, abs=1e-12))
+    assert 0.05 < one.high < 0.1
+    assert one.weight == 0
+
+
+def test_with_all_items_known_it_is_the_human_labels():
+    y, f, _ = drawn()
+    one = corrected_mean(y, f, [], rate=True)
+    assert one.value == one.human.value
+    np.testing.assert_allclose([one.low, one.high], [one.human.low, one.human.high], atol=1e-3)
+
+
+def test_too_few_known_items_are_an_error():
+    with pytest.raises(DataError, match="4 known items are too few"):
+        corrected_mean(np.ones(4), np.ones(4), np.ones(9))
+
+
+def test_rogan_gladen_undoes_known_errors():
+    rng = np.random.default_rng(0)
+    truth = rng.random(20_000) < 0.2
+    said = np.where(truth, rng.random(truth.size) < 0.7, rng.random(truth.size) < 0.3)
+    one = rogan_gladen(truth[:2000], said[:2000], said[2000:])
+    assert one.low < 0.2 < one.high
+    assert abs(said.mean() - 0.2) > (one.high - one.low) / 2  # what was said is off by more than that
+    assert np.isnan(rogan_gladen([1, 0, 1, 0], [0, 1, 0, 1], []).value)  # says the contrary
+    assert np.isnan(rogan_gladen([1, 1], [1, 1], [1]).value)  # no specificity is known
+
+
+def test_the_interval_of_a_difference_is_wider_than_either():
+    one, other = (corrected_mean(*drawn(seed), rate=True) for seed in (1, 2))
+    apart = corrected_difference(one, other)
+    assert apart.value == one.value - other.value
+    assert apart.high - apart.low > max(one.high - one.low, other.high - other.low)
+    assert corrected_difference(other, one).low == pytest.approx(-apart.high)
+
+
+@pytest.mark.parametrize("rate", [True, False])
+def test_the_planned_number_of_labels_gives_the_planned_width(rate):
+    y, f, _others = drawn(n=3000, others=0, noise=0.3)
+    first = corrected_mean(y[:100], f[:100], f[100:], rate=rate)
+    width = 0.06
+    n = labels_needed(first, 3000, width, rate=rate)
+    then = corrected_mean(y[:n], f[:n], f[n:], rate=rate)
+    assert 300 < n < 1500
+    assert then.high - then.low == pytest.approx(width, rel=0.15)
+    assert labels_needed(first, 3000, 0.01, rate=rate) is None  # 3,000 items themselves vary more
+    assert labels_needed(first, 3000, first.high - first.low, rate=rate) == pytest.approx(100, rel=0.15)

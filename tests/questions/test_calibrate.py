@@ -1,0 +1,178 @@
+"""Panels corrected by gold, against what was simulated."""
+
+import numpy as np
+import pytest
+
+import dissensus as dz
+from dissensus import Annotations, calibrate, review_panel
+from dissensus.exceptions import DataError
+from dissensus.questions.panel import _correlations, _errors, _kish
+
+JUDGES = ["llama-1", "llama-2", "qwen-1", "qwen-2", "human x"]
+
+
+def panel(n_items=600, seed=0, shared=0.5, rate=0.4):
+    """Five judges who say yes too rarely; judges of one family share a part of their errors. The truth."""
+    rng = np.random.default_rng(seed)
+    truth = (rng.random(n_items) < rate).astype(int)
+    own, family = rng.random((n_items, 5)), np.repeat(rng.random((n_items, 3)), [2, 2, 1], axis=1)
+    draw = np.where(rng.random((n_items, 5)) < shared, family, own)
+    said = np.where(draw < np.where(truth == 1, 0.4, 0.1)[:, None], 1 - truth[:, None], truth[:, None])
+    item, judge = np.nonzero(np.ones_like(said))
+    names = np.array(["no", "yes"], object)
+    return Annotations.from_arrays(item, np.array(JUDGES, object)[judge], names[said[item, judge]]), truth, said
+
+
+def only(truth, n, seed=0):
+    known = np.random.default_rng(seed).permutation(truth.size)[:n]
+    return np.where(np.isin(np.arange(truth.size), known), truth, -1)
+
+
+def test_the_corrected_rate_is_near_the_truth_where_the_judges_are_not():
+    table, truth, _ = panel()
+    found = calibrate(table, only(truth, 120), width=0.1)
+    yes = found["yes"]
+    assert yes.low < truth.mean() < yes.high < truth.mean() + 0.1
+    assert yes.high - yes.low < yes.human.high - yes.human.low
+    assert found["no"].value == pytest.approx(1 - yes.value)
+    rate = next(one for one in found.rates if one.name == "yes")
+    assert rate.rogan_gladen.low < truth.mean() < rate.rogan_gladen.high
+    assert found.posterior.shape == (600, 2)
+    assert found.accuracy > 0.75
+    assert found.plan.needed - 120 == len(set(found.plan.more)) > 0
+    known = set(table.items[only(truth, 120) >= 0].tolist())
+    assert not known & set(found.plan.more)
+    assert list(found.to_frame().columns) == ["item", "label", "confidence", "p_no", "p_yes"]
+
+
+def test_posteriors_of_known_items_have_not_seen_their_gold():
+    table, truth, _ = panel()
+    gold = only(truth, 100)
+    known = np.flatnonzero(gold >= 0)
+    lied = gold.copy()
+    lied[known[0]] = 1 - gold[known[0]]
+    one, other = (calibrate(table, g).posterior[known[0]] for g in (gold, lied))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_recalls_are_counts():
+    table, truth, said = panel()
+    gold = only(truth, 80)
+    known = gold >= 0
+    found = {(one.judge, one.name): one for one in calibrate(table, gold).recalls}
+    for j, name in enumerate(JUDGES):
+        mine = found[name, "yes"]
+        assert mine.items == (truth[known] == 1).sum()
+        assert mine.recall.value == pytest.approx((said[known & (truth == 1), j] == 1).mean())
+        assert mine.recall.low < mine.recall.value < mine.recall.high
+
+
+def test_judges_of_one_family_err_alike():
+    table, truth, said = panel(2000, shared=0.8)
+    for found in (review_panel(table, gold=truth), calibrate(table, only(truth, 400)).panel):
+        pairs = {frozenset(one[:2]) for one in found.alike(2)}
+        assert pairs == {frozenset(("llama-1", "llama-2")), frozenset(("qwen-1", "qwen-2"))}
+        assert found.by_gold
+    assert sorted(found.families) == ["human", "llama", "llama", "qwen", "qwen"]
+    found = review_panel(table, gold=truth)
+    wrong = (said != truth[:, None]).astype(float)
+    order = [JUDGES.index(name) for name in found.judges]
+    np.testing.assert_allclose(found.correlation, np.corrcoef(wrong[:, order], rowvar=False), atol=1e-9)
+    free = review_panel(table)
+    assert not free.by_gold
+    assert abs(free.effective.value - found.effective.value) < 1
+    assert free.effective.low <= free.effective.value <= free.effective.high
+    assert [share for _, share in found.kept][-1] == pytest.approx(1)
+    assert len({name for name, _ in found.kept}) == 5
+
+
+def test_one_judge_missing_on_some_items_is_left_out_of_pairs_there():
+    errors = np.array([[1, 0.0], [0, 1], [1, 1], [0, np.nan]])
+    np.testing.assert_allclose(_correlations(errors)[0, 1], np.corrcoef(errors[:3].T)[0, 1])
+    assert _kish(np.eye(4)) == 4
+    assert _kish(np.ones((4, 4))) == 1
+    table = Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 1])
+    expected = [[0, 1], [0, np.nan]]
+    np.testing.assert_array_equal(_errors(table, np.arange(2), np.arange(2), np.array([0, 1])), expected)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_differences_of_systems(paired):
+    table, truth, _ = panel(1200, seed=3)
+    better = np.arange(1200) % 2 == 0
+    systems = np.where(better, "new", "old")
+    prompts = np.arange(1200) // 2 if paired else None
+    gold = np.where(np.isin(np.arange(1200) // 2, np.random.default_rng(0).permutation(600)[:150]), truth, -1)
+    found = calibrate(table, gold, systems=systems, prompts=prompts)
+    one = next(one for one in found.differences if one.name == "yes")
+    assert one.systems == ("new", "old")
+    assert one.pairs == (150 if paired else 0)
+    assert one.corrected.low < truth[better].mean() - truth[~better].mean() < one.corrected.high
+    assert one.corrected.high - one.corrected.low < one.human.high - one.human.low
+    assert {rate.system for rate in found.rates} == {None, "new", "old"}
+
+
+def test_scores_give_the_mean_score_or_rates_of_gold_classes():
+    rng = np.random.default_rng(0)
+    y = rng.normal(5, 2, 500)
+    said = np.round(0.5 * y[:, None] + rng.normal(0, [0.5, 1, 3], (500, 3)), 1)
+    item, judge = np.nonzero(np.ones_like(said))
+    table = Annotations.from_arrays(item, judge, said[item, judge], kind="numbers")
+    known = rng.permutation(500)[:80]
+    gold = np.full(500, np.nan)
+    gold[known] = y[known]
+    found = calibrate(table, gold, width=0.3)["mean score"]
+    assert found.low < y.mean() < found.high
+    assert found.high - found.low < 0.7 * (found.human.high - found.human.low)
+    classes = np.where(np.isnan(gold), -1, y > 5)
+    found = calibrate(table, classes, classes=["low", "high"])
+    assert found["high"].low < (y > 5).mean() < found["high"].high
+    assert (found.posterior[:, 1] > 0.5)[y > 7].mean() > 0.9
+    assert found.panel.by_gold
+
+
+def test_a_crowd_has_rates_and_no_panel():
+    data = dz.simulate.simulate(400, 40, 3, redundancy=5, seed=2)
+    found = calibrate(data.annotations, only(data.truth, 100))
+    assert found.panel is None
+    for k in range(3):
+        one = found[str(data.annotations.classes[k])]
+        assert one.low < (data.truth == k).mean() < one.high
+
+
+def test_grades_also_have_a_mean():
+    _table, truth, said = panel()
+    item, judge = np.nonzero(np.ones_like(said))
+    graded = Annotations.from_arrays(item, judge, said[item, judge] * 4 + 1, kind="graded")
+    one = calibrate(graded, only(truth, 100))["mean score"]
+    assert one.low < 1 + 4 * truth.mean() < one.high
+
+
+def test_what_judges_react_to_beyond_the_truth():
+    table, truth, said = panel(1000, seed=5)
+    rng = np.random.default_rng(1)
+    first = rng.random(1000) < 0.5
+    said = np.where(first[:, None] & (rng.random(said.shape) < 0.4), 1, said)  # whatever comes first is liked
+    makers = np.where(rng.random(1000) < 0.5, "llama-9", "qwen-9")
+    said[:, 0] = np.where((makers == "llama-9") & (rng.random(1000) < 0.5), 1, said[:, 0])
+    item, judge = np.nonzero(np.ones_like(said))
+    table = Annotations.from_arrays(item, np.array(JUDGES, object)[judge], said[item, judge])
+    columns = {"position": np.where(first, "first", "last"), "system": makers, "length": rng.random(1000)}
+    found = {(e.column, e.value, e.judge): e.excess for e in calibrate(table, truth, columns=columns).effects}
+    assert found["position", "last", ""].high < -0.1
+    assert found["system", "llama", "llama-1"].low > 0.1
+    assert found["length", "", ""].low < 0 < found["length", "", ""].high
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gold": np.full(600, -1)}, "0 labelled items have gold; have 10 or more"),
+        ({"gold": np.full(600, np.nan)}, "gold holds numbers and the table classes"),
+        ({"systems": ["a"]}, "systems names 1 items, and the table has 600"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(change, message):
+    table, truth, _ = panel()
+    with pytest.raises(DataError, match=message):
+        calibrate(table, **{"gold": only(truth, 50)} | change)
