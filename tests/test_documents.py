@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -34,6 +35,7 @@ def test_generated_tables_are_up_to_date():
 PASTED = [ROOT / "README.md", ROOT / "docs" / "quickstart.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 EXTRAS = {"features": "transformers", "learning": "torch", "quickstart": "torch", "scale": "duckdb", "report": "altair"}
 ITEMS_OF_FILES = 150  # of the bundled set, where a page has it written as files: commands should take no seconds
+ITEMS_OF_CODE = 400  # where code loads it and nothing says what comes out
 
 
 def blocks(page):
@@ -51,9 +53,9 @@ def small_files(tmp_path, monkeypatch):
 
     load = datasets.load_dataset
 
-    def load_few(name):
+    def load_few(name, items=ITEMS_OF_FILES):
         data = load(name)
-        return data.only(np.arange(data.annotations.n_items) < ITEMS_OF_FILES)
+        return data.only(np.arange(data.annotations.n_items) < items)
 
     def no_contest(*_, **__):
         raise DataError("left out")
@@ -95,7 +97,10 @@ def test_a_page_runs_as_pasted(page, small_files, monkeypatch):
         if needs is not None:
             continue
         if kind == "python":
-            run_python(code, names, f"{page.name}, block {number}")
+            with monkeypatch.context() as patched:
+                if ">>>" not in code:
+                    patched.setattr("dissensus.load_dataset", partial(small_files, items=ITEMS_OF_CODE))
+                run_python(code, names, f"{page.name}, block {number}")
         for line in re.findall(r"^\$ (.+)$", code, flags=re.MULTILINE) if kind == "console" else ():
             with monkeypatch.context() as patched:
                 patched.setattr("dissensus.table.datasets.load_dataset", small_files)

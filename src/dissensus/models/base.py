@@ -98,7 +98,6 @@ class Aggregator(Parameters, ABC):
     kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS  # of labels that it is for, see `table.kinds`
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
-    softens_itself: ClassVar[bool] = False  # by its last pass; others are softened after `_fit`
     models_annotators: ClassVar[bool] = True  # False where all are taken for alike
 
     def fit(
@@ -135,7 +134,8 @@ class Aggregator(Parameters, ABC):
             raise DataError("the table has no annotations; there is nothing to learn from.")
         self.check_parameters()
         self._check_classes(data)
-        vars(self).pop("items_path_", None)  # of another fit
+        for key in ("items_path_", "item_total_"):  # of another fit
+            vars(self).pop(key, None)
         self.classes_, self.items_, self.annotators_ = data.classes, data.items, data.annotators
         self.n_annotations_ = data.per_annotator
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
@@ -146,7 +146,7 @@ class Aggregator(Parameters, ABC):
         self.dependence_interval_ = list(found.interval)
         whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
         self._fit(whole, known, on_step)
-        if hasattr(self, "dependence") and not self.softens_itself:
+        if hasattr(self, "dependence") and "item_total_" not in vars(self):  # else its last pass has softened
             rows = hard_rows(whole)
             self.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
             self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_, self.shift_)

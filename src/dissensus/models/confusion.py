@@ -276,7 +276,6 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     engine: EngineChoice = ENGINE
 
-    softens_itself = True
     shape: ClassVar[int] = FULL
     precision: str = "float64"
 

@@ -81,7 +81,6 @@ class GLAD(EMAggregator[Skills]):
     )
     engine: EngineChoice = ENGINE
 
-    softens_itself = True
     labels_depend_on_items: ClassVar = True
     ability_: FloatArray
     difficulty_: FloatArray

@@ -37,7 +37,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Checkpoint, hard_rows
-from dissensus.compute.readable import FULL, VOTES
+from dissensus.compute.readable import FULL, VOTES, label_matrix
 from dissensus.models.base import methods
 from dissensus.models.confusion import ConfusionPass, class_pseudo, draw_shares
 from dissensus.models.em import EMAggregator, remembered
@@ -74,7 +74,7 @@ class ItemEffect(EMAggregator[Effects]):
     loading_: FloatArray
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        labels, K = self._by_item(table), table.n_classes
+        labels, K = label_matrix(hard_rows(table), table.n_annotators, table.n_classes), table.n_classes
         with in_memory(table, gold, 1) as engine:
             votes = engine.sweep(ConfusionPass(VOTES, FULL), None)
             self.pseudo_ = crowd_pseudo(votes.labels, crowd_labels=1.25, smoothing=0.15, least_labels=2.0)
@@ -155,15 +155,6 @@ class ItemEffect(EMAggregator[Effects]):
         _, K, S = posterior.shape
         return np.asarray((labels.T @ posterior.reshape(-1, K * S)).reshape(-1, K, K, S).transpose(0, 2, 3, 1))
 
-    def _by_item(self, table: Annotations) -> Any:
-        """(I, A·K) sparse: how much each annotator's every label weighs on each item."""
-        from scipy.sparse import csr_array
-
-        rows, K = hard_rows(table), table.n_classes
-        weight = np.ones(rows.label.size) if rows.weight is None else rows.weight
-        column = rows.annotator.astype(np.int64) * K + rows.label
-        return csr_array((weight, column, rows.item_ptr), shape=(table.n_items, table.n_annotators * K))
-
     def _shares(self, classes: FloatArray) -> FloatArray:
         return np.asarray((classes + self.class_pseudo_) / (classes + self.class_pseudo_).sum())
 
@@ -184,7 +175,8 @@ class ItemEffect(EMAggregator[Effects]):
         return Effects(self.prior_, self.loading_, everyone[known])
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return _of_classes(self._judge_items(self._by_item(table), self._fitted(known), None)[1])
+        labels = label_matrix(hard_rows(table), table.n_annotators, table.n_classes)
+        return _of_classes(self._judge_items(labels, self._fitted(known), None)[1])
 
     def _confusions(self, known: IntArray) -> FloatArray:
         return np.asarray(np.einsum("s,acsl->acl", self._quadrature[1], self.likelihood(self._fitted(known))))

@@ -88,7 +88,6 @@ class MMSR(Aggregator):
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads; None for all cores", low=1)
-    softens_itself = True
 
     @property
     def accuracy_(self) -> FloatArray:

@@ -96,7 +96,6 @@ class MeTaL(Aggregator):
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
-    softens_itself = True
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
