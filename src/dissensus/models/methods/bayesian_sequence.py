@@ -94,8 +94,7 @@ class States(NamedTuple):
         """(I, S) from probabilities (I, K) of tags: an O is next to a span as its neighbours are likely to be one."""
         if self.means.size == q.shape[1]:
             return q
-        p = np.empty(len(q))
-        p[where.order] = q[where.order][:, : q.shape[1]].sum(axis=1) - q[where.order, self.means[-1]]
+        p = np.clip(1 - q[:, self.means[-1]], 0, 1)  # of any span; rounding may leave it beyond
         last, following = np.zeros(len(q)), np.zeros(len(q))
         last[where.order[1:]], following[where.order[:-1]] = p[where.order[:-1]], p[where.order[1:]]
         last[where.order[where.ptr[:-1]]] = following[where.order[where.ptr[1:] - 1]] = 0
