@@ -26,6 +26,17 @@ CONTRACT = (
 )
 
 
+OTHER_CONTRACTS = {
+    "numbers": 'It is for numbers (`kind="numbers"`). `values_` (I,), `interval_` (I, 2) and what else such a method '
+    "has are described in `dissensus.models.numbers`.",
+    "graded": 'It is for classes in an order (`kind="graded"`). ' + CONTRACT,
+    "pairs": 'It is for comparisons of two things (`kind="pairs"`). `scores_` (T,), `score_interval_`, `rank_`, '
+    '`rank_interval_` and `to_frame("things")` are about the\nthings; `posterior_` (I, 3) says what an annotator like '
+    "the crowd would say of an item.",
+}
+"""Kind of labels → what is said instead of `CONTRACT`."""
+
+
 def methods_table(page: Path) -> str:
     """One row per registered method, with a link to its page."""
     depth = "../" * (len(page.parts) - 1)
@@ -80,7 +91,8 @@ def method_page(name: str) -> str:
     for row in reference_rows(entry.value):
         cells = (f"`{row.name}`", f"`{row.type}`", f"`{row.default}`", row.range, row.text)
         rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
-    return "\n\n".join([*parts, as_markdown(module.__doc__ or ""), "**Keywords.**", "\n".join(rows), CONTRACT])
+    contract = CONTRACT if "classes" in entry.value.kinds else OTHER_CONTRACTS[entry.value.kinds[0]]
+    return "\n\n".join([*parts, as_markdown(module.__doc__ or ""), "**Keywords.**", "\n".join(rows), contract])
 
 
 def as_markdown(docstring: str) -> str:

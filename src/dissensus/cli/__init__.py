@@ -49,6 +49,7 @@ GUIDES = {
     "disagreement": "explain",
     "evaluation": "agreement",
     "features": "train",
+    "kinds": "aggregate",
     "learning": "train",
     "learning-loops": "train",
     "scale": "aggregate",

@@ -58,7 +58,8 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "tags_": "I code", "span_probability_": "I any", "cell_": "U cell", "cell_counts_": "U S count",
     "transition_counts_": "S S count", "start_counts_": "S count",
     "values_": "I real", "interval_": "I 2 real", "bias_": "A real", "stretch_": "A real", "precision_": "A real",
-    "knots_": "Q 2 share", "knot_labels_": "Q real", "center_": "2 real", "theta_prior_": "2 real", "spread_": "A 5 real",
+    "knots_": "Q 2 share", "knot_labels_": "Q real", "center_": "2 real", "theta_prior_": "2 real",
+    "spread_": "A 5 real",
     "typical_spread_": "3 real", "grading_": "A 4 real", "precision_center_": "1 real", "label_shares_": "K simplex",
     "things_": "Y names", "scores_": "Y real", "score_interval_": "Y 2 real", "rank_": "Y count",
     "rank_interval_": "Y 2 count", "score_variance_": "Y Y real", "comparisons_": "Y count",
@@ -106,8 +107,8 @@ STORED = {  # method → what it has beyond ALWAYS; a method that is not here ma
         "confusion_", "population_confusion_",
     ),
     "gaussian": (
-        "values_", "interval_", "bias_", "stretch_", "precision_", "knots_", "knot_labels_", "center_", "theta_prior_", "spread_",
-        "typical_spread_", "item_total_",
+        "values_", "interval_", "bias_", "stretch_", "precision_", "knots_", "knot_labels_", "center_", "theta_prior_",
+        "spread_", "typical_spread_", "item_total_",
     ),
     "graded-response": (*_COUNTED, "fixed_prior_", "grading_", "precision_center_", "label_shares_"),
     "bradley-terry": (

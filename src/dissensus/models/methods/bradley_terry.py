@@ -347,6 +347,7 @@ def check_connected(things: Names, games: Games, strongly: bool) -> None:
     links = [(games.left, games.right, games.weight)] if not strongly else beats
     start, end, weight = (np.concatenate(part) for part in zip(*links, strict=True))
     graph = coo_array((weight, (start, end)), shape=(T, T)).tocsr()
+    graph.eliminate_zeros()
     n, group = connected_components(graph, directed=True, connection="strong" if strongly else "weak")
     if n > 1:
         one, other = things[group == group[0]][0], things[group != group[0]][0]
