@@ -53,6 +53,7 @@ GUIDES = {
     "learning": "train",
     "learning-loops": "train",
     "scale": "aggregate",
+    "spans": "aggregate",
     "tables": "describe",
     "tools": "aggregate",
 }
