@@ -276,7 +276,7 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
             readings.append((document, who))
         else:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
-    tokens = None
+    tokens: dict[str, int] | None = None
     if marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN:
         tokens = {}
         for document, _, _, end, _ in marked:
