@@ -58,6 +58,7 @@ GUIDES = {
     "learning": "train",
     "learning-loops": "train",
     "scale": "aggregate",
+    "spans": "aggregate",
     "tables": "describe",
     "tools": "aggregate",
 }

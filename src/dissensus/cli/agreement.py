@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
 from dissensus.cli.options import Source, option
+from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Pairs
@@ -57,6 +58,8 @@ def agreement(
 
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
         if table.kind == "spans":
+            if pairs:
+                raise BadParameter("--pairs is for classes and numbers; leave it out for spans.")
             return _span_facts(table, settings, source.title(question))
         own = str(scale or SCALES.get(table.kind, "nominal"))
         asked, title = least if pairs else None, source.title(question)

@@ -104,8 +104,8 @@ METHOD = option(
 )  # fmt: skip
 TO = option(
     None,
-    "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, csv, "
-    "jsonl or xlsx. An export of the same tool keeps all that is in it.",
+    "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, "
+    "conll, csv, jsonl or xlsx. An export of the same tool keeps all that is in it.",
     metavar="TOOL",
     autocompletion=_tool_names,
 )

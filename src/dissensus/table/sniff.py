@@ -158,9 +158,9 @@ def place_columns(frame: Any, columns: Columns) -> dict[str, Any] | None:
     for role, given in (("annotator", annotator), ("label", split(columns.label, there))):
         if given:
             found[role] = given if len(given) > 1 else given[0]
-    if item := split(columns.item, there):
-        found["document"] = item if len(item) > 1 else item[0]
     sentence = found.pop("sentence", None)
+    if item := split(columns.item, there):
+        found["document"], sentence = item if len(item) > 1 else item[0], None
     spans = {"start", "end"} <= found.keys()
     if not {"document", "annotator", "label"} <= found.keys() or not (spans or "token" in found):
         return None

@@ -173,11 +173,12 @@ def tags_of_spans(
     item: list[str] = []
     who: list[Any] = []
     given: list[str] = []
-    for names, annotator, tags in parts:
+    for names, annotator, said in parts:
         item += names
         who += [annotator] * len(names)
-        given += tags
-    return Tags(*(np.array(column, object) for column in (item, who, given)), overlapping, empty)
+        given += said
+    rows = (np.array(column, object) for column in (item, who, given))
+    return Tags(next(rows), next(rows), next(rows), overlapping, empty)
 
 
 def _pieces(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:

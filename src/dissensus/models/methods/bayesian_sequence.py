@@ -94,8 +94,7 @@ class States(NamedTuple):
         """(I, S) from probabilities (I, K) of tags: an O is next to a span as its neighbours are likely to be one."""
         if self.means.size == q.shape[1]:
             return q
-        p = np.empty(len(q))
-        p[where.order] = q[where.order][:, : q.shape[1]].sum(axis=1) - q[where.order, self.means[-1]]
+        p = np.clip(1 - q[:, self.means[-1]], 0, 1)  # of any span; rounding may leave it beyond
         last, following = np.zeros(len(q)), np.zeros(len(q))
         last[where.order[1:]], following[where.order[:-1]] = p[where.order[:-1]], p[where.order[1:]]
         last[where.order[where.ptr[:-1]]] = following[where.order[where.ptr[1:] - 1]] = 0
@@ -133,7 +132,7 @@ class Chain:
             steps = np.where(step > 0, step[None] ** exponent[:, None, None], 0.0)
         found = Expected(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
-        evidence = sweep(
+        evidence = sweep(  # type: ignore[no-untyped-call]  # numba finds the types
             self.sequences.order, self.sequences.ptr, self.item_ptr, self.cell, self.weight, logs, self.gold,
             self.states.means, power, exponent, firsts, steps, self.states.ends,
             np.zeros(K) if shift is None else shift, found.cells, found.starts, found.transitions, posterior,
@@ -149,7 +148,9 @@ class Chain:
         with np.errstate(divide="ignore"):
             logarithms = np.log(first), np.log(step), np.log(self.states.ends)
         order, ptr, means = self.sequences.order, self.sequences.ptr, self.states.means
-        viterbi(order, ptr, self.item_ptr, self.cell, self.weight, logs, self.gold, means, *logarithms, tags)
+        viterbi(  # type: ignore[no-untyped-call]  # as above
+            order, ptr, self.item_ptr, self.cell, self.weight, logs, self.gold, means, *logarithms, tags
+        )
         return tags
 
 
@@ -180,10 +181,9 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         self.cell_, self.cell_counts_ = chain.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts
         A, K = table.n_annotators, table.n_classes
-        by_state = np.zeros((A, chain.states.means.size, K))
-        np.add.at(by_state, (self.cell_ // (K * (K + 1)), slice(None), self.cell_ % K), self.cell_counts_)
-        counts = np.zeros((A, K, K))
-        np.add.at(counts, (slice(None), chain.states.means), by_state)
+        given = np.zeros((A * K, chain.states.means.size))  # (annotator and label, state)
+        np.add.at(given, self.cell_ // (K * (K + 1)) * K + self.cell_ % K, self.cell_counts_)
+        counts = np.swapaxes((given @ np.eye(K)[chain.states.means]).reshape(A, K, K), 1, 2)
         alpha = expected_pseudo(K)
         self.confusion_ = normalised(counts + alpha)
         self.population_confusion_ = normalised(counts.sum(axis=0) + alpha)

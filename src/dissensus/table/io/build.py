@@ -45,6 +45,7 @@ MAX_ROWS_READ_TWICE = 2_000_000  # to look for a column that would name the item
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters: to the second
 ROW = "its number (from 0)"
+MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count tokens, not characters
 
 
 @dataclass(frozen=True)
@@ -297,7 +298,14 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
             readings.append((document, who))
         else:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
-    tags = tags_of_spans(marked, readings)
+    tokens: dict[str, int] | None = None
+    if marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN:
+        tokens = {}
+        for document, _, _, end, _ in marked:
+            tokens[document] = max(tokens.get(document, 0), end)
+    what = "characters" if tokens is None else "tokens"
+    reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
+    tags = tags_of_spans(marked, readings, tokens=tokens)
     reading.unit = "spans"
     reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
     reading.unused["spans of length 0"] += tags.empty
