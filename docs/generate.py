@@ -33,6 +33,10 @@ OTHER_CONTRACTS = {
     "pairs": 'It is for comparisons of two things (`kind="pairs"`). `scores_` (T,), `score_interval_`, `rank_`, '
     '`rank_interval_` and `to_frame("things")` are about the\nthings; `posterior_` (I, 3) says what an annotator like '
     "the crowd would say of an item.",
+    "sets": 'It is for sets of options (`kind="sets"`). `fit(table, gold=codes)` fixes the sets of known items. '
+    "What else every method has is\ndescribed in `dissensus.models.base`.",
+    "objects": 'It is for objects with a distance (`kind="objects"`): `predict()`, `confidence_`, '
+    "`expected_distance_` (I,), `error_` and `reliability_` (A,).",
     "spans": 'It is for tags of tokens or characters (`kind="spans"`). `fit(table, gold=codes)` fixes the tags of '
     "known items. `spans()` lists the spans; `tags_`,\n`span_probability_` and what else such a method has are "
     "described in `dissensus.models.base`.",

@@ -101,3 +101,32 @@ def test_commands_for_classes_say_that_they_are(cli, files, command):
     assert (done.exit_code, done.stdout) == (1, "")
     assert f"dissensus {command} is for classes" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "coefficient", "files"),
+    [
+        ("sets", "jaccard_alpha", ["annotators.csv", "confusions.csv", "items.csv", "model.npz", "summary.json"]),
+        ("objects", "words_alpha", ["annotators.csv", "items.csv", "model.npz", "summary.json"]),
+    ],
+)
+def test_sets_and_objects_are_described_answered_and_scored(cli, tmp_path, kind, coefficient, files):
+    from dissensus.table.simulate_sets import simulate_sets
+    from dissensus.table.simulate_texts import simulate_texts
+
+    drawn = simulate_sets(40, 8, 4, seed=1) if kind == "sets" else simulate_texts(30, 8, seed=1)
+    path, out, more = tmp_path / "labels.csv", tmp_path / "out", () if kind == "sets" else ("--kind", "objects")
+    write_frame(drawn.annotations.to_arrow(), path)
+    assert json.loads(cli("describe", path, "--json", *more).stdout)["kind"] == kind
+    found = json.loads(cli("agreement", path, "--json", "--resamples", 20, *more).stdout)
+    assert 0.3 < found["coefficients"][coefficient]["value"] < 1
+    result = cli("aggregate", path, "-o", out, *more)
+    assert result.exit_code == 0, result.output
+    assert "Exactly this" in result.stdout
+    assert sorted(one.name for one in out.iterdir()) == files
+    items = (out / "items.csv").read_bytes()
+    assert cli("aggregate", path, "--model", out, "-o", tmp_path / "again", *more).exit_code == 0
+    assert (tmp_path / "again/items.csv").read_bytes() == items
+    refused = cli("compare", path, *more)
+    assert refused.exit_code == 1
+    assert "dissensus compare is for" in refused.stderr

@@ -26,6 +26,9 @@ COEFFICIENTS = {
     "gwet_ac1": "Gwet's AC1",
     "exact_f1": "F1 of spans, exact",
     "overlap_f1": "F1 of spans that overlap",
+    "jaccard_alpha": "Krippendorff's α, Jaccard distance",
+    "masi_alpha": "Krippendorff's α, MASI distance",
+    "words_alpha": "Krippendorff's α, edit distance of words",
 }
 SCALES = {"graded": "ordinal", "numbers": "interval"}  # kind of labels → its scale; of others nominal
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
@@ -61,6 +64,10 @@ def agreement(
             if pairs:
                 raise BadParameter("--pairs is for classes and numbers; leave it out for spans.")
             return _span_facts(table, settings, source.title(question))
+        if table.kind in ("sets", "objects"):
+            if pairs:
+                raise BadParameter(f"--pairs is for classes and numbers; leave it out for {table.kind}.")
+            return _distance_facts(table, settings, source.title(question))
         own = str(scale or SCALES.get(table.kind, "nominal"))
         asked, title = least if pairs else None, source.title(question)
         if table.kind == "numbers":
@@ -91,6 +98,29 @@ def _span_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict
     return {
         "scale": "nominal",
         "documents": int(table.sequences.documents.size),
+        "items": table.n_items,
+        "annotators": table.n_annotators,
+        "coefficients": {
+            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+            for name, estimate in found.items()
+        },
+    }
+
+
+def _distance_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict[str, Any]:
+    """Krippendorff's α of sets by two distances, of objects by the words of their labels."""
+    from dissensus.evaluation.distances import all_distances, distance_alpha, set_distances
+
+    if table.kind == "sets":
+        distances = {"jaccard_alpha": set_distances(table), "masi_alpha": set_distances(table, "masi")}
+    else:
+        distances = {"words_alpha": all_distances(table, "words")}
+    own, found = {key: settings[key] for key in ("level", "resamples", "seed")}, {}
+    for name, distance in distances.items():
+        with show.waiting(f"resampling {what}", settings["resamples"]) as on_step:
+            found[name] = distance_alpha(table, distance, on_step=on_step, **own)
+    return {
+        "scale": "nominal",
         "items": table.n_items,
         "annotators": table.n_annotators,
         "coefficients": {
@@ -174,8 +204,9 @@ def _show(title: str, facts: dict[str, Any]) -> None:
         show.text("Of two annotators of a document: how many spans of one has the other. α is of tokens or characters.")
         show.text()
         return
-    for sentence in _sentences(facts, scale):
-        show.text(sentence)
+    if "krippendorff_alpha" in facts["coefficients"]:
+        for sentence in _sentences(facts, scale):
+            show.text(sentence)
     if "pairs" in facts:
         _show_pairs(facts)
     show.text()

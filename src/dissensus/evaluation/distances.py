@@ -23,6 +23,7 @@ from dissensus.table.annotations import Annotations
 
 SetDistance = Literal["jaccard", "masi"]
 ObjectDistance = Literal["words", "characters", "boxes"]
+MAX_LABELS = 3_000  # different ones, whose distances are all computed
 
 
 def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> FloatArray:
@@ -100,6 +101,20 @@ def pair_distances(
     start = np.cumsum([0, *map(len, parts)])
     found = np.empty(left.size)
     _edits(codes, start, left.astype(np.int64), right.astype(np.int64), found)
+    return found
+
+
+def all_distances(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> FloatArray:
+    """(K, K) how far all labels of a table are from each other; at most `MAX_LABELS` of them."""
+    K = table.n_classes
+    if K > MAX_LABELS:
+        raise DataError(
+            f"{K:,} different labels have {K * K:,} distances, too many to compare all; take a sample of the items: "
+            "table.select(items=…)."
+        )
+    left, right = np.triu_indices(K, 1)
+    found = np.zeros((K, K))
+    found[left, right] = found[right, left] = pair_distances(table.classes, left, right, distance)
     return found
 
 

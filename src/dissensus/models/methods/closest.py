@@ -124,7 +124,7 @@ class Closest(Aggregator):
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the label of each item that is nearest to all others; empty where there is none."""
         self._check_fitted()
-        return self.answer_names_ if table is None else self.answers_for(table)["answer_names_"]  # type: ignore[no-any-return]
+        return self.answer_names_ if table is None else self.answers_for(table)["answer_names_"]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
         """The results with one row per item, for the items of another table."""

@@ -187,8 +187,8 @@ def _collect(
     found = Collected({}, [], [], reading, loud=loud)
     for question, answers in own.items():
         about = Reading(unit="answers", texts=reading.texts)
-        one = ask._replace(columns=replace(columns, label=question))
-        part = found.parts[question] = _collect_one(answers, about, one, given)
+        own_ask = ask._replace(columns=replace(columns, label=question))
+        part = found.parts[question] = _collect_one(answers, about, own_ask, given)
         reading.unused += about.unused
         reading.notes += [note for note in about.notes if note not in reading.notes]
         reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
