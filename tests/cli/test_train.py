@@ -92,7 +92,10 @@ def test_as_it_comes_held_out_items_choose_and_a_sentence_says_what(cli, labels,
     assert about["objective"] == "auto"
     assert about["note"].startswith("auto chose the weights")
     assert [row["name"] for row in about["candidates"]][:2] == ["linear model", "networks on votes"]
-    assert "Auto chose soft labels and the weights" in result.stdout
+    assert "Auto chose the weights" in result.stdout
+    networks = sum(row["networks"] for row in about["candidates"])
+    assert networks == 15
+    assert f"{about['epochs']} epochs of 15 networks in" in " ".join(result.stdout.split())
     assert len(frame(labels.parent / "model" / "history.csv")) == about["epochs"] > 0
     assert not (labels.parent / "model" / "checkpoint").exists()
 
