@@ -115,4 +115,9 @@ def test_the_planned_number_of_labels_gives_the_planned_width(rate):
     assert 300 < n < 1500
     assert then.high - then.low == pytest.approx(width, rel=0.15)
     assert labels_needed(first, 3000, 0.01, rate=rate) is None  # 3,000 items themselves vary more
+    good = corrected_mean(*drawn(n=150, others=450, noise=0.1))
+    share = (1 - 150 / good.worth) / (1 - 150 / 600)  # of the variance that judges explain: Var = (1 − s)/n + s/600
+    spread = (good.human.high - good.human.low) ** 2 * 150  # of one label, times what a width is of a variance
+    n = labels_needed(good, 600, 0.08, rate=False)
+    assert spread * ((1 - share) / n + share / 600) == pytest.approx(0.08**2, rel=0.02)
     assert labels_needed(first, 3000, first.high - first.low, rate=rate) == pytest.approx(100, rel=0.15)

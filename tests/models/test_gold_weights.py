@@ -76,4 +76,8 @@ def test_a_panel_is_few_judges_who_label_nearly_everything():
     table, _ = panel()
     assert panel_judges(table).tolist() == [0, 1, 2, 3, 4]
     assert panel_judges(simulate(100, 30, 3, redundancy=5, seed=0).annotations).size == 0
+    crowd = simulate(900, 200, 2, redundancy=4, seed=0).annotations
+    rows = [np.concatenate(pair) for pair in ((table.item, crowd.item), (table.annotator, 10 + crowd.annotator))]
+    both = Annotations.from_arrays(*rows, np.concatenate([table.label, crowd.label]))
+    assert panel_judges(both).size == 0  # half of the labels are by others
     assert panel_judges(Annotations.from_arrays([0, 1], [0, 0], [0, 1])).size == 0

@@ -99,7 +99,9 @@ def test_one_judge_missing_on_some_items_is_left_out_of_pairs_there():
 @pytest.mark.parametrize("paired", [True, False])
 def test_differences_of_systems(paired):
     table, truth, _ = panel(1200, seed=3)
-    better = np.arange(1200) % 2 == 0
+    pairs = truth.reshape(-1, 2)
+    swap = (pairs[:, 1] > pairs[:, 0]) & (np.random.default_rng(1).random(600) < 0.6)  # the new system has more of them
+    better = np.stack([~swap, swap], axis=1).reshape(-1)
     systems = np.where(better, "new", "old")
     prompts = np.arange(1200) // 2 if paired else None
     gold = np.where(np.isin(np.arange(1200) // 2, np.random.default_rng(0).permutation(600)[:150]), truth, -1)
@@ -107,7 +109,8 @@ def test_differences_of_systems(paired):
     one = next(one for one in found.differences if one.name == "yes")
     assert one.systems == ("new", "old")
     assert one.pairs == (150 if paired else 0)
-    assert one.corrected.low < truth[better].mean() - truth[~better].mean() < one.corrected.high
+    assert 0 < one.corrected.low < truth[better].mean() - truth[~better].mean() < one.corrected.high
+    assert one.different
     assert one.corrected.high - one.corrected.low < one.human.high - one.human.low
     assert {rate.system for rate in found.rates} == {None, "new", "old"}
 

@@ -2,9 +2,10 @@
 
     excess_ij = s_ij − mean of s_kj over items k of the same truth        s_ij = [j says the second class of item i]
 
-over items with gold; of more than two classes, s_ij = [j errs]. Its difference between items with one value of a column and the others,
-or its slope per standard deviation of a column of numbers, is what the column does to the judges beyond the truth. A
-judge prefers itself where its excess is larger on answers whose system is of its family (`questions.panel.family`).
+over items with gold; of more than two classes, s_ij = [j errs]. Its difference between items with one value of a column
+and the others, or its slope per standard deviation of a column of numbers, is what the column does to the judges beyond
+the truth. A judge prefers itself where its excess is larger on answers whose system is of its family
+(`questions.panel.family`).
 """
 
 from __future__ import annotations
