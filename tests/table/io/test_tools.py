@@ -12,6 +12,10 @@ READ = {
     "argilla/records.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 9),
     "argilla/flat.json": (["r0", "r1", "r2"], PEOPLE, ["neg", "pos"], 7),
     "label_studio/export.json": ([3, 4], ["1", "3"], ["neg", "pos"], 4),
+    "label_studio/export.conll": (
+        [f"s00000{s} @ 0000{t}" for s, n in ((0, 4), (1, 3)) for t in range(n)],
+        ["1", "2"], ["B-PER", "I-PER", "O"], 14,
+    ),
     "label_studio/export.csv": (["x1", "x2"], ["1", "3"], ["neg", "pos"], 4),
     "lewidi/2023_binary.json": (["1"], ["Ann1", "Ann2", "Ann3"], ["0", "1"], 3),
     "lewidi/2025_binary.json": (["3001"], ["Ann0", "Ann10", "Ann16"], ["0", "1"], 3),
@@ -32,6 +36,9 @@ OPTIONS = [
     ("argilla/records.json", {"label": "stars"}, [1, 2, 3, 4, 5], 9),
     ("argilla/records.json", {"label": "topics", "ticks": "votes"}, ["other", "place", "weather", "work"], None),
     ("label_studio/export.json", {"label": "stars"}, [2, 4], 4),
+    ("label_studio/export.json", {"label": "ner"}, ["B-PER", "I-PER", "O"], 18),
+    ("argilla/records.json", {"kind": "spans"}, ["B-ORG", "B-PER", "I-ORG", "I-PER", "O"], 30),
+    ("argilla/flat.json", {"label": "entities"}, ["B-ORG", "B-PER", "I-ORG", "I-PER", "O"], 24),
     ("label_studio/export.json", {"item": "item"}, ["neg", "pos"], 4),
     ("lewidi/2025_multilabel.json", {"ticks": "votes"}, ["contradiction", "entailment", "neutral"], 7),
 ]
