@@ -76,6 +76,9 @@ OPTIONS = [
     ("argilla/records.json", {"label": "topics", "ticks": "votes"}, ["other", "place", "weather", "work"], None),
     ("label_studio/export.json", {"label": "stars"}, [2, 4], 4),
     ("label_studio/export.json", {"item": "item", "label": "sent"}, ["neg", "pos"], 4),
+    ("label_studio/export.json", {"label": "ner"}, ["B-PER", "I-PER", "O"], 18),
+    ("argilla/records.json", {"kind": "spans"}, ["B-ORG", "B-PER", "I-ORG", "I-PER", "O"], 30),
+    ("argilla/flat.json", {"label": "entities"}, ["B-ORG", "B-PER", "I-ORG", "I-PER", "O"], 24),
     ("lewidi/2025_multilabel.json", {"ticks": "votes"}, ["contradiction", "entailment", "neutral"], 7),
 ]
 

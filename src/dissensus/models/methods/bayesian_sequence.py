@@ -163,7 +163,6 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
     previous: bool = param(True, "an annotator's label depends on its label for the token before")
 
-    softens_itself = True
     takes_earlier = False
 
     cell_: IntArray

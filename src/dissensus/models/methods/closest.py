@@ -72,7 +72,6 @@ class Closest(Aggregator):
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("objects",)
-    softens_itself: ClassVar = True
     takes_earlier: ClassVar = False
     _per_item: ClassVar = ("answer_names_", "confidence_", "expected_distance_", "item_total_")
 

@@ -95,7 +95,6 @@ class SetTree(EMAggregator[Ticks]):
     shrink: float = param(2.0, "labels of the crowd that are added to an annotator's own, for every option", above=0)
 
     kinds: ClassVar = ("sets",)
-    softens_itself: ClassVar = True
     takes_earlier: ClassVar = False
 
     options_: Names
