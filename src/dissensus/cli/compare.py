@@ -61,7 +61,7 @@ def compare(
             say(f"warning: {name} is left out: {why}")
         return result
 
-    settings = {"share": share, "splits": splits, "seed": seed or 0}
+    settings: dict[str, Any] = {"share": share, "splits": splits, "seed": seed or 0}
     source.print_each(options.answer_each(tables, contest), _show, _facts, **settings)
 
 

@@ -70,13 +70,13 @@ def diff(
             return diff(earlier, table, method=options.new_model(method, setting), level=level)
 
     answers = options.answer_each(after, answer)
-    head = {"old": show.path(Path(old)), "method": method or DEFAULT_METHOD, "level": level}
+    head: dict[str, Any] = {"old": show.path(Path(old)), "method": method or DEFAULT_METHOD, "level": level}
     if output is not None:
         found = answers[None]
         with folder.results(output, FILES, {"new": show.path(source.file), **head, **_facts(found)}) as part:
             for kind in TABLES:
                 folder.write_file(found.columns(kind), part / f"{kind}.csv")
-    source.print_each(answers, _show, _facts, **head, **show.paths(folder=output))
+    source.print_each(answers, _show, _facts, **head | show.paths(folder=output))
     if not source.json:
         show.written(output, "All changes are", "FOLDER to keep all changes")
 
