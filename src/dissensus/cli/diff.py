@@ -75,8 +75,7 @@ def diff(
         with folder.results(output, FILES, {"new": show.path(source.file), **head, **_facts(found)}) as part:
             for kind in TABLES:
                 folder.write_file(found.columns(kind), part / f"{kind}.csv")
-    head |= show.paths(folder=output)
-    source.print_each(answers, _show, _facts, **head)
+    source.print_each(answers, _show, _facts, **head | show.paths(folder=output))
     if not source.json:
         show.written(output, "All changes are", "FOLDER to keep all changes")
 
