@@ -48,3 +48,17 @@ def test_wrong_use_is_one_sentence(labels, questions, here, cli):
     assert "has several questions, the other has one" in result.stderr
     assert cli("diff", labels).exit_code == 2
     assert cli("diff", labels, "nowhere.csv").exit_code == 1
+
+
+def test_times_are_said_and_tell_the_older_snapshot(here, cli):
+    header, (some, _) = ["item", "annotator", "label", "created_at"], rows(20, 4)
+    for name, day in (("old", 10), ("new", 20)):
+        timed = [(*row, f"2026-03-{day + i % 5:02}T10:00:00") for i, row in enumerate(some)]
+        write_csv(here / f"{name}.csv", header, timed)
+    right, wrong = (cli("diff", *names) for names in (("old.csv", "new.csv"), ("new.csv", "old.csv")))
+    assert "time 'created_at' (2026-03-20T10:00:00 to 2026-03-24T10:00:00); all 80 rows" in right.stdout
+    assert "right order?" not in right.stderr
+    assert "old.csv ends on 2026-03-14T10:00:00, before new.csv does" in wrong.stderr
+    assert json.loads(cli("describe", "old.csv", "--json").stdout)["reading"]["period"][0] == "2026-03-10T10:00:00"
+    write_csv(here / "odd.csv", header, [(*row, "yesterday") for row in some])
+    assert "created_at" not in cli("describe", "odd.csv").stdout

@@ -461,9 +461,10 @@ def found_with(*, stability=(0.9, 0.97), flips=0.02, expected=0.02, changed=0.02
 def test_the_verdict_says_what_was_measured_and_where_to_buy():
     assert found_with().verdict() == (
         "With 5 labels per item already 97.0 % of the items get the class that all 10 give. By the model's own "
-        "reckoning one more label each would change the class of 2.0 % of the items and put a further 4.0 % right; "
-        "when one label was taken away from each and given back, it expected 2.0 % to change, and 2.1 % did. If you "
-        "buy more, buy for the 8 items with the most to gain (8.0 % of all): they hold 80 % of it."
+        "reckoning one more label each, by the same people, would change the class of 2.0 % of the items and put a "
+        "further 4.0 % right; when one label was taken away from each and given back, it expected 2.0 % to change, and "
+        "2.1 % did. If you buy more, buy for the 8 items with the most to gain (8.0 % of all): they hold 80 % of it. "
+        "`recommend` also chooses whom to ask: its labels may change more."
     )
     assert "With 3 labels per item already 96.0 %" in found_with(stability=(0.96, 0.97)).verdict()
     assert "With 5 labels per item only 94.0 %" in found_with(stability=(0.9, 0.94)).verdict()

@@ -31,12 +31,8 @@ def diagnose(*, output: Path | None = options.OUTPUT_FILE, source: Source) -> No
         with show.waiting(f"looking at the annotators of {source.title(question)}"):
             return diagnose(table)
 
-    answers = options.answer_each(tables, answer)
-    if output is not None:
-        folder.write_file(answers[None].to_frame(), output)
-    source.print_each(answers, _show, flagged, **show.paths(output=output))
-    if not source.json:
-        show.written(output, "All annotators are", "FILE to keep the measures of all annotators")
+    kept = ("All annotators are", "FILE to keep the measures of all annotators")
+    source.print_each(options.answer_each(tables, answer), _show, flagged, output=output, kept=kept)
 
 
 def _show(title: str, found: Diagnosis) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dissensus.cli import folder, options, show
+from dissensus.cli.errors import say
 from dissensus.cli.options import Source, option
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError
@@ -57,6 +58,8 @@ def diff(
             f"one of {old} and {source.file} has several questions, the other has one; compare like files."
         )
 
+    _check_order(before, after, old, source.named)
+
     def answer(table: Annotations, question: str | None) -> Diff:
         from dissensus.questions.diff import diff
 
@@ -76,6 +79,16 @@ def diff(
     source.print_each(answers, _show, _facts, **head, **show.paths(folder=output))
     if not source.json:
         show.written(output, "All changes are", "FOLDER to keep all changes")
+
+
+def _check_order(before: Any, after: Any, old: str, new: str) -> None:
+    """Warn where the labels of NEW, by their times, end before those of OLD."""
+    ends = []
+    for tables in (before, after):
+        first = next(iter(tables.values())) if isinstance(tables, Mapping) else tables
+        ends.append(first.source.period and first.source.period[1])
+    if all(ends) and ends[1] < ends[0]:
+        say(f"warning: {new} ends on {ends[1]}, before {old} does ({ends[0]}); are the two in the right order?")
 
 
 def _facts(found: Diff) -> dict[str, Any]:

@@ -58,12 +58,8 @@ def explain(
         with show.waiting("looking at the items"):
             return explain(table, model, annotators=people, seed=seed or 0)
 
-    answers = options.answer_each(tables, answer)
-    if output is not None:
-        folder.write_file(answers[None].to_frame(), output)
-    source.print_each(answers, _show, _facts, method=method or DEFAULT_METHOD, **show.paths(output=output))
-    if not source.json:
-        show.written(output, "All items are", "FILE to keep all items")
+    answers, kept = options.answer_each(tables, answer), ("All items are", "FILE to keep all items")
+    source.print_each(answers, _show, _facts, output=output, kept=kept, method=method or DEFAULT_METHOD)
 
 
 def _facts(found: Explanation) -> dict[str, Any]:

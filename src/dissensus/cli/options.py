@@ -271,16 +271,28 @@ class Source:
         answers: dict[str | None, T],
         show_one: Callable[[str, T], None],
         facts: Callable[[Any], dict[str, Any]] = dict,
+        *,
+        output: Path | None = None,
+        kept: tuple[str, str] | None = None,
         **head: Any,
     ) -> None:
-        """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title."""
+        """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title.
+
+        The frame of the one answer is written to `output`; `kept` says what is there, or what -o would keep.
+        """
+        if output is not None and kept is not None:
+            from dissensus.cli.folder import write_file
+
+            write_file(answers[None].to_frame(), output)  # type: ignore[attr-defined]
         if self.json:
             found = {question: facts(answer) for question, answer in answers.items()}
-            head = {"file": show.path(self.file), "reading": self.account, **head}
+            head = {"file": show.path(self.file), "reading": self.account, **head, **show.paths(output=output)}
             show.json(head | found.get(None, {"questions": found}))
             return
         for question, answer in answers.items():
             show_one(self.title(question), answer)
+        if kept is not None:
+            show.written(output, *kept)
 
     @property
     def file(self) -> Path:

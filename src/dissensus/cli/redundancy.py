@@ -51,13 +51,9 @@ def redundancy(
             model = options.new_model(method, setting)
             return redundancy(table, model, gold=known, seeds=seeds, seed=seed or 0, on_fit=on_fit)
 
-    answers = options.answer_each(tables, answer)
-    if output is not None:
-        folder.write_file(answers[None].to_frame(), output)
+    answers, kept = options.answer_each(tables, answer), ("The levels are", "FILE to keep the levels")
     settings = {"method": method or DEFAULT_METHOD, "seeds": seeds, "seed": seed or 0}
-    source.print_each(answers, _show, _facts, **settings, **show.paths(output=output))
-    if not source.json:
-        show.written(output, "The levels are", "FILE to keep the levels")
+    source.print_each(answers, _show, _facts, output=output, kept=kept, **settings)
 
 
 def _facts(found: Redundancy) -> dict[str, Any]:

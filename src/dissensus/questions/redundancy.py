@@ -221,7 +221,7 @@ class Redundancy:
         they = "they hold" if chosen != 1 else "it holds"
         return (
             f"If you buy more, buy for the {items} with the most to gain ({percent(chosen / n, 1)} of all): {they} "
-            f"{100 * MAIN_SHARE:.0f} % of it. `recommend` also chooses whom to ask, and expects more of that."
+            f"{100 * MAIN_SHARE:.0f} % of it. `recommend` also chooses whom to ask: its labels may change more."
         )
 
     def to_frame(self) -> Any:

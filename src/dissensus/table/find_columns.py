@@ -24,6 +24,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 
 GOLD_BESIDE_LABELS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
 """Columns of a table of labels that are taken for known labels of its items."""
+TIMES = ("time", "timestamp", "datetime", "date", "created_at", "submitted_at", "completed_at", "updated_at")
+"""Columns that are taken for the time of a label, the first that is there."""
 SEPARATOR = "/"  # between the values of several columns that name an item together
 
 MAX_NAMES_LISTED = 12
@@ -92,11 +94,18 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
         by_class = found.pop("proba", {})
         wanted = flat([*found.values(), *by_class.values()])
         wanted += [name for name in there if name in GOLD_BESIDE_LABELS and name not in wanted]
+        wanted += time_column(there, wanted)
     check_names(wanted)
     for name in wanted:
         if there.count(name) > 1:
             raise DataError(f"{there.count(name)} columns are called {naming.shown(name)}; rename or drop all but one.")
     return list(dict.fromkeys(wanted))
+
+
+def time_column(there: Sequence[str], used: Sequence[str]) -> list[str]:
+    """The column of times, by its name, in a list; an empty one where there is none."""
+    plain = {name.strip().lower(): name for name in there if name not in used and there.count(name) == 1}
+    return [plain[name] for name in TIMES if name in plain][:1]
 
 
 def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:

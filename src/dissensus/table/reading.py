@@ -25,6 +25,7 @@ class Reading:
     rows: int = 0
     unused: Counter[str] = field(default_factory=Counter)  # why → how many
     notes: list[str] = field(default_factory=list)
+    period: tuple[str, str] | None = None  # the first and the last time of a row, where a column tells
     gold: tuple[list[Any], list[Any]] | None = None  # items and their known labels, where the file has them
     texts: dict[Any, dict[str, Any]] = field(default_factory=dict)  # item → its fields, where an export has them
 
@@ -42,6 +43,7 @@ class Reading:
             "used": self.used,
             "not_used": dict(self.unused),
             "notes": list(self.notes),
+            **({"period": list(self.period)} if self.period else {}),
         }
 
     def lines(self) -> list[str]:

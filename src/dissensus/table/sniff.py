@@ -122,10 +122,9 @@ def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Column
         if named[role]:
             free = [name for name in free if name not in named[role]]
     missing = [role for role in ("item", "annotator", "label") if not named[role]]
-    if missing == ["label"]:
-        named["label"], found["label"] = (_label_by_content(head, named, free, there),), "by content"
-    elif missing == ["item"]:
-        named["item"], found["item"] = (_item_by_content(head, named, free, there),), "by content"
+    if missing in (["label"], ["item"]):
+        (role,) = missing
+        named[role], found[role] = (_by_content(role, head, named, free),), "by content"
     elif missing:
         raise NoAnnotator(str(no_column("annotator", there))) if "annotator" in missing else error
     chosen: dict[str, Any] = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
@@ -232,35 +231,26 @@ def _fits(role: str, one: Column) -> bool:
     )
 
 
-def _label_by_content(
-    head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str], there: Sequence[str]
-) -> str:
-    """The one column of classes whose values differ within items."""
-    item = head[named["item"][0]]
-    found = [
-        name for name in free
-        if head[name].holds_classes and len(head[name].distinct) > 1
-        and (len(named["item"]) > 1 or _pairs(item, head[name]) > len(item.distinct))
-    ]  # fmt: skip
+def _by_content(role: str, head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str]) -> str:
+    """The one column that can play the role by what it holds; where there are none or several, raise.
+
+    A label is a column of classes whose values differ within items; an item repeats, and tells the rows of an annotator
+    apart.
+    """
+    beside = head[named["item" if role == "label" else "annotator"][0]]
+    n = len(beside.values)
+
+    def may_be(one: Column) -> bool:
+        if role == "item":
+            return 1.5 * len(one.distinct) <= n == len(one.known) and _pairs(one, beside) >= 0.9 * n
+        if not one.holds_classes or len(one.distinct) < 2:
+            return False
+        return len(named["item"]) > 1 or _pairs(beside, one) > len(beside.distinct)
+
+    found = [name for name in free if may_be(head[name])]
     if len(found) == 1:
         return found[0]
-    error = no_column("label", free)
-    raise MissingColumn(f"{str(error)[:-1]}; it may be {' or '.join(map(repr, found))}.") if found else error
-
-
-def _item_by_content(
-    head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str], there: Sequence[str]
-) -> str:
-    """The one column that, with the annotator, tells the rows apart, and whose values repeat."""
-    annotator = head[named["annotator"][0]]
-    n = len(annotator.values)
-    found = [
-        name for name in free
-        if 1.5 * len(head[name].distinct) <= n == len(head[name].known) and _pairs(head[name], annotator) >= 0.9 * n
-    ]  # fmt: skip
-    if len(found) == 1:
-        return found[0]
-    error = no_column("item", free)
+    error = no_column(role, free)
     raise MissingColumn(f"{str(error)[:-1]}; it may be {' or '.join(map(repr, found))}.") if found else error
 
 

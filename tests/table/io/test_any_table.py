@@ -517,3 +517,16 @@ def test_what_an_export_calls_its_answers_stays_in_one_line(read):
     with pytest.raises(DataError, match=r"Not used: 1 answer x{190}.*…\.$") as raised:
         read(json.dumps({"id": 1, "fields": {"t": "t"}, "responses": [response]}).encode(), "t.json")
     assert "\n" not in str(raised.value)
+
+
+def test_questions_without_a_single_answer_are_an_error():
+    rows = pa.table(
+        {
+            "question": ["q", "q"],
+            "item": [1, 2],
+            "annotator": [1, 1],
+            "label": pa.array([[], None], pa.list_(pa.string())),
+        }
+    )
+    with pytest.raises(DataError, match=r"no row has an answer; .* Not used: 2 answers without a choice\."):
+        io.read(rows)

@@ -16,7 +16,17 @@ from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats, joined
-from dissensus.table.find_columns import GOLD_BESIDE_LABELS, Columns, column_names, count_rows, flat, split, to_arrow
+from dissensus.table.find_columns import (
+    GOLD_BESIDE_LABELS,
+    Columns,
+    chunked,
+    column_names,
+    count_rows,
+    flat,
+    split,
+    time_column,
+    to_arrow,
+)
 from dissensus.table.io.exports import Collected, several_ticks
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
@@ -27,6 +37,8 @@ MIN_ROWS_PER_CLASS = 10  # of more classes than these
 MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
 MAX_QUESTIONS = 50
 MAX_ROWS_READ_TWICE = 2_000_000  # to look for a column that would name the items better
+ISO_DATE = r"^\d{4}-\d\d-\d\d"
+MAX_TIME_LENGTH = 19  # characters: to the second
 ROW = "its number (from 0)"
 
 
@@ -87,6 +99,8 @@ class Taken:
 
     def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
         tables = dict(made) if isinstance(made, Mapping) else {"": made}
+        if not tables:
+            raise DataError(f"no row has an answer; a table needs at least one. {self.reading.left_out()}".strip())
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
             if abstained:
@@ -213,7 +227,9 @@ def long_table(
     result = Taken(taken, reading, guessed_question=columns.question is None)
     if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
         _check_item(read_columns, found, taken)
-    _take_gold(frame, flat(v for k, v in found.items() if k != "proba"), result)
+    used = flat([*(v for k, v in found.items() if k != "proba"), *found.get("proba", {}).values()])
+    _take_gold(frame, used, result)
+    _take_time(frame, used, reading)
     return _noted(result, frame)
 
 
@@ -280,6 +296,20 @@ def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:
         elif pairs.num_rows and not taken.golds:
             taken.golds[""] = (pairs["i"].to_pylist(), pairs["g"].to_pylist())
             taken.reading.columns["gold"] = f"'{name}'"
+
+
+def _take_time(frame: Any, used: Sequence[str], reading: Reading) -> None:
+    """Say which column holds times and what they span; text counts where all of it begins with a date."""
+    for name in time_column(column_names(frame), used):
+        column = chunked(to_arrow(frame, [name])[name])
+        kind = column.type
+        if not (naming.is_text(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+            continue
+        texts = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MAX_TIME_LENGTH).drop_null()
+        if len(texts) and pc.all(pc.match_substring_regex(texts, ISO_DATE)).as_py():
+            ends = pc.min_max(texts).as_py()
+            reading.period = (ends["min"], ends["max"])
+            reading.columns["time"] = f"{name!r} ({ends['min']} to {ends['max']})"
 
 
 def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> Taken:

@@ -58,6 +58,11 @@ class Labels:
                 found.setdefault(str(item), {})[question] = Given(*given)
         return found
 
+    def item_of(self, record: Record, *usual: str) -> Any:
+        """What a record of the export calls its item: the field that the reader was told, or the first usual one."""
+        keys = (self.item,) if self.item else usual
+        return next((record[key] for key in keys if record.get(key) is not None), None)
+
     def named_items(self) -> Iterator[tuple[Any, dict[str | None, Given]]]:
         """Each item by its own name, with what `by_item` says of it."""
         said = self.by_item()

@@ -18,9 +18,8 @@ def suggestions(labels: Labels) -> Iterator[Record]:
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
     said, values = labels.by_item(), _values(labels.source)
-    keys = (labels.item,) if labels.item else ("id", "external_id")
     for record in records(labels.source):
-        item = next((record[key] for key in keys if record.get(key) is not None), None)
+        item = labels.item_of(record, "id", "external_id")
         for question, one in said.get(str(item), {}).items():
             name = question or labels.question or next(iter(values), "label")
             known = values.get(name, {})

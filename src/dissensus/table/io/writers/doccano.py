@@ -17,10 +17,9 @@ def examples(labels: Labels) -> Iterator[Record]:
     if len(labels.questions) > 1:
         raise BadParameter(f"a doccano project has one question, not {len(labels.questions):,}; take each by itself.")
     ours = dict(labels.named_items())
-    keys = (labels.item,) if labels.item else ("id", "doc_id", "item")
     written = set()
     for _, record in sources(labels.source) if labels.source else ():
-        item = next((record[key] for key in keys if record.get(key) is not None), None)
+        item = labels.item_of(record, "id", "doc_id", "item")
         if item not in written:
             written.add(item)
             before = {key: value for key, value in record.items() if key not in _OF_AN_ANNOTATOR}

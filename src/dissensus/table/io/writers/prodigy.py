@@ -10,11 +10,10 @@ from dissensus.table.io.writers import Labels, add
 
 def tasks(labels: Labels) -> Iterator[Record]:
     """Yield the tasks of the export and, for each question about each input, one more with our answer."""
-    keys = (labels.item,) if labels.item else ("_input_hash", "_task_hash")
     asked: dict[str, dict[str, Record]] = {}  # input → question → the first task
     for record in records(labels.source) if labels.source else ():
         yield record
-        item = next((record[key] for key in keys if record.get(key) is not None), None)
+        item = labels.item_of(record, "_input_hash", "_task_hash")
         asked_for = "choice" if "accept" in record or "options" in record else str(record.get("label", "answer"))
         asked.setdefault(str(item), {}).setdefault(asked_for, record)
     who = labels.agent.replace(" ", "-")
