@@ -10,10 +10,12 @@ import dissensus as dz
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError, DataWarning
 from dissensus.learning import CrowdClassifier, auto, logistic
+from dissensus.learning.batches import Columns
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.inputs import aligned
 from dissensus.learning.objectives import Auto
-from dissensus.learning.validation import stratified_folds
+from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.validation import AnnotationValidation, stratified_folds
 
 
 def fitted(table, X, **keywords):
@@ -108,6 +110,24 @@ def test_a_channel_finds_what_is_said_of_a_class_and_how_sure_to_be():
     assert found.scale == 0.5
     np.testing.assert_allclose(found.labels, given, atol=0.03)
     np.testing.assert_allclose(np.exp(found(logits)), votes, atol=0.02)
+
+
+def test_labels_judge_each_through_its_annotator():
+    table, X, _ = blobs(30)
+    weight = np.random.default_rng(0).random(len(table))
+    table = dz.Annotations.from_codes(
+        table.item, table.annotator, table.label, table.items, table.annotators, table.classes, weight=weight
+    )
+    model = CrowdClassifier(objective="crowd-layer", epochs=2, device="cpu").fit(table, X)
+    columns, rows = model.encoder_.prepare(X), np.array([4, 2, 9])
+    targets = Columns(annotations=annotation_rows(table))
+    judge = AnnotationValidation(columns, rows, table.soft_labels()[rows], 2, targets)
+    proba, total = model.predict_annotations(table, X), 0.0
+    for row in np.flatnonzero(np.isin(table.item, rows)):
+        total -= weight[row] * np.log(proba[row, table.label[row]])
+    found = judge(model.network_)
+    assert found["cross-entropy"] == pytest.approx(total / weight[np.isin(table.item, rows)].sum(), rel=1e-5)
+    assert {"accuracy", "macro-f1"} <= found.keys()
 
 
 def test_a_crowd_layer_sees_through_those_who_take_one_class_for_another():
