@@ -86,6 +86,14 @@ def test_judges_of_one_family_err_alike():
     assert len({name for name, _ in found.kept}) == 5
 
 
+def test_gold_on_which_nobody_errs_says_nothing_about_errors():
+    _, truth, _ = panel(200)
+    item = np.repeat(np.arange(200), 3)
+    found = review_panel(Annotations.from_arrays(item, np.tile(range(3), 200), truth[item]), gold=truth)
+    assert not found.by_gold
+    assert found.effective.value < 1.5
+
+
 def test_one_judge_missing_on_some_items_is_left_out_of_pairs_there():
     errors = np.array([[1, 0.0], [0, 1], [1, 1], [0, np.nan]])
     np.testing.assert_allclose(_correlations(errors)[0, 1], np.corrcoef(errors[:3].T)[0, 1])
@@ -172,10 +180,11 @@ def test_what_judges_react_to_beyond_the_truth():
     [
         ({"gold": np.full(600, -1)}, "0 labelled items have gold; have 10 or more"),
         ({"gold": np.full(600, np.nan)}, "gold holds numbers and the table classes"),
+        ({"table": Annotations.from_arrays(range(600), [0] * 600, [0] * 600)}, "there is only one class"),
         ({"systems": ["a"]}, "systems names 1 items, and the table has 600"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(change, message):
     table, truth, _ = panel()
     with pytest.raises(DataError, match=message):
-        calibrate(table, **{"gold": only(truth, 50)} | change)
+        calibrate(**{"table": table, "gold": only(0 * truth, 50)} | change)

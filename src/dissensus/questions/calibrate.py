@@ -203,6 +203,8 @@ def calibrate(
     known = np.intersect1d(known, labelled)
     if known.size < 2 * MIN_KNOWN:
         raise DataError(f"{known.size} labelled items have gold; have {2 * MIN_KNOWN} or more, drawn at random.")
+    if not numeric and names.size < 2:
+        raise DataError("there is only one class; its rate is 1, and no label can change anything.")
     judges = panel_judges(table)
     free: FloatArray | None = None
     if table.kind != "numbers":

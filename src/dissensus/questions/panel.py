@@ -96,7 +96,7 @@ def review_panel(
     Parameters
     ----------
     gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
-        With `MIN_GOLD` known items or more, errors are by gold.
+        With `MIN_GOLD` known items or more, on which judges err, errors are by gold.
     model : Aggregator, optional
         Fitted to votes without gold; left out, one is.
     posterior : (I, K), optional
@@ -110,22 +110,21 @@ def review_panel(
     known = np.empty(0, np.int64)
     if gold is not None:
         known = np.flatnonzero(~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0)
-    by_gold = known.size >= MIN_GOLD
+    known = known[:: max(-(-known.size // MAX_ITEMS), 1)]
+    errors = _errors(table, judges, known, gold) if known.size >= MIN_GOLD else np.empty((0, judges.size))
+    correlation = _correlations(errors)
+    by_gold = bool(np.isfinite(correlation[~np.eye(judges.size, dtype=np.bool_)]).any())  # else nobody erred there
     if by_gold:
-        known = known[:: -(-known.size // MAX_ITEMS)]
-        errors = _errors(table, judges, known, gold)
-        correlation = _correlations(errors)
         drawn = np.random.default_rng(seed).integers(0, known.size, (RESAMPLES, known.size))
-        worth = percentile_interval(
-            _kish(correlation), np.array([_kish(_correlations(errors[rows])) for rows in drawn])
-        )  # fmt: skip
+        tried = np.array([_kish(_correlations(errors[rows])) for rows in drawn])
+        worth = percentile_interval(_kish(correlation), tried)
     elif model is not None:
         labels, said = np.asarray(model.item_total_), _Said(table, judges)
         correlation = said.expected(np.asarray(model.posterior_))
         bounds = [model.dependence_, *model.dependence_interval_]
         free = [soften(model._independent(), labels, rho, model.shift_) for rho in bounds]
-        tried = [_kish(said.expected(one)) for one in free]
-        worth = Estimate(_kish(correlation), min(tried), max(tried))
+        bounds = [_kish(said.expected(one)) for one in free]
+        worth = Estimate(_kish(correlation), min(bounds), max(bounds))
     else:
         return None
     if posterior is None and model is not None:

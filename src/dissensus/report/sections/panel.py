@@ -26,7 +26,7 @@ class PanelSection(Section):
     """Effective judges, a tree and a heat map of their errors, who could be spared, corrected rates."""
 
     def applies(self, study: Study) -> bool:
-        if study.table.n_items < MIN_ITEMS or not study.fitted.dependence_:
+        if study.table.n_items < MIN_ITEMS or study.table.n_classes < 2 or not study.fitted.dependence_:
             return False
         return panel_judges(study.table).size >= MIN_JUDGES
 
@@ -156,7 +156,9 @@ def _tree(facts: Facts) -> Chart:
     room = {"domain": [far, -0.35 * far], "nice": False}  # names stand right of the leaves
     x = charts.quantity("far", "1 − correlation of errors", scale=room, values=ticks)
     lines = charts.plot(rows, "line", x=x, y=y, detail="line:N", order="corner:Q")
-    words = charts.plot(marks, {"type": "text", "align": "left", "dx": 4}, ["judge:N"], x=x, y=y, text="judge:N")
+    words = charts.plot(
+        marks, {"type": "text", "align": "left", "dx": 4, "color": "var(--soft)"}, ["judge:N"], x=x, y=y, text="judge:N"
+    )
     return Chart(
         charts.spec(lines + words, max(120, 16 * len(names) + 40)),
         "Who errs alike, as a tree",
