@@ -91,8 +91,8 @@ class Taken:
             if abstained:
                 self.reading.unused["rows without an answer (abstain=)"] += abstained
         said: list[str] = []
-        for question, one in tables.items() if build is not None else ():
-            tables[question], note = _in_kind(one, build)
+        for question, one in tables.items():
+            tables[question], note = (one, "") if build is None else _in_kind(one, build)
             said += [f"Question {question}: {note}"] if note and isinstance(made, Mapping) else [note] if note else []
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
