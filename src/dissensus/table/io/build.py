@@ -202,7 +202,7 @@ def long_table(
             columns.find(column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
-            if kind is None and pairs.find(column_names(frame), columns) is not None:
+            if kind is None and columns.item is None and pairs.find(column_names(frame), columns) is not None:
                 return Taken(*pairs.take(frame, columns, format_name), pairs=True)
             try:
                 columns, guessed = sniff.complete(frame, columns, error)
