@@ -15,11 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
+
 from dissensus import methods
 from dissensus.common.parameters import reference_rows
 from dissensus.table.io.formats import FORMATS
 
 ROOT = Path(__file__).parent.parent
+PUBLISHED = "platanios2020"  # whose Table 2 has other people's figures for our methods
 CONTRACT = (
     "`fit(table, gold=codes)` fixes the class of known items. `posterior_` (I, K), `reliability_` (A,), `trace_` and "
     "what else every method\nhas are described in `dissensus.models.base`."
@@ -87,6 +90,33 @@ def objectives_table(page: Path) -> str:
     return "\n".join(rows)
 
 
+def published_table(page: Path) -> str:
+    """Published accuracies of a method and its variants beside ours, from the store of the papers' tables."""
+    sys.path.insert(0, str(ROOT))
+    from reproductions.experiment import load_paper
+    from reproductions.record import read_store
+    from reproductions.render import current_lines, values_of
+
+    paper = load_paper(PUBLISHED)
+    table = paper.tables["table2"]
+    lines = current_lines(paper, read_store(ROOT / "reproductions" / "results" / f"{PUBLISHED}.jsonl"))
+    own = [
+        name for name, how in table.conditions.items() if how.get("method") == page.stem and how["kind"] == "aggregate"
+    ]
+    metric = {data: "paper_gold" if data.startswith("medical") else "accuracy" for data in table.data}
+    rows = [
+        f"| accuracy (%), labels per item | theirs | {' | '.join([*own, 'MAJ'])} |",
+        "|---|" + "---|" * (len(own) + 2),
+    ]
+    for data in table.data:
+        told, cells = table.published[data][own[0]][metric[data]], []
+        for name in [*own, "MAJ"]:
+            found = list(values_of(table, lines, data, name, metric[data]).values())
+            cells.append(f"{np.mean(found):.1f} ± {np.std(found, ddof=1) / len(found) ** 0.5:.1f}")
+        rows.append(f"| {data} | {told[0] if isinstance(told, list | tuple) else told} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def method_page(name: str) -> str:
     """What the code knows of a method: entry, docstring of its module, keywords."""
     entry = methods.entry(name)
@@ -119,6 +149,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "encoders": encoders_table,
     "objectives": objectives_table,
     "engine methods": engine_methods,
+    "published": published_table,
     "method": lambda page: method_page(page.stem),
 }
 

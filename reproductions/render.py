@@ -243,7 +243,7 @@ def _day(made: dict[str, Any]) -> str:
 
 
 ORIGINS_HEAD = ["table", "cells", "date", "commit", "made by"]
-CLAIMS_HEAD = ["claim", "verdict", "figures"]
+CLAIMS_HEAD = ["claim", "verdict"]
 
 
 def render_markdown(page: Page) -> str:
@@ -253,9 +253,11 @@ def render_markdown(page: Page) -> str:
         parts.append(f"**{QUICK.replace(':', '**:', 1)}")
     parts += [paper.note] if paper.note else []
     if page.claims:
-        parts.append(f"## What held\n\n{INTERVALS}\n\n![{DRAWN}]({page.claims_file})")
-        rows = [[c.text, c.verdict, "<br>".join(figures_of(c))] for c in page.claims]
-        parts.append(markdown_table(CLAIMS_HEAD, rows, None))
+        parts.append(f"## What held\n\n{INTERVALS}")
+        parts.append(markdown_table(CLAIMS_HEAD, [[c.text, c.verdict] for c in page.claims], None))
+        parts.append(f"![{DRAWN}]({page.claims_file})")
+        folded = [f"**{c.text}**\n\n" + "\n".join(f"- {text}" for text in figures_of(c)) for c in page.claims]
+        parts += ["<details><summary>Every difference, with its interval</summary>", *folded, "</details>"]
     for table in page.tables:
         parts.append(f"## {table.name}: {table.title}")
         parts += [table.note] if table.note else []
@@ -282,9 +284,11 @@ def _html_parts(page: Page) -> Iterator[str]:
     yield f"<h1>{html.escape(paper.title)}</h1>"
     yield from _paragraphs(paper.cite, QUICK if page.quick else "", *paper.note.split("\n\n"))
     if page.claims:
-        yield f"<h2>What held</h2><p>{INTERVALS}</p><figure>{draw_claims(page.claims)}</figure>"
-        rows = [[c.text, c.verdict, "\n".join(figures_of(c))] for c in page.claims]
-        yield f"<details><summary>All figures</summary>{html_table(CLAIMS_HEAD, rows)}</details>"
+        yield f"<h2>What held</h2><p>{INTERVALS}</p>"
+        yield html_table(CLAIMS_HEAD, [[c.text, c.verdict] for c in page.claims])
+        yield f"<figure>{draw_claims(page.claims)}</figure>"
+        rows = [[c.text, "\n".join(figures_of(c))] for c in page.claims]
+        yield f"<details><summary>Every difference</summary>{html_table(['claim', 'figures'], rows)}</details>"
     for table in page.tables:
         yield f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>"
         yield from _paragraphs(table.note)

@@ -40,7 +40,7 @@ def test_every_cell_is_run_or_says_why_not():
     tables = load_paper("platanios2020").tables
     assert list(tables["table2"].data) == list(tables["table3"].data) == platanios2020.CELLS
     whole = [c for name in ("table2", "table3", "votes") for c in tables[name].cells()]
-    assert len(whole) == 336
+    assert len(whole) == 370
     assert {c.seeds for c in whole} == {tuple(range(50))}
     assert tables["table2"].why_not("rte, 5", "LIA-ML") == "it is of many questions, and this set has one."
     assert tables["table2"].why_not("medical_treats, 5", "LIA-ML") is None
@@ -94,6 +94,29 @@ def test_lia_is_what_it_is_alone():
         alone.fit(table.subsample(5, seed=seed), platanios2020.features("bluebirds", 40))
         assert np.array_equal(row, alone.posterior_.argmax(axis=1))
     assert platanios2020.table2(one, "cpu") == platanios2020.scores(found, golds)
+
+
+@pytest.mark.realdata
+def test_two_stages_ask_networks_that_have_not_seen_the_item():
+    pytest.importorskip("torch", reason="needs the `learning` extra")
+    from dissensus.learning import LIA
+    from dissensus.learning.objectives import Hard
+
+    table, golds = platanios2020.load("bluebirds", 40)
+    labels, x = golds["accuracy"][None].astype(np.int32), platanios2020.features("bluebirds", 40)
+    other = labels.copy()
+    other[0, 7] = 1 - other[0, 7]
+
+    def found(labels):
+        model = LIA(hidden=(16,), dropout=0.0, steps=40).classifier(table, features=True)
+        model.objective = Hard(labels="gold")
+        return platanios2020.two_stages([model], [table], x, labels, 5), platanios2020.taught(
+            [model], [table], x, labels
+        )
+
+    (apart, seen), (apart_then, seen_then) = found(labels), found(other)
+    assert apart[0, 7] == apart_then[0, 7]
+    assert seen[0, 7] != seen_then[0, 7]
 
 
 @pytest.mark.realdata
