@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
     from dissensus.report import Report as Report
+    from dissensus.table import kinds as kinds
     from dissensus.table import simulate as simulate
     from dissensus.table.annotations import Annotations as Annotations
     from dissensus.table.datasets import list_datasets as list_datasets
@@ -47,6 +48,7 @@ _HOME = {
     "evaluation": "dissensus.evaluation",
     "explain": "dissensus.questions.explain",
     "features": "dissensus.features",
+    "kinds": "dissensus.table.kinds",
     "learning": "dissensus.learning",
     "list_datasets": "dissensus.table.datasets",
     "load": "dissensus.models.saving",
@@ -60,7 +62,7 @@ _HOME = {
     "select_clusters": "dissensus.clustering",
     "simulate": "dissensus.table.simulate",
 }
-_MODULES = {"clustering", "evaluation", "features", "learning", "models", "simulate"}  # public themselves
+_MODULES = {"clustering", "evaluation", "features", "kinds", "learning", "models", "simulate"}  # public themselves
 __all__ = sorted(_HOME)
 
 

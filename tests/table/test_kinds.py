@@ -124,3 +124,13 @@ def test_pairs_know_their_things():
         kinds.pair_items(["a vs c"], ["d"])
     with pytest.raises(DataError, match="item 'a' names no two things"):
         _ = Annotations.from_arrays(*ROWS, ["left"] * 4, kind="pairs").sides
+
+
+def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
+    numbers = {"item": ["a", "b", "c"], "ann": ["0.5", "1.25", "7.5"], "bob": ["0.75", "", "7"]}
+    table = read(pa.table(numbers), wide=True)
+    assert (table.kind, table.n_annotators, len(table)) == ("numbers", 2, 5)
+    rows = {"question": ["size", "size", "hue", "hue"], "item": [1, 2, 1, 2], "annotator": ["x"] * 4}
+    found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
+    assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
+    assert "Question size: Labels are numbers" in str(found["hue"].source)  # every account says it of all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ def aggregate(
     engine_options = None
     if model is None:
         engine_options, settings = engines.choose(engine, settings, method or DEFAULT_METHOD)
-        make = partial(options.new_model, method, settings)
+        make: Callable[..., Aggregator] = partial(options.new_model, method, settings)
         make(source.kind or "classes")  # a wrong name or keyword should not wait for the file
     else:
         fitting = [("--engine", engine), ("--method", method), ("--set, --max-iter and --seed", settings)]

@@ -88,7 +88,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     if again := about["repeated_pairs"]:
         yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
     yield from _doubtful_names(shares)
-    if about.get("classes", about.get("distinct_values")) < 2:
+    if about.get("classes", about.get("distinct_values", 0)) < 2:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
         yield "There is one annotator only; nothing can tell whether they are right."

@@ -141,7 +141,7 @@ def _print_numbers(about: dict[str, Any], model: NumberModel, preview: bool) -> 
 
 def _print_ranking(about: dict[str, Any]) -> None:
     found = about["ranking"]
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             str(row["rank"]), show.name(row["thing"]), f"{row['score']:+.2f}",
             f"{row['low']:+.2f} to {row['high']:+.2f}", f"{row['rank_low']} to {row['rank_high']}",

@@ -29,7 +29,6 @@ from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DissensusError
 
 if TYPE_CHECKING:
-    from dissensus.common.types import IntArray
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
     from dissensus.table.questions import Questions
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
+NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
 ANY_KIND = ("describe", "aggregate", "agreement")  # commands for all kinds of labels; the others are for classes
 
 
@@ -121,8 +121,11 @@ class Gold:
     gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN")
     gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
 
-    def read(self, table: Annotations) -> IntArray | None:
-        """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one."""
+    def read(self, table: Annotations) -> Any:
+        """(I,) class codes, −1 where unknown, from the file named, else from FILE; None where neither has one.
+
+        Of a table of numbers they are numbers, NaN where unknown.
+        """
         if table.kind == "pairs":
             if self.gold is not None:
                 raise BadParameter("--gold has no meaning for comparisons of two things; leave it out.")
@@ -139,7 +142,7 @@ class Gold:
                 return None
         return self.read_file(self.gold, table)
 
-    def read_file(self, path: Path | None, table: Annotations) -> IntArray | None:
+    def read_file(self, path: Path | None, table: Annotations) -> Any:
         """The same from another file, if any, with the same columns."""
         from dissensus.table.io import gold_columns, read_gold
 
@@ -147,7 +150,7 @@ class Gold:
             return None
         with self._explained(path):
             if table.kind == "numbers":
-                return table.gold_values(*gold_columns(path, self.gold_item, self.gold_label))
+                return table.gold_values(*gold_columns(path, self.gold_item, self.gold_label, NUMBERS))
             return read_gold(path, table, self.gold_item, self.gold_label)
 
     def columns(self) -> tuple[Any, Any] | None:

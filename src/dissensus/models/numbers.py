@@ -42,9 +42,7 @@ class NumberModel(Aggregator):
     stretch_: FloatArray  # (A,) how far its labels move where the crowd's move by one
     precision_: FloatArray  # (A,) 1 / variance of what its labels have besides, on the scale that is modelled
 
-    def fit(
-        self, table: Any, *, gold: FloatArray | None = None, earlier: Any = None, on_step: OnStep | None = None
-    ) -> Self:
+    def fit(self, table: Any, *, gold: Any = None, earlier: Any = None, on_step: OnStep | None = None) -> Self:
         """Learn from a table of numbers.
 
         Parameters
@@ -192,7 +190,7 @@ class NumberModel(Aggregator):
         self._check_fitted()
         half = ndtri((1 + level) / 2) / np.sqrt(np.maximum(self.total_ - 3, 1))
         at = np.arctanh(np.minimum(self.reliability_, 1 - 1e-9))
-        return np.clip(np.tanh(np.stack([at - half, at + half], axis=1)), 0, 1)
+        return np.asarray(np.clip(np.tanh(np.stack([at - half, at + half], axis=1)), 0, 1))
 
     def _check_fitted(self) -> None:
         from dissensus.exceptions import NotFitted

@@ -150,8 +150,8 @@ def in_text(table: Annotations, predictions: Iterable[Predictions]) -> Annotatio
     for one in predictions:
         classes = _with(classes, one.classes)
     proba = None if table.proba is None else _padded(table.proba, _text(table.classes), classes)
-    names = {"items": _text(table.items), "annotators": _text(table.annotators), "classes": classes}
-    return replace(table, **names, proba=proba)  # codes stay as they are
+    items, annotators = _text(table.items), _text(table.annotators)  # codes stay as they are
+    return replace(table, items=items, annotators=annotators, classes=classes, proba=proba)
 
 
 def _text(names: Any) -> Names:

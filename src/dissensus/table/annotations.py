@@ -232,7 +232,7 @@ class Annotations(ReadOnlyArrays, Named):
         cls,
         matrix: Any,
         *,
-        missing: Any = -1,
+        missing: Any = ...,
         items: Any = None,
         annotators: Any = None,
         classes: Iterable[Any] | int | None = None,
@@ -240,7 +240,8 @@ class Annotations(ReadOnlyArrays, Named):
     ) -> Annotations:
         """Make a table from an items × annotators matrix of labels.
 
-        Cells that are equal to `missing`, NaN, None or hidden by a mask are empty.
+        Cells that are equal to `missing` (left out: −1, unless labels are numbers), NaN, None or hidden by a mask are
+        empty.
         Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
         if hasattr(matrix, "columns"):
@@ -259,7 +260,9 @@ class Annotations(ReadOnlyArrays, Named):
             raise DataError(f"expected an items × annotators matrix ({error}).") from None
         if matrix.ndim != 2:
             raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
-        empty = hidden | (matrix == missing)
+        if missing is ...:
+            missing = None if kind == "numbers" else -1
+        empty = hidden | np.False_ if missing is None else hidden | (matrix == missing)
         if matrix.dtype.kind in "fO":
             empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN differs from itself
         names = []

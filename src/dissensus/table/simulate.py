@@ -176,7 +176,8 @@ def annotate(
     np.add.at(taken_for, (truth, decoy), difficulty)
     taken_for = taken_for / np.maximum(taken_for.sum(axis=1, keepdims=True), 1e-300)
     given = ((items, truth.size), (annotators, n_annotators), (classes, n_classes))
-    names = tuple(np.arange(n) if known is None else known for known, n in given)
+    first, second, third = (np.arange(n) if known is None else known for known, n in given)
+    names = first, second, third
     table = _annotate(crowd, truth, difficulty, decoy, redundancy, seed, names)
     return Simulation(table, truth, difficulty, decoy, crowd.confusion(taken_for), crowd)
 
@@ -241,7 +242,7 @@ def _annotate(
     decoy: IntArray,
     redundancy: int | tuple[int, int],
     seed: int,
-    names: tuple[Names, ...],
+    names: tuple[Names, Names, Names],
     start: int = 0,
 ) -> Annotations:
     """Draw the table of these items; `names` of items, annotators and classes; `start` numbers the first item."""
@@ -424,8 +425,8 @@ def simulate_kind(
     x = np.where(who[annotator] == "spammer", rng.normal(0, 1, item.size), x)
     if kind == "graded":
         edges = ndtri(np.arange(1, n_grades) / n_grades)
-        x, truth = np.searchsorted(edges, x), np.searchsorted(edges, truth).astype(np.float64)
-        table = Annotations.from_arrays(item, annotator, x, n_grades, kind="graded")
+        table = Annotations.from_arrays(item, annotator, np.searchsorted(edges, x), n_grades, kind="graded")
+        truth = np.searchsorted(edges, truth).astype(np.float64)
         return KindSimulation(table, truth, who, biases, stretch, noises)
     return KindSimulation(
         Annotations.from_arrays(item, annotator, x, kind="numbers"), truth, who, biases, stretch, noises

@@ -189,6 +189,8 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
     free = [name for name in there if name not in item and name not in people and name not in GOLD_BESIDE_LABELS]
     named = item[0] if item else guess_column("item", free)
     group = list(people) or _alike([head[name] for name in free if name != named])
+    if insist and len(group) < 2:
+        group = [name for name in free if name != named and head[name].known and head[name].holds_numbers]
     if len(group) < 2:
         if insist:
             raise DataError(

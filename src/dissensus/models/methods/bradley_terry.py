@@ -57,12 +57,10 @@ class Games:
     n_things: int
 
     @classmethod
-    def unplayed(cls, left: IntArray, right: IntArray, n_things: int, annotator: IntArray | None = None) -> Games:
+    def unplayed(cls, left: IntArray, right: IntArray, n_things: int) -> Games:
         """Comparisons without answers."""
-        none = np.empty(0)
-        return cls(
-            left, right, np.empty(0, np.int64) if annotator is None else annotator, none, none, none, none, n_things
-        )
+        nobody, none = np.empty(0, np.int64), np.empty(0)
+        return cls(left, right, nobody, nobody, none, none, none, n_things)
 
 
 class Chances(NamedTuple):
@@ -188,7 +186,7 @@ class BradleyTerry(Aggregator):
         What is not free is held where it is by a prior without width.
         """
         who, A = (games.annotator, len(own)) if self.annotators else (np.zeros_like(games.annotator), 1)
-        p = chances(games, scores, own)
+        p = chances(games, scores, own, total=False)
         slope, curve = gradient(games, p)
         d = scores[games.left] - scores[games.right]
         cross = -0.5 * games.weight * p.apart * p.tie
@@ -219,10 +217,11 @@ class BradleyTerry(Aggregator):
         """Variances of the scores by the sandwich over items, and what follows for ranks."""
         T = games.n_things
         slope, _ = gradient(games, chances(games, self.scores_, self.answering_))
-        q = np.bincount(games.item, self.answering_[games.annotator, 0] * slope, n_items)
+        q = np.asarray(np.bincount(games.item, self.answering_[games.annotator, 0] * slope, n_items), np.float64)
         first = np.unique(games.item, return_index=True)[1]
         of_item = Games.unplayed(games.left[first], games.right[first], T)
-        sandwich = inverse @ laplacian(of_item, q[games.item[first]] ** 2) @ inverse
+        meat: Any = laplacian(of_item, q[games.item[first]] ** 2)
+        sandwich = inverse @ meat @ inverse
         plain, robust = centred(inverse), centred(sandwich)
         factor = np.sqrt(np.maximum(np.diag(robust) / np.maximum(np.diag(plain), 1e-300), 1.0))
         self.score_variance_ = plain * np.outer(factor, factor)
@@ -295,18 +294,20 @@ class BradleyTerry(Aggregator):
         return as_frame(columns | dict(named), backend)
 
 
-def chances(games: Games, scores: FloatArray, own: FloatArray) -> Chances:
-    """What is expected of every row; `own` (A, 3) γ, h, κ of the annotators."""
-    gamma, h, kappa = (np.ascontiguousarray(one)[games.annotator] for one in own.T)
-    half = (gamma * (scores[games.left] - scores[games.right]) + h) / 2
+def chances(games: Games, scores: FloatArray, own: FloatArray, total: bool = True) -> Chances:
+    """What is expected of every row; `own` (A, 3) γ, h, κ of the annotators. With `total`, the log likelihood too."""
+    gamma, h, nu = own[:, 0] / 2, own[:, 1] / 2, np.exp(own[:, 2])
+    half = gamma[games.annotator] * (scores[games.left] - scores[games.right])
+    half += h[games.annotator]
     size = np.abs(half)
     less = np.exp(-size)  # all three odds, divided by the larger of those of left and right
-    tie, loser = np.exp(own[:, 2])[games.annotator] * less, less**2
-    total = 1 + loser + tie
+    tie, loser = nu[games.annotator] * less, less**2
+    share = 1 / (1 + loser + tie)
     found = 0.0
-    if games.won.size:
-        found = float(games.won @ half + games.tied @ kappa - games.weight @ (size + np.log(total)))
-    return Chances(np.sign(half) * (1 - loser) / total, (1 + loser) / total, tie / total, found)
+    if games.won.size and total:
+        ties = np.bincount(games.annotator, games.tied, len(own)) @ own[:, 2]
+        found = float(games.won @ half + ties - games.weight @ (size - np.log(share)))
+    return Chances(np.copysign(1 - loser, half) * share, (1 + loser) * share, tie * share, found)
 
 
 def gradient(games: Games, p: Chances) -> tuple[FloatArray, FloatArray]:

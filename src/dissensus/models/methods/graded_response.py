@@ -94,7 +94,7 @@ class GradedResponse(ConfusionModel[Graders]):
                 better = value >= worth
                 at, worth = np.where(better[:, None], new, at), np.where(better, value, worth)
                 step = np.where(better[:, None], 0.0, step / 2)
-        return replace(params, grading=at)
+        return Graders(params.prior, at, params.precision_center)
 
     def learn_crowd(self, labels: FloatArray, params: Graders) -> Graders:
         """Log λ₀ is the mean of log λ, weighed down by one annotator at 0."""

@@ -210,11 +210,14 @@ def read_gold(path: str | Path, table: Annotations, item: str | None = None, lab
         return gold_codes(table, *columns)
 
 
-def gold_columns(path: str | Path, item: str | None = None, label: str | None = None) -> tuple[Any, Any]:
-    """Read the columns of items and labels of a file of known labels, as Arrow arrays."""
+def gold_columns(
+    path: str | Path, item: str | None = None, label: str | None = None, usual: Sequence[str] = ()
+) -> tuple[Any, Any]:
+    """Read the columns of items and labels of a file of known labels, as Arrow arrays; `usual` names come first."""
     frame = read_frame(path)
     with about(Path(path)):
         item = item or guess_column("item", frame.column_names)
+        label = label or next((name for name in usual if name in frame.column_names), None)
         label = label or guess_column("gold", frame.column_names)
         for role, column in (("item", item), ("label", label)):
             if column not in frame.column_names:

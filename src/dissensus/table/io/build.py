@@ -101,9 +101,11 @@ class Taken:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
             if abstained:
                 self.reading.unused["rows without an answer (abstain=)"] += abstained
-        for question, read_table in tables.items():
-            table, said = (read_table, []) if build is None else _in_kind(read_table, build)
-            tables[question] = table
+        said: list[str] = []
+        for question, one in tables.items() if build is not None else ():
+            tables[question], note = _in_kind(one, build)
+            said += [f"Question {question}: {note}"] if note and isinstance(made, Mapping) else [note] if note else []
+        for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, self.reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
@@ -168,19 +170,19 @@ class Taken:
         return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
 
 
-def _in_kind(table: Annotations, build: Build) -> tuple[Annotations, list[str]]:
+def _in_kind(table: Annotations, build: Build) -> tuple[Annotations, str]:
     """The table with its labels read as the kind asked for, or guessed; and what to say of a guess."""
     if build.kind is not None:
-        return table.as_kind(build.kind, ordered=build.classes is not None), []
+        return table.as_kind(build.kind, ordered=build.classes is not None), ""
     if build.classes is not None or build.many_classes or table.proba is not None:
-        return table, []
+        return table, ""
     if are_tags(table.classes) and are_places(table.items):
-        return table.as_kind("spans"), ["Labels are tags of places in documents; change with kind='classes'."]
+        return table.as_kind("spans"), "Labels are tags of places in documents; change with kind='classes'."
     if kinds.guess(table.classes) == "numbers":
-        return table.as_kind("numbers"), ["Labels are numbers; change with kind='classes'."]
+        return table.as_kind("numbers"), "Labels are numbers; change with kind='classes'."
     if kinds.look_graded(table.classes):
-        return table, ["Labels are classes without an order; if they are ratings: kind='graded'."]
-    return table, []
+        return table, "Labels are classes without an order; if they are ratings: kind='graded'."
+    return table, ""
 
 
 def _spellings(table: Annotations) -> Iterator[str]:
@@ -202,7 +204,9 @@ def long_table(
 ) -> Taken:
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
     if kind == "pairs":
-        return Taken(*pairs.take(read_columns(None), columns, format_name), pairs=True)
+        whole = read_columns(None)
+        if not pairs.are_items(column_names(whole), columns):
+            return Taken(*pairs.take(whole, columns, format_name), pairs=True)
     guessed: dict[str, str] = {}
     frame = shape = None
     if not wide:

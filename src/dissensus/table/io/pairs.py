@@ -60,6 +60,15 @@ def find(there: list[str], named: Columns) -> dict[str, str] | None:
     return found if "winner" in found else None
 
 
+def are_items(there: list[str], named: Columns) -> bool:
+    """True where a column holds items that are called "A vs B" already, as we write them."""
+    try:
+        found = named.find(there)
+    except MissingColumn:
+        return False
+    return isinstance(found.get("item"), str) and find(there, named) is None
+
+
 def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], Reading]:
     """The columns of a table of pairs under our names, and the account; MissingColumn where they are not there."""
     there = column_names(frame)

@@ -1,0 +1,104 @@
+"""What every command does with grades, numbers and comparisons, or says that it cannot."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.csv as csv
+import pytest
+
+from dissensus.cli import COMMANDS
+from dissensus.cli.options import ANY_KIND, Kind
+from dissensus.table.io import write_frame
+from dissensus.table.kinds import KINDS
+from dissensus.table.simulate import simulate_kind
+
+
+@pytest.fixture
+def files(here):
+    for kind in ("numbers", "graded", "pairs"):
+        sim = simulate_kind(kind, 60, 8, n_things=6, seed=1)
+        write_frame(sim.annotations.to_arrow(), f"{kind}.csv")
+        if kind == "numbers":
+            write_frame({"item": np.arange(60), "value": sim.truth}, "gold.csv")
+    pairs = sim.annotations
+    sides = [pairs.sides.things[side][pairs.item] for side in pairs.sides[1:]]
+    log = {"model_a": sides[0], "model_b": sides[1], "judge": pairs.annotator, "winner": pairs.classes[pairs.label]}
+    write_frame(log, "arena.csv")
+
+
+def test_options_know_all_kinds():
+    assert {kind.value for kind in Kind} == set(KINDS)
+    assert ANY_KIND == ("describe", "aggregate", "agreement")
+
+
+def test_numbers_are_aggregated_scored_and_described(cli, files):
+    said = json.loads(
+        cli("aggregate", "numbers.csv", "--gold", "gold.csv", "--gold-label", "value", "-o", "out", "--json").stdout
+    )
+    assert (said["kind"], said["method"], said["reading"]["notes"]) == (
+        "numbers", "gaussian", ["Labels are numbers; change with kind='classes'."]
+    )  # fmt: skip
+    assert said["gold"]["mean_absolute_error"] < 0.5
+    assert said["gold"]["covered"] > 0.9
+    table = csv.read_csv("out/items.csv").to_pydict()
+    assert list(table) == ["item", "value", "low", "high", "annotations"]
+    assert all(
+        low <= value <= high for low, value, high in zip(table["low"], table["value"], table["high"], strict=True)
+    )
+    again = cli("aggregate", "numbers.csv", "--model", "out", "-o", "again")
+    assert again.exit_code == 0
+    assert csv.read_csv("again/items.csv")["value"].to_pylist() == pytest.approx(table["value"])
+    text = cli("aggregate", "numbers.csv", "--gold", "gold.csv").stdout
+    assert "Mean absolute error" in text
+    assert "the intervals hold" in " ".join(text.split())
+    assert "half of them between" in cli("describe", "numbers.csv").stdout
+    found = cli("agreement", "numbers.csv", "--resamples", "50").stdout
+    assert "intraclass correlation" in found
+    for more in (("--flags",), ("--to", "csv", "-o", "x")):
+        refused = cli("aggregate", "numbers.csv", *more)
+        assert (refused.exit_code, refused.stdout) == (2, "") or "is for classes, not for numbers" in refused.stderr
+
+
+def test_comparisons_are_ranked(cli, files):
+    said = json.loads(cli("aggregate", "arena.csv", "-o", "out", "--json").stdout)
+    assert (said["kind"], said["things"], said["reading"]["format"]) == ("pairs", 6, "comparisons in csv")
+    ranking = said["ranking"]
+    assert [row["rank"] for row in ranking] == list(range(1, 7))
+    assert csv.read_csv("out/things.csv").to_pylist()[0]["thing"] == ranking[0]["thing"]
+    text = cli("aggregate", "arena.csv").stdout
+    assert "95 % of ranks" in text
+    assert "comparisons each" in cli("describe", "arena.csv").stdout
+    assert cli("aggregate", "pairs.csv", "--kind", "pairs").exit_code == 0
+    refused = cli("aggregate", "numbers.csv", "--kind", "pairs")
+    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+
+
+def test_grades_take_their_own_method_and_scale(cli, files):
+    said = json.loads(cli("aggregate", "graded.csv", "--kind", "graded", "--json").stdout)
+    assert said["method"] == "graded-response"
+    assert (
+        json.loads(cli("agreement", "graded.csv", "--kind", "graded", "--resamples", "0", "--json").stdout)["scale"]
+        == "ordinal"
+    )
+    for command in ("explain", "recommend"):
+        more = ("--budget", "5") if command == "recommend" else ()
+        done = cli(command, "graded.csv", "--kind", "graded", "--json", *more)
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout).get("method", "graded-response") == "graded-response"
+    assert "--kind graded" in cli("describe", "graded.csv").stdout
+
+
+OTHER = {
+    "recommend": ["--budget", "5"], "evaluate": ["numbers.csv"], "diff": ["numbers.csv"],
+}  # fmt: skip
+REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets")]
+
+
+@pytest.mark.parametrize("command", REFUSING)
+def test_commands_for_classes_say_that_they_are(cli, files, command):
+    done = cli(command, "numbers.csv", *OTHER.get(command, ()))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"dissensus {command} is for classes" in done.stderr
+    assert done.stderr.count("\n") == 1

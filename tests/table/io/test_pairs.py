@@ -1,0 +1,73 @@
+"""Comparisons of two things, as arena logs, Elo files and other tables have them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from dissensus import read
+from dissensus.exceptions import DataError, MissingColumn
+
+
+def outcomes(table):
+    things, left, right = table.sides
+    return sorted(
+        (things[left[i]], things[right[i]], table.annotators[a], table.classes[k])
+        for i, a, k in zip(table.item, table.annotator, table.label, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "keywords"),
+    [
+        (
+            {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a", "tie (bothbad)"], "judge": ["j", "k"]},
+            {},
+        ),
+        ({"left": ["x", "y"], "right": ["y", "z"], "preference": ["A", "draw"], "annotator": ["j", "k"]}, {}),
+        (
+            {
+                "left": ["x", "y"],
+                "right": ["y", "z"],
+                "winner": ["x", "tie"],
+                "judge": ["j", "k"],
+                "prompt": ["p", "p"],
+            },
+            {},
+        ),
+        (
+            {"one": ["x", "y"], "two": ["y", "z"], "said": ["left", "neither"], "who": ["j", "k"]},
+            {"item": "one,two", "label": "said", "annotator": "who", "kind": "pairs"},
+        ),
+    ],
+    ids=["arena", "left and right", "by name", "named"],
+)
+def test_a_log_of_comparisons(columns, keywords):
+    table = read(pa.table(columns), **keywords)
+    assert table.kind == "pairs"
+    assert outcomes(table) == [("x", "y", "j", "left"), ("y", "z", "k", "tie")]
+    assert ("context" in table.source.columns) == ("prompt" in columns)
+
+
+def test_a_table_that_we_wrote_is_read_back():
+    table = read(pa.table({"a": ["x", "y"], "b": ["y", "z"], "winner": ["a", "tie"], "judge": ["j", "k"]}))
+    assert outcomes(read(table.to_arrow(), kind="pairs")) == outcomes(table)
+
+
+def test_an_elo_file_has_winners_and_losers():
+    table = read(pa.table({"winner": ["x", "y"], "loser": ["y", "z"]}))
+    assert outcomes(table) == [("x", "y", "anonymous", "left"), ("y", "z", "anonymous", "left")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "says"),
+    [
+        ({"a": ["x"], "b": ["y"], "winner": ["perhaps"]}, DataError, "1 of 1 rows name neither of the two"),
+        ({"a": ["x"], "b": ["x"], "winner": ["a"]}, DataError, "1 of 1 rows compare a thing with itself"),
+        ({"a vs": ["x"], "c": ["y"], "winner": ["a"]}, MissingColumn, "model_a, model_b and winner"),
+        ({"a": ["x vs z"], "b": ["y"], "winner": ["a"]}, DataError, "'x vs z' cannot name a thing"),
+    ],
+)
+def test_what_is_no_comparison_is_said(columns, error, says):
+    with pytest.raises(error, match=says):
+        read(pa.table(columns), kind="pairs")
