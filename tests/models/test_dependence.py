@@ -8,7 +8,11 @@ import dissensus as dz
 from dissensus.models.dependence import DEFAULT, MIN_GOLD, RANGE, SHIFT_SDS, _shifts, from_gold, sharpen, soften
 from dissensus.table.simulate import simulate
 
-SOFT = [name for name, entry in dz.methods.entries() if "dependence" in entry.value.parameter_names()]
+SOFT = [
+    name
+    for name, entry in dz.methods.entries()
+    if "dependence" in entry.value.parameter_names() and "classes" in entry.value.kinds
+]
 
 
 SHIFT = np.array([0.4, -1.0, 0.1, 0.5])

@@ -59,7 +59,7 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "psi_": "P simplex", "omega_": "L simplex", "labels_of_clusters_": "P L K simplex", "item_clusters_": "I P share",
     "annotator_clusters_": "A L share", "item_cluster_": "I code", "annotator_cluster_": "A code",
     "labelled_": "I flag", "labels_per_item_": "number",
-    "tags_": "I code", "span_probability_": "I any", "cell_": "U cell", "cell_counts_": "U S count",
+    "tags_": "I code", "span_probability_": "I share?", "cell_": "U cell", "cell_counts_": "U S count",
     "transition_counts_": "S S count", "start_counts_": "S count",
     "values_": "I real", "interval_": "I 2 real", "bias_": "A real", "stretch_": "A real", "precision_": "A real",
     "knots_": "Q 2 share", "knot_labels_": "Q real", "center_": "2 real", "theta_prior_": "2 real",

@@ -51,9 +51,10 @@ def legal(path) -> bool:
 
 
 def log_path(rows, path, logs, first, step, d=None) -> float:
-    """Log weight of one path of a document; every factor at a token is divided by its d. `logs` as `counts_of`."""
+    """Log weight of one path of a document; labels count 1/d at a token, transitions 1/√d. `logs` as `counts_of`."""
     d = [1.0] * len(path) if d is None else d
-    total = first[path[0]] / d[0] + sum(step[path[t - 1], path[t]] / d[t] for t in range(1, len(path)))
+    total = first[path[0]] / d[0] ** 0.5
+    total += sum(step[path[t - 1], path[t]] / d[t] ** 0.5 for t in range(1, len(path)))
     return total + sum(w * logs[a, last, path[at], label] / d[at] for at, a, last, label, w, _ in rows)
 
 

@@ -21,9 +21,11 @@ Dawid-Skene; from the votes, simulated crowds with adversaries ended 1 to 16 poi
 Only cells (annotator, label before, label) that occur are kept: memory grows with what was said, not with A·K³.
 
 The answer, `predict()`, is the most probable path (Viterbi) under the means of Θ: always legal. Labels of one token
-are not independent, see `models.dependence`: the probability of a path is raised to 1/d, transitions too, and
-`posterior_` and `span_probability_` come from forward-backward over that. The probability of a span is that of all its
-tags together, and of no tag that would go on after it.
+are not independent, see `models.dependence`: in the probability of a path their likelihood is raised to 1/d and the
+transitions to 1/√d; `posterior_` and `span_probability_` come from forward-backward over that. With transitions raised
+to 1/d, tokens that nobody marked looked doubtful (ner_mturk: 80 % sure, 95 % right), with transitions as they are,
+spans did (76 % sure, 79 % right); √d has the least log loss of tags on gimpel_pos and plank_pos too. The probability of
+a span is that of all its tags together, and of no tag that would go on after it.
 
 | symbol | name | shape |
 |---|---|---|
@@ -54,6 +56,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
 
+SOFT_STEPS = 0.5  # transitions are raised to 1/d to this power, labels to 1/d
 NO_PRIOR = 1e-10  # pseudo-count of an illegal transition: its probability is set to 0
 
 
@@ -121,15 +124,16 @@ class Chain:
         self, logs: FloatArray, first: FloatArray, step: FloatArray, *, d: FloatArray | None = None,
         shift: FloatArray | None = None, tags: IntArray | None = None,
     ) -> tuple[float, FloatArray, Expected, FloatArray]:  # fmt: skip
-        """Evidence, posterior (I, K), counts, and (with `tags`) probabilities of spans, raised to 1/d (I,)."""
+        """Evidence, posterior (I, K), counts, and (with `tags`) probabilities of spans, softened by d (I,)."""
         from dissensus.compute.kernels.sequence import sweep
 
         n_items, K, S = self.item_ptr.size - 1, self.inside.size, first.size
         distinct, power = (np.ones(1), np.zeros(n_items, np.int64)) if d is None else np.unique(d, return_inverse=True)
         exponent = 1 / distinct
         with np.errstate(divide="ignore"):
-            firsts = np.where(first > 0, first[None] ** exponent[:, None], 0.0)
-            steps = np.where(step > 0, step[None] ** exponent[:, None, None], 0.0)
+            soft = exponent**SOFT_STEPS
+            firsts = np.where(first > 0, first[None] ** soft[:, None], 0.0)
+            steps = np.where(step > 0, step[None] ** soft[:, None, None], 0.0)
         found = Expected(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
         evidence = sweep(  # type: ignore[no-untyped-call]  # numba finds the types
