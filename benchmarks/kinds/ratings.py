@@ -1,6 +1,6 @@
 """Numbers and grades against gold: mean absolute error, coverage of 95 % intervals, and judges' scores as AUC.
 
-    python -m benchmarks.kinds.ratings [--shared 10 30 100]
+    python -m benchmarks.kinds.ratings [--shared 10 30 100] [--judges]
 
 wordsim's gold (0 to 4) is brought to the scale of the ratings (0 to 10).
 """
@@ -56,7 +56,7 @@ def judges() -> dict[str, float]:
 def main() -> None:
     """Print one line per set and method."""
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--shared", type=float, nargs="*", default=[30.0])
+    asked.add_argument("--shared", type=float, nargs="*", default=[100.0])
     asked.add_argument("--judges", action="store_true", help="also the AUC of judges' scores, a minute")
     given = asked.parse_args()
     for name in SETS:

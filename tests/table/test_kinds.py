@@ -12,6 +12,7 @@ import pytest
 from dissensus import Annotations, diagnose, methods, read
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import kinds
+from dissensus.table.io import gold_values
 
 ROWS = ["a", "a", "b", "b"], ["x", "y", "x", "y"]
 
@@ -134,3 +135,13 @@ def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
     found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
     assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
     assert "Question size: Labels are numbers" in str(found["hue"].source)  # every account says it of all
+
+
+def test_known_numbers_are_joined_by_item(tmp_path):
+    table = Annotations.from_arrays([1, 1, 2, 3], ["x", "y", "x", "x"], [0.5, 1.5, 2.0, 3.0], kind="numbers")
+    gold = pa.array(["2", "1", "9", "3"]), pa.array(["4.5", "", "1", "7"])
+    np.testing.assert_array_equal(gold_values(table, *gold), [np.nan, 4.5, 7])
+    with pytest.raises(DataError, match="item 2 has two different numbers"):
+        table.gold_values([2, 2], [1.0, 2.0])
+    with pytest.raises(DataError, match="'high', which is no number"):
+        table.gold_values([2], ["high"])

@@ -144,13 +144,13 @@ class Gold:
 
     def read_file(self, path: Path | None, table: Annotations) -> Any:
         """The same from another file, if any, with the same columns."""
-        from dissensus.table.io import gold_columns, read_gold
+        from dissensus.table.io import gold_columns, gold_values, read_gold
 
         if path is None:
             return None
         with self._explained(path):
             if table.kind == "numbers":
-                return table.gold_values(*gold_columns(path, self.gold_item, self.gold_label, NUMBERS))
+                return gold_values(table, *gold_columns(path, self.gold_item, self.gold_label, NUMBERS))
             return read_gold(path, table, self.gold_item, self.gold_label)
 
     def columns(self) -> tuple[Any, Any] | None:

@@ -542,13 +542,17 @@ class Annotations(ReadOnlyArrays, Named):
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
         """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
-        item = joined(naming.to_column(item, "item"))
-        known = floats(value, "gold")
-        rows = np.flatnonzero(np.isfinite(known))
+        item, value = joined(naming.to_column(item, "item")), joined(naming.to_column(value, "gold"))
+        rows = np.flatnonzero(~naming.missing_rows(value))
+        known = floats(value.take(rows), "gold")
         names, code = naming.encode(item.take(rows), "item")
         at = naming.recode(code, names, self.items, "items of the gold values")
+        at, known = at[at >= 0], known[at >= 0]
         gold = np.full(self.n_items, np.nan)
-        gold[at[at >= 0]] = known[rows][at >= 0]
+        gold[at] = known
+        if (gold[at] != known).any():
+            item = naming.shown(self.items[at[int((gold[at] != known).argmax())]])
+            raise DataError(f"gold: item {item} has two different numbers; keep one.")
         return gold
 
     # Making another from it -------------------------------------------------------------------------------------------

@@ -71,3 +71,11 @@ def test_an_elo_file_has_winners_and_losers():
 def test_what_is_no_comparison_is_said(columns, error, says):
     with pytest.raises(error, match=says):
         read(pa.table(columns), kind="pairs")
+
+
+def test_a_column_that_is_not_there_is_said():
+    columns = {"a": ["x"], "b": ["y"], "winner": ["a"]}
+    with pytest.raises(MissingColumn, match="no column 'c' for right"):
+        read(pa.table(columns), item="a,c", kind="pairs")
+    with pytest.raises(MissingColumn, match="'c'"):
+        read(pa.table(columns), item="a,c")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dissensus.common.atomic import atomic
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import IntArray, Names
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import Columns, column_names, guess_column, listed, no_column, to_arrow
@@ -29,7 +29,17 @@ from dissensus.table.kinds import check_kind
 from dissensus.table.questions import Questions
 
 MAX_FILES = 10_000  # in a folder that is read as one table
-__all__ = ["atomic", "gold_codes", "gold_columns", "read", "read_frame", "read_gold", "write_frame", "write_json"]
+__all__ = [
+    "atomic",
+    "gold_codes",
+    "gold_columns",
+    "gold_values",
+    "read",
+    "read_frame",
+    "read_gold",
+    "write_frame",
+    "write_json",
+]
 
 
 def read(
@@ -228,6 +238,11 @@ def gold_columns(
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
     """(I,) class codes of known labels, from the columns that `gold_columns` returns; −1 where none is known."""
     return table.gold_codes(_in_kind_of(item, table.items), _in_kind_of(label, table.classes))
+
+
+def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
+    """(I,) known numbers, from the columns that `gold_columns` returns; NaN where none is known."""
+    return table.gold_values(_in_kind_of(item, table.items), value)
 
 
 def write_frame(

@@ -102,8 +102,8 @@ class Taken:
             if abstained:
                 self.reading.unused["rows without an answer (abstain=)"] += abstained
         said: list[str] = []
-        for question, one in tables.items() if build is not None else ():
-            tables[question], note = _in_kind(one, build)
+        for question, one in tables.items():
+            tables[question], note = (one, "") if build is None else _in_kind(one, build)
             said += [f"Question {question}: {note}"] if note and isinstance(made, Mapping) else [note] if note else []
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
@@ -217,7 +217,7 @@ def long_table(
             frame = read_columns(None)
             if kind in (None, "spans") and (places := sniff.place_columns(frame, columns)) is not None:
                 return _noted(_places(frame, places, format_name), frame)
-            if kind is None and pairs.find(column_names(frame), columns) is not None:
+            if kind is None and columns.item is None and pairs.find(column_names(frame), columns) is not None:
                 return Taken(*pairs.take(frame, columns, format_name), pairs=True)
             try:
                 columns, guessed = sniff.complete(frame, columns, error)

@@ -14,7 +14,7 @@ from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS
-from dissensus.table.find_columns import Columns, column_names, count_rows, listed, split, to_arrow
+from dissensus.table.find_columns import Columns, column_names, count_rows, listed, no_column, split, to_arrow
 from dissensus.table.reading import Reading
 
 SIDES = (
@@ -78,6 +78,9 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
             f"no columns of two things and which is better, such as model_a, model_b and winner; the columns are "
             f"{listed(there)}. Name them: item='LEFT,RIGHT', label=<column>."
         )
+    for role, column in found.items():
+        if column not in there:
+            raise no_column(role, there, column)
     data = to_arrow(frame, list(dict.fromkeys(found.values())))
     left, right = (data[found[side]] for side in ("left", "right"))
     n = len(left)
