@@ -394,7 +394,8 @@ def item_facts(
     gold, posterior = known
     if not gold.size:
         warn_of_no_gold()
-    return facts | {"gold": gold_scores(gold, hits(gold, posterior), posterior)}  # a tie counts by its share
+    right = hits(gold, posterior) if gold.size else np.empty(0)  # a tie counts by its share
+    return facts | {"gold": gold_scores(gold, right, posterior)}
 
 
 def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[str, Any]:
