@@ -359,7 +359,7 @@ def claims(get: Get) -> list[Claim]:
     def best(where: str, metric: str) -> dict[int, float]:
         """Values of the baseline with the highest mean."""
         each = [dict(found) for name in BASELINES if (found := get("table2", where, name, metric))]
-        return max(each, key=lambda values: float(np.mean(list(values.values())))) if each else {}
+        return max(each, key=lambda values: float(np.mean(list(values.values()))), default={})
 
     def ahead(mine: str, where: str, other: str, metric: str = "accuracy", times: float = 1.0) -> dict[str, Difference]:
         found, theirs = get("table2", where, mine, metric), best(other, metric)

@@ -95,5 +95,5 @@ def _axes(x: Tensor, taught: Tensor) -> Tensor:
     value, vector = torch.linalg.eigh(made[taught].T @ made[taught])
     made = made @ vector[:, value > 1e-9 * value[-1].clamp(min=1e-12)]
     size = made[taught].square().sum(dim=1).mean()
-    scaled: torch.Tensor = made / size.sqrt() if size > 0 else made
+    scaled: Tensor = made / size.sqrt() if size > 0 else made
     return scaled
