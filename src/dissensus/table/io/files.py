@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, TypeAlias
 
@@ -108,9 +108,10 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
         opened = open_member(zipfile.ZipFile(path), only_member(path), path)
     elif opener:
         opened = io.BufferedReader(_bounded(opener(path), path), 2**20)
-    elif for_arrow and start[:2] not in UTF16:
-        return pa.OSFile(str(path))
     else:
+        if for_arrow and start[:2] not in UTF16:
+            with suppress(UnicodeEncodeError):  # Arrow opens no file whose name is not UTF-8
+                return pa.OSFile(str(path))
         opened = path.open("rb")
     if opened.peek(2)[:2] in UTF16:
         return io.BufferedReader(_as_utf8(opened), 2**20)
