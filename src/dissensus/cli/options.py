@@ -38,12 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
-ANY_KIND = (
-    "describe",
-    "aggregate",
-    "agreement",
-    "calibrate",
-)  # commands for all kinds of labels; the others are for classes
+ANY_KIND = ("describe", "aggregate", "agreement", "calibrate")  # commands for all kinds; others are for classes
 
 
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
