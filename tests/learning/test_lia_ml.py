@@ -147,7 +147,13 @@ def test_losses_are_the_literal_sums(rows, form):
 def test_one_question_is_lia(difficulty):
     """With last layers made of the embeddings', LIA has the same losses and the same posterior."""
     table = tables()["colour"]
-    keywords = {"difficulty": difficulty, "penalty": 0.4, "entropy": 0.1, "residual_penalty": 0}
+    keywords = {
+        "difficulty": difficulty,
+        "penalty": 0.4,
+        "entropy": 0.1,
+        "residual_penalty": 0,
+        "difficulty_penalty": 1,
+    }
     many, head, z, targets = scrambled(LIAMLObjective(**keywords), {"colour": table})
     lia = LIAObjective(**keywords).fit(table, None, 0)
     torch.manual_seed(0)

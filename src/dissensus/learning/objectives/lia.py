@@ -162,7 +162,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         hard = nn.Sequential(branch(), nn.Linear(width, K * K * L)) if self.difficulty else None
         labels = as_tensor(self.labels_given_)
         competence = Competence(labels, K, L, self.annotator_size, self.annotator_features_)
-        return LIAHead(truth, hard, competence, self.n_items_, self.per_item_, as_tensor(self.shares_, torch.float32))
+        prior = as_tensor(self.shares_, torch.float32)
+        return LIAHead(truth, hard, competence, self.n_items_, self.per_item_, prior, self.difficulty_penalty_)
 
     # Rounds -----------------------------------------------------------------------------------------------------------
 
@@ -281,7 +282,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         able, pull = head.competence(targets["annotator"])
         log_q = head.log_q(None if hard is None else hard.index_select(0, row), able, row)
         pulls = self.residual_penalty * (_weight(targets, pull)[:, 0] * pull).sum()  # α/2 Σ_j |V u_j|²
-        return log_q, pulls if hard is None else pulls + self.difficulty_penalty_ / 2 * hard.square().sum()
+        return log_q, pulls if hard is None else pulls + head.difficulty_penalty / 2 * hard.square().sum()
 
     def _by_item(self, values: Tensor, targets: Batch) -> Tensor:
         """Sum values (n, K) of annotations by item, (B, K)."""

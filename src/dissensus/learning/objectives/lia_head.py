@@ -88,6 +88,7 @@ class LIAHead(nn.Module):
     q: Tensor
     by_others: Tensor
     prior: Tensor
+    difficulty_penalty: Tensor
     per_item: Tensor
 
     def __init__(
@@ -98,6 +99,7 @@ class LIAHead(nn.Module):
         n_items: int,
         per_item: float,
         prior: Tensor | None = None,
+        difficulty_penalty: float = 1.0,
     ):
         super().__init__()
         self.truth, self.difficulty, self.competence = truth, difficulty, competence
@@ -106,6 +108,7 @@ class LIAHead(nn.Module):
         self.register_buffer("prior", torch.full((K,), 1 / K) if prior is None else prior)  # π
         self.register_buffer("by_others", torch.zeros(n_items, competence.shape[0]))  # log h of items left out
         self.register_buffer("per_item", torch.tensor(per_item))  # annotations
+        self.register_buffer("difficulty_penalty", torch.tensor(float(difficulty_penalty)))  # δ
         self.marginal = False  # True: the rounds are over
 
     @property
@@ -192,8 +195,9 @@ class LIAMLHead(LIAHead):
         n_items: int,
         per_item: float,
         labels: Labels,
+        difficulty_penalty: float = 1.0,
     ):
-        super().__init__(truth, difficulty, competence, 0, per_item)
+        super().__init__(truth, difficulty, competence, 0, per_item, None, difficulty_penalty)
         self.labels = labels
         Q, K = labels.bias.shape
         self.q = torch.zeros(n_items * Q, K)
@@ -245,7 +249,7 @@ class LIAMLHead(LIAHead):
                 if code is not None:
                     labels.common[at] = self.labels.common[code]
         labels.true, labels.given = self.labels.true, self.labels.given
-        head = LIAMLHead(self.truth, self.difficulty, able, n_items, per_item, labels)
+        head = LIAMLHead(self.truth, self.difficulty, able, n_items, per_item, labels, float(self.difficulty_penalty))
         head.requires_grad_(False)
         for parameter in (labels.own, labels.bias, labels.pair_bias):
             parameter.requires_grad_(True)

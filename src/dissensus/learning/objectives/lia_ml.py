@@ -110,7 +110,7 @@ class LIAMLObjective(LIAObjective):
         truth = nn.Sequential(branch(), nn.Linear(width, T))
         hard = nn.Sequential(branch(), nn.Linear(width, T * L)) if self.difficulty else None
         able = Competence(as_tensor(self.labels_given_), 1, T * L, self.annotator_size)  # as of one class: S·L numbers
-        return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self._labels())
+        return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self._labels(), self.difficulty_penalty)
 
     def head_beside(self, other: LIAMLObjective, head: LIAMLHead) -> LIAMLHead:
         """Make a head for these questions beside the fitted head of others: see `LIAMLHead.beside`.
