@@ -5,7 +5,10 @@ import numpy as np
 from dissensus import Annotations
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Local, Threads
-from dissensus.table.simulate import Simulation
+from dissensus.table.simulate import Simulation, simulate_kind
+from dissensus.table.simulate_sets import simulate_sets
+from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate_texts import simulate_texts
 
 KINDS = {
     "hard": {},
@@ -17,6 +20,16 @@ KINDS = {
 
 # 11 items by 6 annotators, no tie at any step, one item that the skills turn round; with it go figures of crowd-kit
 SHEET = ["ccccbc", "cc-a-b", "c-bccc", "ccbccc", "ccbc-b", "ccaaab", "bcbaab", "bbccab", "-aaaaa", "bbabba", "-babcb"]
+
+
+def drawn(kind: str) -> Annotations:
+    """A small table of any kind of labels but classes."""
+    own = {
+        "sets": lambda: simulate_sets(31, 9, 4, redundancy=3),
+        "spans": lambda: simulate_spans(20, 6, 2),
+        "objects": lambda: simulate_texts(31, 9, redundancy=3),
+    }
+    return own.get(kind, lambda: simulate_kind(kind, 31, 9, redundancy=3))().annotations
 
 
 def random_table(

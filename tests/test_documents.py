@@ -20,8 +20,8 @@ from dissensus.cli import COMMANDS, GUIDES, app, load_command
 from dissensus.exceptions import DataError
 from dissensus.table.io import write_frame
 from dissensus.table.io.formats import FORMATS
-from dissensus.table.simulate import simulate, simulate_kind
-from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate import simulate
+from tables import drawn
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("docs", "benchmarks", "reproductions")
@@ -159,8 +159,7 @@ def test_a_method_has_the_results_that_its_page_names(name):
     kind = methods[name].kinds[0]
     table = simulate(60, 10, n_classes, redundancy=5, seed=1).annotations
     if kind != "classes":
-        made = simulate_spans(20, 6, 2) if kind == "spans" else simulate_kind(kind, 60, 10)
-        table = made.annotations
+        table = drawn(kind)
     model = methods[name]().fit(table)
     page = (ROOT / "docs" / "methods" / f"{name}.md").read_text(encoding="utf-8")
     for result in set(re.findall(r"`(\w+_)`", page)):

@@ -30,7 +30,7 @@ def files(here):
 
 def test_options_know_all_kinds():
     assert {kind.value for kind in Kind} == set(KINDS)
-    assert ANY_KIND == ("describe", "aggregate", "agreement")
+    assert ANY_KIND == ("describe", "aggregate", "agreement", "calibrate")
 
 
 def test_numbers_are_aggregated_scored_and_described(cli, files):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from crowds import blobs
-from dissensus.exceptions import DataError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.decision import with_draws
@@ -31,7 +31,7 @@ def light_processes(tmp_path_factory, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", ["crowd-layer", "lia"])
+@pytest.mark.parametrize("objective", ["crowd-layer", objectives["lia"](left_out=False)], ids=["crowd-layer", "lia"])
 def test_two_processes_learn_what_one_does(objective, light_processes):
     """With rows of annotators, whose steps are their own, and an E step over all items; some shares are empty."""
     table, X, truth = blobs(40)
@@ -46,6 +46,12 @@ def test_two_processes_learn_what_one_does(objective, light_processes):
     assert one.best_epoch_ == two.best_epoch_
     assert len(two.history_) == 3
     assert two.score(X, truth) > 0.5
+
+
+def test_what_needs_all_items_is_refused_in_several_processes():
+    table, X, _ = blobs(40)
+    with pytest.raises(BadParameter, match="left_out=False or processes=1"):
+        CrowdClassifier(objective="lia", processes=2, epochs=1).fit(table, X)
 
 
 @pytest.mark.slow

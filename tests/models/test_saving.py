@@ -11,8 +11,8 @@ from dissensus import load, methods, save
 from dissensus.exceptions import UnreadableFile
 from dissensus.models.base import clusterings
 from dissensus.models.saving import ALWAYS, OPTIONAL, SCHEMA, STORED, always
-from dissensus.table.simulate import simulate, simulate_kind
-from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate import simulate
+from tables import drawn
 
 EVERY = [*methods, *clusterings]
 
@@ -22,10 +22,7 @@ def fitted(name):
     binary = name in methods and methods.entry(name).facts.get("binary")
     table = simulate(31, 9, 2 if binary else 4, redundancy=3, seed=0).annotations
     if "classes" not in kind.kinds:
-        made = (
-            simulate_spans(7, 9, 2) if kind.kinds == ("spans",) else simulate_kind(kind.kinds[0], 31, 9, redundancy=3)
-        )
-        table = made.annotations
+        table = drawn(kind.kinds[0])
     keywords = {"max_iter": 3} if "max_iter" in kind.declared() else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -69,7 +66,7 @@ def test_the_schema_names_all_that_a_method_stores(name, tmp_path):
 
 
 FREE = {"trace_"}  # of any length and any values
-SIGNED = {name for name, about in SCHEMA.items() if about.endswith((" real", " names"))}  # may be negative
+SIGNED = {name for name, about in SCHEMA.items() if about.endswith((" real", " names", " flag"))}  # may be negative
 
 
 @pytest.mark.parametrize("name", EVERY)

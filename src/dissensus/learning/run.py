@@ -97,6 +97,10 @@ def begin(
         encoder = fitted_encoder(encoder, X, taught, table.n_items)
         columns = encoder.prepare(X)
         objective.see(columns, taught)
+    if model.processes > 1 and getattr(objective, "_others", None) is not None:
+        raise BadParameter(
+            "lia lets all other items speak of an item, in one process; say left_out=False or processes=1."
+        )
     evaluate, key, at_once = None, "", BATCHES_AT_ONCE * model.batch_size
     if inside:
         evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)

@@ -176,7 +176,7 @@ def _check(method: str, found: Mapping[str, Any]) -> None:
     for name in found:
         if name not in known and (method in STORED or name.startswith("_") or not name.endswith("_")):
             raise ValueError(f"{method} has no {name}")
-    schema = SCHEMA | OTHERWISE.get(method, {})
+    schema = {name: SCHEMA[name] for name in (*always(method), *STORED.get(method, ()))} | OTHERWISE.get(method, {})
     check_arrays({name: value for name, value in found.items() if not (value is None and name in OPTIONAL)}, schema)
 
 

@@ -396,7 +396,10 @@ def simulate_kind(
     8
     """
     if kind not in ("numbers", "graded", "pairs"):
-        raise BadParameter(f"kind must be numbers, graded or pairs, got {naming.shown(kind)}.")
+        raise BadParameter(
+            f"kind must be numbers, graded or pairs, got {naming.shown(kind)}; for others there are simulate_sets, "
+            "simulate_spans and simulate_texts."
+        )
     if not 1 <= redundancy <= n_annotators:
         raise BadParameter(f"redundancy must lie from 1 to the {n_annotators:,} annotators, got {redundancy}.")
     rng = np.random.default_rng([seed, 25])

@@ -8,6 +8,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import dissensus as dz
+from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.readable import label_matrix
 from dissensus.models.methods.item_effect import Effects, ItemEffect
 from dissensus.table.simulate import simulate
 
@@ -35,7 +37,7 @@ def test_evidence_and_posterior_are_those_of_the_integral():
     )
     model = ItemEffect(points=40)
     theta, loading, prior = rng.normal(size=(5, 3, 3)), np.array([0.8, 0.0, 1.3]), np.array([0.2, 0.3, 0.5])
-    labels, gold = model._by_item(table), np.array([-1, 2, -1, -1])
+    labels, gold = label_matrix(hard_rows(table), 5, 3), np.array([-1, 2, -1, -1])
     evidence, posterior = model._judge_items(labels, Effects(prior, loading, theta), gold)
     joint = np.zeros((4, 3))
     for i, c in itertools.product(range(4), range(3)):

@@ -203,7 +203,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         targets = self._by_posterior(targets)
         logits, votes, _, _ = self._parts(head, z, targets)
         if self._others is not None:
-            logits = head.by_others[targets["item"]]
+            teaches = self._others.to(logits.device).teaches[targets["item"]]  # others are like new items
+            logits = torch.where(teaches[:, None], head.by_others[targets["item"]], logits)
         if not self.truth_in_posterior:
             weight = _weight(targets, logits.new_ones(len(votes)))[:, 0]
             voted = logits.new_zeros(len(logits)).index_add(0, targets["row"], weight)

@@ -35,14 +35,16 @@ class Others:
 
     def __init__(self, x: Tensor, taught: IntArray):
         self.taught = torch.as_tensor(taught.astype(np.int64))
+        self.teaches = torch.zeros(len(x), dtype=torch.bool)
+        self.teaches[self.taught] = True
         self.axes = _axes(x.double(), self.taught).float()  # P (I, R)
         self.squares = self.axes[self.taught].square().sum(dim=0)  # s (R,)
 
     def to(self, device: torch.device) -> Others:
         """The same on a device."""
         if self.axes.device != device:
-            self.taught, self.axes, self.squares = (
-                value.to(device) for value in (self.taught, self.axes, self.squares)
+            self.taught, self.teaches, self.axes, self.squares = (
+                value.to(device) for value in (self.taught, self.teaches, self.axes, self.squares)
             )
         return self
 
