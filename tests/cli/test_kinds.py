@@ -131,3 +131,13 @@ def test_sets_and_objects_are_described_answered_and_scored(cli, tmp_path, kind,
     refused = cli("compare", path, *more)
     assert refused.exit_code == 1
     assert "dissensus compare is for" in refused.stderr
+
+
+def test_known_sets_may_be_such_as_nobody_ticked(cli, tmp_path):
+    labels, gold = tmp_path / "labels.csv", tmp_path / "gold.csv"
+    labels.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,a\n3,x,b|a\n3,y,a|b\n")
+    gold.write_text('item,label\n1,"a, b, c"\n2,a\n3,b|a\n')
+    said = json.loads(cli("aggregate", labels, "--gold", gold, "--json").stdout)
+    assert (said["gold"]["items"], said["gold"]["accuracy"]) == (3, pytest.approx(2 / 3))
+    known = json.loads(cli("aggregate", labels, "--gold", gold, "--known", gold, "--json").stdout)
+    assert known["gold"]["accuracy"] == 1

@@ -155,6 +155,21 @@ class Gold:
                 return gold_values(table, *gold_columns(path, self.gold_item, self.gold_label, NUMBERS))
             return read_gold(path, table, self.gold_item, self.gold_label)
 
+    def include(self, table: Annotations, known: Path | None) -> Annotations:
+        """A table of sets with those that nobody ticked and that are known of some item."""
+        from dissensus.table.io import gold_columns
+
+        source = table.source
+        columns = [] if source is None or source.gold is None else [source.gold]
+        for path in (self.gold, known):
+            if path is not None:
+                with self._explained(path):
+                    columns.append(gold_columns(path, self.gold_item, self.gold_label))
+        for _, labels in columns:
+            table = table.including(labels)
+        object.__setattr__(table, "source", source)
+        return table
+
     def columns(self) -> tuple[Any, Any] | None:
         """The columns of items and labels, for a table whose items are not all in memory."""
         from dissensus.table.io import gold_columns

@@ -546,11 +546,15 @@ class Annotations(ReadOnlyArrays, Named):
         rows = np.flatnonzero(~naming.missing_rows(label))
         item_names, item_code = naming.encode(item.take(rows), "item")
         label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
+        if self.kind == "sets":
+            label_names, place = kinds.vocabulary("sets", label_names)
+            label_code = place[label_code]
         known = naming.recode(label_code, label_names, self.classes, "gold labels")
         if (known < 0).any():
             problem = f"labels are none of the table's {self.n_classes} classes"
             said = naming.bad_rows("gold", known < 0, problem, label_names[label_code], rows)
-            raise UnknownClass(f"{said} Declare all classes in making the table: classes=[…].")
+            how = "table.including(labels)" if self.kind == "sets" else "classes=[…]"
+            raise UnknownClass(f"{said} Declare all classes in making the table: {how}.")
         at = naming.recode(item_code, item_names, self.items, "items of the gold labels")
         here = at >= 0
         at, known, rows = at[here], known[here], rows[here]
@@ -563,6 +567,20 @@ class Annotations(ReadOnlyArrays, Named):
                 "keep one."
             )
         return gold
+
+    def including(self, labels: Any) -> Annotations:
+        """The same rows with more classes, behind the others: labels that nobody gave, such as sets that gold holds.
+
+        >>> table = Annotations.from_arrays([1, 1], ["x", "y"], ["a", "b"], kind="sets")
+        >>> table.including(["b, a"]).classes.tolist()
+        ['a', 'b', 'a|b']
+        """
+        column = joined(naming.to_column(labels, "label"))
+        names, _ = naming.encode(column.take(np.flatnonzero(~naming.missing_rows(column))), "label")
+        if self.kind == "sets":
+            names, _ = kinds.vocabulary("sets", names)
+        new = names[naming.match(names, self.classes, "labels") < 0]
+        return self.to_classes(np.concatenate([self.classes, new.astype(self.classes.dtype)])) if new.size else self
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
         """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
