@@ -534,3 +534,8 @@ def test_questions_without_a_single_answer_are_an_error():
     )
     with pytest.raises(DataError, match=r"no row has an answer; .* Not used: 2 answers without a choice\."):
         io.read(rows)
+
+
+def test_numbers_beyond_64_bits_that_labels_are_renamed_to_become_text(read):
+    table = read(b"item,annotator,label\n1,x,a\n1,y,b\n", map={"a": 10**20, "b": 3})
+    assert table.classes.tolist() == [str(10**20), "3"]

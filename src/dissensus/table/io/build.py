@@ -474,7 +474,8 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         best = {key: max(sorted(same, reverse=True), key=same.__getitem__) for key, same in spellings.items()}
         new = [best[" ".join(name.split()).casefold()] if isinstance(name, str) else name for name in new]
     new = [None if name is None or not str(name).strip() else name for name in new]
-    if len({type(name) for name in new if name is not None}) > 1:
+    large = any(isinstance(name, int) and abs(name) >= 2**63 for name in new)  # Arrow has no such number
+    if large or len({type(name) for name in new if name is not None}) > 1:
         new = [None if name is None else str(name) for name in new]
     changed = sum(n for name, other, n in zip(old, new, count.tolist(), strict=True) if name != other)
     if changed:

@@ -25,6 +25,7 @@ from dissensus.table.io.exports import (
     part,
 )
 from dissensus.table.io.jsonl import Record, records
+from dissensus.table.names import shown
 
 _OF_REGIONS = {"start", "end", "x", "y", "points"}  # an answer about a part of the item says where that part is
 _KINDS = {"choices": LABEL, "pairwise": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
@@ -39,7 +40,7 @@ def claims(record: Record) -> bool:
 def answers(path: Path, columns: Columns) -> Rows:
     """Yield the data of every task, and one answer per control of an annotation."""
     for task in records(path):
-        where = f"{path}: task {task.get('id')}"
+        where = f"{path}: task {shown(task.get('id'))}"
         data = part(task, "data", dict, where)
         item = field(task if columns.item is None else data, columns.item, ("id",), "item", where)
         yield Item(item, data)

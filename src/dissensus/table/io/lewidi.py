@@ -13,6 +13,7 @@ from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import Answer, Item, Rows, add_export, part
 from dissensus.table.io.jsonl import Record, records
+from dissensus.table.names import shown
 
 
 def claims(record: Record) -> bool:
@@ -26,7 +27,7 @@ def answers(path: Path, columns: Columns) -> Rows:
     """Yield the text of every item, and one answer per annotator of it."""
     for record in records(path):
         for item in record:
-            where = f"{path}: item {item}"
+            where = f"{path}: item {shown(item)}"
             entry = part(record, item, dict, where)
             text = entry.get("text")
             yield Item(item, text if isinstance(text, dict) else {"text": text})

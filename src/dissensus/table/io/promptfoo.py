@@ -75,9 +75,13 @@ def judge(assertion: Record, named: Any = None) -> str:
     return "assertion"
 
 
+def _where(result: Record, path: Path) -> str:
+    return f"{path}: test {shown(result.get('testIdx'))}"
+
+
 def components(result: Record, path: Path) -> list[tuple[Record, Record]]:
     """(component result, its assertion) of every judge; of a result with one assertion, itself."""
-    where = f"{path}: test {result.get('testIdx')}"
+    where = _where(result, path)
     grading = part(result, "gradingResult", dict, where)
     inside = objects(grading, "componentResults", where) or ([grading] if grading.get("assertion") else [])
     return [(one, part(one, "assertion", dict, where)) for one in inside]
@@ -87,13 +91,13 @@ def answers(path: Path, columns: Columns) -> Rows:
     """Yield the variables of every item, and the answers of its judges."""
     found = list(results(path))
     names = item_names(found, path) if columns.item is None else [
-        field(part(result, "vars", dict, str(path)), columns.item, (), "item", f"{path}: test {result.get('testIdx')}")
+        field(part(result, "vars", dict, str(path)), columns.item, (), "item", _where(result, path))
         for result in found
     ]  # fmt: skip
     questions = _questions(found, path, columns.annotator)
     several = len(set(questions.values())) > 1
     for item, result in zip(names, found, strict=True):
-        where = f"{path}: test {result.get('testIdx')}"
+        where = _where(result, path)
         yield Item(item, _fields(result, where))
         given = components(result, path)
         if not given:
