@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 DEMO := demo
 
 # Real data sets, where they are there: tests that need them are skipped elsewhere.
+ifneq ($(wildcard ../shared/data),)
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
+endif
 
 .PHONY: help demo test fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
 

@@ -143,6 +143,13 @@ def test_sets_have_one_name_each(labels, classes):
     assert table.describe()["ticks_per_annotation"] == np.mean([ticked[code].sum() for code in table.label])
 
 
+def test_one_grade_may_be_written_in_two_ways():
+    table = Annotations.from_arrays(*ROWS, ["1", "1.0", "2", "10"], kind="graded")
+    assert (table.classes.tolist(), table.label.tolist()) == (["1", "2", "10"], [0, 0, 1, 2])
+    weighed = Annotations.from_arrays(["a"], ["x"], classes=["2", "1", "1.0"], proba=[[0.5, 0.2, 0.3]])
+    assert weighed.as_kind("graded").proba.tolist() == [[0.5, 0.5]]
+
+
 def test_rows_of_one_item_and_annotator_are_one_set():
     rows = ["a", "a", "a", "b", "b"], ["x", "x", "y", "x", "x"], ["p", "q", "p", "q", "q"]
     table = Annotations.from_arrays(*rows, kind="sets")

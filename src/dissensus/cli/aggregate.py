@@ -112,7 +112,7 @@ def aggregate(
         one = model_for(table, question)
         what = source.title(question)
         if not probable & set(one.kinds):
-            for name, given in (("--flags", flags), ("--to", to), ("--update", update)):
+            for name, given in (("--flags", flags), ("--to", to if question is None else None), ("--update", update)):
                 if given:
                     raise BadParameter(
                         f"{name} is for classes, and these labels are {KINDS[one.kinds[0]]}; leave it out."

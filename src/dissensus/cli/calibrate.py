@@ -62,9 +62,13 @@ def calibrate(
     """
     folder.check_file(output, "items")
     options.new_model(method, setting)
+    from dissensus.questions.calibrate import KINDS_CORRECTED, enough
+    from dissensus.table.kinds import check_kind
+
     table = source.read_one()
+    check_kind(table.kind, KINDS_CORRECTED, "dissensus calibrate")
     known, classes = _gold(table, gold)
-    if known is None:
+    if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
         _without_gold(source, table, method, setting, output)
         return
     from dissensus.questions.calibrate import calibrate

@@ -31,6 +31,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
 from dissensus.table.io.writers import WRITERS, Answers, Labels, Span, write_labels
+from dissensus.table.kinds import CLASS_KINDS
 from dissensus.table.spans import PLACE, sequences_of, spans_of
 
 if TYPE_CHECKING:
@@ -215,16 +216,21 @@ def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source
 
     An item that nobody labelled gets no label there.
     """
-    found = {}
+    found, left = {}, []
     for question, one in answers.items():
         model = one.model
+        if not hasattr(model, "tie_seed_") or not {*CLASS_KINDS, "spans"} & set(model.kinds):
+            left.append(repr(question))
+            continue
         if isinstance(model, SpanModel) and to in SPAN_TOOLS:
             found[question] = _span_answers(model, to)
             continue
         some = np.ones(model.items_.size, np.bool_) if one.status is None else one.status.labels > 0
-        found[question] = Answers(
-            model.items_[some], model.predict()[some], model.posterior_.max(axis=1, initial=0)[some]
-        )
+        label = model.predict()
+        sure = model.posterior_[np.arange(label.size), naming.match(label, model.classes_, "classes")]
+        found[question] = Answers(model.items_[some], label[some], sure[some])
+    if left:
+        say(f"warning: --to {to} holds classes and spans; left out: {', '.join(left)}.")
     columns = {role: said[1:-1] for role, said in source.account.get("columns", {}).items() if _ONE_NAME.match(said)}
     labels = Labels(
         found,

@@ -151,6 +151,15 @@ class Calibrated:
         return as_frame(item_columns(self.classes, 0, self.items, self.posterior, None))
 
 
+KINDS_CORRECTED = ("classes", "graded", "numbers")  # of labels
+
+
+def enough(gold: Any) -> bool:
+    """True where gold (I,), codes or numbers, knows enough items to correct by."""
+    known = ~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0
+    return bool(known.sum() >= 2 * MIN_KNOWN)
+
+
 def calibrate(
     table: Annotations,
     gold: Any,
@@ -193,7 +202,7 @@ def calibrate(
     >>> bool(found["1"].low < data.truth.mean() < found["1"].high), found["1"].known
     (True, 100)
     """
-    check_kind(table.kind, ("classes", "graded", "numbers"), "calibrate")
+    check_kind(table.kind, KINDS_CORRECTED, "calibrate")
     check_argument("level", level, float, above=0, below=1)
     check_argument("width", width, float | None, above=0)
     numeric = np.asarray(gold).dtype.kind == "f"

@@ -197,7 +197,8 @@ class Study:
         if self.table.n_annotators < 2 or not (self.labels_per_item > 1).any():
             return None
         with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count, as the page says
-            return agreement(self.table, seed=self.seed)
+            scale: Any = "ordinal" if self.table.kind == "graded" else "nominal"
+            return agreement(self.table, scale=scale, seed=self.seed)
 
     @cached_property
     def method_contest(self) -> Contest | DataError:

@@ -609,9 +609,9 @@ class Annotations(ReadOnlyArrays, Named):
             if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < self.n_annotations):
                 raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
             keep = np.isin(np.arange(self.n_annotations), keep)
-        if len(keep) != self.n_annotations:
+        if keep.shape != (self.n_annotations,):
             raise DataError(
-                f"rows: a mask of {len(keep):,} for {self.n_annotations:,} annotations; they must be equally many."
+                f"rows: a mask of {keep.size:,} for {self.n_annotations:,} annotations; they must be equally many."
             )
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
@@ -693,7 +693,7 @@ class Annotations(ReadOnlyArrays, Named):
         proba = None
         if self.proba is not None:
             kinds.check_kind(kind, kinds.CLASS_KINDS, "proba")
-            proba = self.proba[:, np.argsort(place)]
+            proba = self.proba @ (place[:, None] == np.arange(classes.size)).astype(np.float64)
         return Annotations.from_codes(
             self.item, self.annotator, place[self.label], self.items, self.annotators, classes,
             weight=self.weight, proba=proba, kind=kind,

@@ -135,9 +135,9 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
         raise DataError(
             f"label {naming.shown(bad)} is no number; leave it out with abstain=, or read the labels as kind='classes'."
         )
-    if kind == "graded":
-        order = np.argsort(found, kind="stable")
-        return classes[order], np.argsort(order)
+    if kind == "graded":  # "1" and "1.0" are one grade, called as the first
+        _, first, place = np.unique(found, return_index=True, return_inverse=True)
+        return classes[first], place.reshape(-1)
     values, place = np.unique(found, return_inverse=True)
     whole = (values == np.floor(values)).all() and (np.abs(values) < 2**53).all()
     return values.astype(np.int64) if whole else values, place

@@ -11,7 +11,7 @@ from dissensus.common.formatting import percent
 from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
-from dissensus.questions.compare import MAJORITY
+from dissensus.questions.compare import MAJORITY, MIN_HIDDEN
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Table, Text
 from dissensus.report.method_contest import Contest
@@ -57,7 +57,9 @@ class Methods(Section):
         if "failed" in facts:
             return
         said = f"The labels of {_contested_share(facts)} of the items depend on the method"
-        if facts["majority_will_do"]:
+        if facts["hidden"] < MIN_HIDDEN:
+            said += f"; {facts['hidden']} hidden labels are too few to say which method is better"
+        elif facts["majority_will_do"]:
             said += "; majority vote predicts hidden labels as well as any"
         elif any(one["method"] == MAJORITY for one in facts["methods"]):
             said += f"; majority vote predicts hidden labels clearly worse than {facts['best']}"
