@@ -197,3 +197,12 @@ def test_known_numbers_are_joined_by_item(tmp_path):
         table.gold_values([2, 2], [1.0, 2.0])
     with pytest.raises(DataError, match="'high', which is no number"):
         table.gold_values([2], ["high"])
+
+
+def test_joined_options_are_taken_apart_on_request_and_blank_is_nothing(tmp_path):
+    path = tmp_path / "ticks.csv"
+    path.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,\n3,x,c|b\n3,y,c\n")
+    table = read(path, kind="sets")
+    assert table.classes[table.label].tolist() == ["a|b", "b", "a", "∅", "b|c", "c"]
+    assert sorted(read(path, ticks="questions", abstain=[None])) == ["a", "b", "c"]
+    assert len(read(path, ticks="votes", abstain=[None])) == 7

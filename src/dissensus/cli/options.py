@@ -82,7 +82,7 @@ OUTPUT_FOLDER = option(
     None, "Write the results here; left out, they are only shown.", "--output", "-o", metavar="FOLDER"
 )
 OUTPUT_FILE = option(
-    None, "Write a .csv, .parquet or .jsonl file; left out, the first rows are shown.", "--output", "-o", metavar="OUT"
+    None, "Write a .csv, .parquet or .jsonl file; left out, nothing is written.", "--output", "-o", metavar="OUT"
 )
 
 

@@ -66,6 +66,8 @@ def bootstrap(
 ) -> Estimate:
     """A function of sums over items, with its percentile interval by bootstrap over items.
 
+    Resamples of items that are all right are all right too: such a share has Wilson's interval.
+
     Parameters
     ----------
     stats : (I,) or (I, S)
@@ -89,7 +91,15 @@ def bootstrap(
     if statistic is None and table.ndim != 1:
         raise BadParameter(f"stats of shape {table.shape} need a statistic that makes one number of their sums.")
     sums = bootstrap_sums(table, resamples=resamples, seed=seed, on_step=on_step)
-    return sums.means(table.size, level)[0] if statistic is None else sums.estimate(statistic, level)
+    if statistic is not None:
+        return sums.estimate(statistic, level)
+    found = sums.means(table.size, level)[0]
+    if resamples and found.value in (0.0, 1.0) and ((table == 0) | (table == 1)).all():
+        from scipy.special import ndtri
+
+        low, high = score_interval(found.value, table.size, float(ndtri((1 + level) / 2)))
+        return Estimate(found.value, float(low), float(high), level)
+    return found
 
 
 def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:

@@ -86,6 +86,8 @@ class Taken:
         self._check_questions()
         if "label" in columns:
             columns["label"] = _relabelled(columns["label"], build, reading)
+        if "label" in columns and (build.ticks is not None or build.kind == "sets"):
+            columns["label"] = _as_ticks(columns["label"], build)
         if "label" in columns and _is_list(columns["label"]):
             if (ticked := self._take_ticks(build)) is not None:
                 return self._with_source(ticked)
@@ -183,6 +185,21 @@ class Taken:
         if "weight" in taken:
             raise BadParameter("ticks='questions' takes no weights; leave out weight=.")
         return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
+
+
+def _as_ticks(label: Any, build: Build) -> Any:
+    """Labels such as "a|b" as lists, where ticks= takes them apart; of sets, a blank label says that nothing is."""
+    if _is_list(label):
+        return label
+    column = joined(_arrow(naming.to_column(label, "label")))
+    if not pa.types.is_string(column.type):
+        return label
+    if build.ticks is None:
+        blank = pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), "")
+        return pc.if_else(blank, kinds.NOTHING, column)
+    if not kinds.look_like_sets(np.array([one for one in column.unique().to_pylist() if one is not None], object)):
+        return label
+    return pa.array([None if one is None else [p.strip() for p in one.split(kinds.JOIN)] for one in column.to_pylist()])
 
 
 def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annotations, str]:
