@@ -206,3 +206,10 @@ def test_joined_options_are_taken_apart_on_request_and_blank_is_nothing(tmp_path
     assert table.classes[table.label].tolist() == ["a|b", "b", "a", "∅", "b|c", "c"]
     assert sorted(read(path, ticks="questions", abstain=[None])) == ["a", "b", "c"]
     assert len(read(path, ticks="votes", abstain=[None])) == 7
+
+
+def test_rows_that_make_one_set_are_counted(tmp_path):
+    path = tmp_path / "ticks.csv"
+    path.write_text("item,annotator,label\n1,x,a\n1,x,b\n1,y,b\n")
+    table = read(path, kind="sets")
+    assert (len(table), table.source.rows, table.source.unused.total()) == (2, 3, 1)

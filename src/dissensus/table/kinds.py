@@ -80,7 +80,7 @@ def numbers_of(classes: Names) -> FloatArray | None:
     if classes.dtype != object:
         return None
     values = []
-    for name in classes.tolist():
+    for name in map(str, classes.tolist()):
         text = name.strip().lstrip("+-")
         try:
             values.append(float(name))

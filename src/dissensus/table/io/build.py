@@ -112,6 +112,8 @@ class Taken:
         said: list[str] = []
         for question, one in tables.items():
             tables[question], note = (one, "") if build is None else _in_kind(one, build, self.kind)
+            if joined_rows := len(one) - len(tables[question]):
+                self.reading.unused["rows that are one set with another of their item and annotator"] += joined_rows
             said += [f"Question {question}: {note}"] if note and isinstance(made, Mapping) else [note] if note else []
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:

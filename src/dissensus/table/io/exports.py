@@ -196,8 +196,8 @@ def _collect(
         found.loud |= part.loud
     rest = [one for one in given if one.question not in own]
     for one in rest:
-        if why := one.left_out or (_unread(one, aside) if one.label else ""):
-            reading.unused[_one_line(why)] += 1
+        why = one.left_out or (_unread(one, aside) if one.label else "answers without a choice")
+        reading.unused[_one_line(why)] += 1
     found.loud |= any(one.annotator != "" and not one.gold for one in rest if one.left_out != NOTHING)
     return found
 
