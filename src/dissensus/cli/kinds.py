@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from dissensus.cli import show
-from dissensus.cli.results import Result, fit_with_bar
-from dissensus.compute.engines.options import name_of
+from dissensus.cli.results import Result, fit_facts, fit_with_bar
 from dissensus.evaluation import bootstrap
 from dissensus.exceptions import BadParameter
-from dissensus.models.base import Aggregator, methods
+from dissensus.models.base import Aggregator
 from dissensus.models.numbers import NumberModel
 from dissensus.models.saving import save
 from dissensus.table.annotations import Annotations
@@ -45,18 +44,12 @@ def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result
 
 def summarise(model: Aggregator, table: Annotations, gold: Any, seconds: float) -> dict[str, Any]:
     """The summary of one answer."""
-    engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     about = {
         "kind": table.kind,
         "annotations": table.n_annotations,
         "items": table.n_items,
         "annotators": table.n_annotators,
-        "method": methods.name_of(type(model)),
-        "parameters": model.get_params(deep=False) | engine,
-        "passes": model.n_iter_,
-        "converged": model.converged_,
-        "objective": float(model.trace_[-1]) if model.trace_.size else None,
-        "seconds": seconds,
+        **fit_facts(model, seconds),
     }
     if hasattr(model, "confidence_"):
         return about | _about_answers(model, gold)

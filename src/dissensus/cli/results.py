@@ -404,21 +404,28 @@ def item_facts(
     return facts | {"gold": gold_scores(gold, right, posterior)}
 
 
-def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The summary of one answer; `items` are its `item_facts`."""
+def fit_facts(model: Aggregator, seconds: float) -> dict[str, Any]:
+    """What a summary says of a fit, whatever the kind of labels."""
     # where it ran, without the options: they name folders and devices of this machine
     engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     return {
-        "annotations": int(model.n_annotations_.sum()),
-        "items": int(model.items_.size),
-        "annotators": int(model.annotators_.size),
-        "classes": model.classes_.tolist(),
         "method": methods.name_of(type(model)),
         "parameters": model.get_params(deep=False) | engine,
         "passes": model.n_iter_,
         "converged": model.converged_,
         "objective": float(model.trace_[-1]) if model.trace_.size else None,
         "seconds": seconds,
+    }
+
+
+def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The summary of one answer; `items` are its `item_facts`."""
+    return {
+        "annotations": int(model.n_annotations_.sum()),
+        "items": int(model.items_.size),
+        "annotators": int(model.annotators_.size),
+        "classes": model.classes_.tolist(),
+        **fit_facts(model, seconds),
         **({} if (worth := model.panel_worth()) is None else {"effective_labels": asdict(worth)}),
         **items,
     }

@@ -124,7 +124,7 @@ def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:
     """Means of rows (N,) over items or annotators; the rows of a pair share its count."""
     check_argument("by", by, By)
     pair = np.cumsum(pair_starts(table.item, table.annotator)) - 1
-    weight = np.ones(len(table)) if table.weight is None else table.weight
+    weight = table.row_weights
     own = np.bincount(pair, weight > 0)
     count = weight / np.maximum(own, 1)[pair] if len(table) else weight
     of, n = (table.item, table.n_items) if by == "item" else (table.annotator, table.n_annotators)

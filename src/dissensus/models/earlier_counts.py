@@ -55,7 +55,7 @@ def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
 def with_earlier(table: Annotations, gold: IntArray | None, counts: FloatArray) -> tuple[Annotations, IntArray]:
     """The table and its gold with one more item of each class at the end, labelled as `counts` (A, K, K) say."""
     true, annotator, label = np.nonzero(counts.transpose(1, 0, 2))  # in the order of the table's rows
-    weight = np.ones(len(table)) if table.weight is None else table.weight
+    weight = table.row_weights
     proba = None if table.proba is None else np.concatenate([table.proba, np.eye(table.n_classes)[label]])
     names = np.empty(table.n_classes, object)
     names[:] = [f"known to be {name}" for name in table.classes]

@@ -63,7 +63,7 @@ class NumberModel(Aggregator):
         self.check_parameters()
         self.items_, self.annotators_, self.classes_ = table.items, table.annotators, np.empty(0)
         self.n_annotations_ = table.per_annotator
-        weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = table.row_weights
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         if not weight.sum() > 0:
@@ -104,7 +104,7 @@ class NumberModel(Aggregator):
     def _of(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
         self._check_kind(table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
-        weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = table.row_weights
         n = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         return self._answers(*self._posterior(table, known), n, level)
 

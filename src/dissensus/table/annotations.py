@@ -386,6 +386,11 @@ class Annotations(ReadOnlyArrays, Named):
         """(N,) code into items."""
         return read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
 
+    @property
+    def row_weights(self) -> FloatArray:
+        """(N,) how much every row counts: 1 where no weights were given."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
     @cached_property
     def annotator_ptr(self) -> IntArray:
         """(A+1,) the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""

@@ -228,7 +228,7 @@ def label_counts(table: Annotations) -> FloatArray:
     if table.proba is None:
         cell = table.annotator * np.int64(K) + table.label
         return np.bincount(cell, table.weight, A * K).reshape(A, K).astype(np.float64)
-    weight = np.ones(len(table)) if table.weight is None else table.weight
+    weight = table.row_weights
     return np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
 
 

@@ -131,7 +131,7 @@ class BradleyTerry(Aggregator):
 
     def _games(self, table: Annotations) -> Games:
         sides = table.sides
-        weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = table.row_weights
         if not weight.sum() > 0:
             raise DataError("all rows have the weight 0; there is nothing to learn from.")
         won = weight * np.array([1.0, -1.0, 0.0])[table.label]

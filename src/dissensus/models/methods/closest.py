@@ -84,7 +84,7 @@ class Closest(Aggregator):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
             raise DataError(f"{type(self).__name__} has no use for known labels; leave gold out.")
-        weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = table.row_weights
         found = candidates(table, self.distance)
         counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # of other rows nothing is known
         n = np.bincount(table.annotator, counted, table.n_annotators)
@@ -131,7 +131,7 @@ class Closest(Aggregator):
         self._check_kind(table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         error = np.where(known < 0, self.population_error_, self.error_[known])
-        weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = table.row_weights
         found = self._answer(table, weight, error, candidates(table, self.distance))
         return dict(zip(("answer_names_", "confidence_", "expected_distance_"), found, strict=True))
 

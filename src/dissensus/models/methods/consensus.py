@@ -109,6 +109,6 @@ def counted_once(table: Annotations, group: IntArray) -> Annotations:
     at = np.flatnonzero(own >= 0)
     key = table.item[at].astype(np.int64) * (group.max() + 1) + own[at]
     _, place, size = np.unique(key, return_inverse=True, return_counts=True)
-    weight = np.ones(len(table)) if table.weight is None else table.weight.copy()
+    weight = table.row_weights.copy()
     weight[at] /= size[place]
     return dataclasses.replace(table, weight=weight)

@@ -112,7 +112,7 @@ class Gaussian(NumberModel):
             for column, typical in zip((0, 1, 4), self.typical_spread_, strict=True)
         )
         aa = a**2 + np.append(self.spread_[:, 3], 0.0)[known][table.annotator]
-        weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = table.row_weights
         x, (mu, tau2) = self._to_scores(table.values)[table.label], self.theta_prior_
         v = 1 / (1 / tau2 + np.bincount(table.item, weight * aa / s2, table.n_items))
         return v * (mu / tau2 + np.bincount(table.item, weight * a * (x - b) / s2, table.n_items)), v

@@ -48,6 +48,7 @@ from dissensus.models.dependence import (
     PRIOR_SD,
     Calibration,
     design_effect,
+    labels_per_item,
     most_probable,
 )
 from dissensus.models.em import EMAggregator
@@ -113,7 +114,7 @@ class SetTree(EMAggregator[Ticks]):
         if not self.options_.size:
             raise DataError("nobody ticked an option; there is nothing to learn from.")
         known = np.zeros((table.n_items, 0)) if gold is None else _known_odds(gold, table.options.ticked)
-        self.item_total_ = _rows_per_item(table)
+        self.item_total_ = labels_per_item(table.item_ptr, table.weight)
         used = self.item_total_ > 0
         total, ticks = _counts(table, np.ones((table.n_items, self.options_.size)))
         prior: Any = None
@@ -260,7 +261,7 @@ class SetTree(EMAggregator[Ticks]):
         """(I, L) the posterior, (I, L) the options of the answer, (I,) P(exactly this set)."""
         odds = _odds(table, hit, false_tick, known, ticked)
         answer = _marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
-        odds /= design_effect(_rows_per_item(table), self.dependence_)[:, None]
+        odds /= design_effect(labels_per_item(table.item_ptr, table.weight), self.dependence_)[:, None]
         q, _, log_total = _marginals(odds, self.order_, self.parent_, self.chance_)
         log_set = _log_set(answer, odds, self.parent_, self.chance_)
         return q, answer, np.exp(np.minimum(log_set - log_total, 0))
@@ -287,7 +288,7 @@ class SetTree(EMAggregator[Ticks]):
         both = ticked @ answers.T
         either = ticked.sum(axis=1)[:, None] + answers.sum(axis=1) - both
         alike = np.divide(both, either, out=np.ones_like(both), where=either > 0)
-        weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = table.row_weights
         found = weight * alike[table.label, of_item.reshape(-1)[table.item]]
         return tuple(np.bincount(table.annotator, one, table.n_annotators) for one in (found, weight))  # type: ignore[return-value]
 
@@ -346,11 +347,6 @@ def _chances(joint: FloatArray, q: FloatArray, prior: Prior) -> FloatArray:
 
 def _inside(chance: FloatArray) -> FloatArray:
     return np.asarray(np.clip(chance, MIN_CHANCE, 1 - MIN_CHANCE))
-
-
-def _rows_per_item(table: Annotations) -> FloatArray:
-    weight = np.ones(len(table)) if table.weight is None else table.weight
-    return np.asarray(np.bincount(table.item, weight, table.n_items), np.float64)
 
 
 def _tick_votes(table: Annotations) -> FloatArray:

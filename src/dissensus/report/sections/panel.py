@@ -17,7 +17,7 @@ from dissensus.report.study import Study, plain
 
 MIN_JUDGES = 3
 MIN_ITEMS = 50
-ENOUGH = 0.95  # share of the panel's answer from which on further judges are hardly worth their calls
+MIN_SHARE_KEPT = 0.95  # share of the panel's answer from which on further judges are hardly worth their calls
 MAX_CLASSES = 20  # whose rates are listed
 
 
@@ -84,13 +84,15 @@ class PanelSection(Section):
     def draw(self, facts: Facts) -> Blocks:
         worth, kept = facts["effective"], facts["kept"]
         how = "by gold" if facts["by_gold"] else "by the panel's own posterior"
-        enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= ENOUGH), len(kept))
+        enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= MIN_SHARE_KEPT), len(kept))
         figures = [
             Number(f"{worth['value']:.1f}", "independent judges", f"{worth['low']:.1f} to {worth['high']:.1f}, {how}"),
             Number(f"{facts['correlation']:.2f}", "mean correlation of two judges' errors", how),
         ]
         if kept:
-            figures.append(Number(f"{enough} of {len(kept)}", f"judges keep {percent(ENOUGH)} of the panel's answer"))
+            figures.append(
+                Number(f"{enough} of {len(kept)}", f"judges keep {percent(MIN_SHARE_KEPT)} of the panel's answer")
+            )
         yield Numbers(figures)
         if not facts["by_gold"]:
             yield Text(
