@@ -90,3 +90,12 @@ def test_what_cannot_be_is_one_sentence(panel, cli, more, words):
     assert result.exit_code in (1, 2)
     assert words in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_kind_that_has_no_rates_is_refused_first(cli, tmp_path):
+    path = tmp_path / "arena.csv"
+    path.write_text("model_a,model_b,judge,winner\nx,y,j,x\nx,z,j,z\ny,z,k,y\n")
+    for more in ((), ("--method", "bradley-terry")):
+        result = cli("calibrate", path, *more)
+        assert result.exit_code == 1
+        assert "dissensus calibrate is for classes" in result.stderr

@@ -47,6 +47,10 @@ def test_spans_come_with_probabilities_and_scores_and_the_model_is_used_again(cl
     assert [(row["document"], row["start"], row["label"]) for row in spans] == [
         (d, str(s), k) for d, s, k in zip(said["document"], said["start"], said["label"], strict=True)
     ]
+    with (here / "out" / "items.csv").open(newline="") as file:
+        sure = {row["item"].replace(" ", ""): float(row[f"p_{row['label']}"]) for row in csv.DictReader(file)}
+    lines = [line.split("\t") for line in (here / "out" / "to-conll.conll").read_text().splitlines() if line]
+    assert all(float(line[2]) == pytest.approx(sure[line[0]], abs=1e-4) for line in lines)
     back = read(here / "out" / "to-conll.conll")
     assert [s[2] for s in spans_said(back)["1"]] == [row["label"] for row in spans]
     assert cli("aggregate", tags, "--model", "out", "-o", "again").exit_code == 0

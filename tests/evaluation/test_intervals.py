@@ -117,3 +117,11 @@ def test_undefined_resamples_are_left_out_and_no_resamples_give_no_interval():
 def test_bad_input_is_refused(arguments, keywords, error, message):
     with pytest.raises(error, match=message):
         ev.bootstrap(*arguments, **keywords)
+
+
+def test_a_share_of_all_items_has_wilson_s_interval():
+    found = ev.bootstrap(np.ones(4))
+    low = stats.binomtest(4, 4).proportion_ci(method="wilson").low
+    assert (found.value, found.low, found.high) == (1, pytest.approx(low), 1)
+    assert ev.bootstrap(np.zeros(4)).high == pytest.approx(1 - low)
+    assert ev.bootstrap(np.full(4, 0.5)).low == 0.5  # shares of ties, not of items

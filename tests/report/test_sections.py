@@ -381,3 +381,16 @@ def test_a_panel_has_a_section_of_its_own():
             pair = {facts["order"][at] for at in np.unravel_index(highest.argmax(), (4, 4))}
             assert pair == {"judge-0", "judge-1"}
     assert "panel" not in report().facts["sections"]
+
+
+def test_grades_agree_by_their_order_and_few_hidden_labels_say_nothing_of_methods():
+    from report.reports import report
+    from tables import drawn
+
+    graded = drawn("graded")
+    said = report(graded, only=["overview"]).facts["sections"]["overview"]["agreement"]["krippendorff_alpha"]["value"]
+    assert said == pytest.approx(evaluation.krippendorff_alpha(graded, scale="ordinal", resamples=0).value, abs=1e-4)
+    tiny = Annotations.from_arrays([1, 1, 2, 2], ["x", "y", "x", "y"], ["a", "b", "a", "a"])
+    page = report(tiny, only=["methods"]).html()
+    assert "clearly worse" not in page
+    assert "as well as any" not in page
