@@ -20,7 +20,16 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator, FrameKind
-from dissensus.models.dependence import CANDIDATES, DEFAULT, MIN_GOLD, PRIOR_SD, DependenceChoice, design_effect
+from dissensus.models.dependence import (
+    CANDIDATES,
+    DEFAULT,
+    MIN_GOLD,
+    PRIOR_SD,
+    RANGE,
+    DependenceChoice,
+    design_effect,
+    most_probable,
+)
 from dissensus.models.dependence import DEPENDENCE as DEPENDENCE
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -126,8 +135,6 @@ class NumberModel(Aggregator):
         if self.dependence != "auto":
             given = float(self.dependence or 0)
             return given, [given, given]
-        from dissensus.models.dependence import RANGE
-
         if gold is None or np.count_nonzero(~np.isnan(gold)) < MIN_GOLD:
             return DEFAULT, list(RANGE)
         known = np.flatnonzero(~np.isnan(gold))
@@ -139,10 +146,8 @@ class NumberModel(Aggregator):
             wide = variance[known] * design_effect(self.item_total_[known], float(rho))
             pull = (np.log(rho / DEFAULT) / PRIOR_SD) ** 2
             scores.append(-0.5 * float((np.log(wide) + away / wide).sum()) - pull / 2)
-        below = np.cumsum(np.exp(np.array(scores) - max(scores)))
-        low, high = np.exp(np.interp([0.025, 0.975], below / below[-1], np.log(CANDIDATES)))
-        chosen = float(CANDIDATES[int(np.argmax(scores))])
-        return chosen, [min(float(low), chosen), max(float(high), chosen)]
+        found = most_probable(scores)
+        return found.dependence, list(found.interval)
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
