@@ -169,6 +169,30 @@ def test_texts_are_found_and_remembered(cli, labels, texts):
     assert [row["item"] for row in frame(labels.parent / "out.csv")] == ["n1", "n2"]
 
 
+def test_an_export_brings_its_texts(cli, labels):
+    tasks = [
+        {
+            "id": i,
+            "data": {"text": f"a {('cat', 'dog')[i % 2]} here"},
+            "annotations": [
+                {
+                    "completed_by": who,
+                    "result": [{"type": "choices", "from_name": "k", "value": {"choices": [("cat", "dog")[i % 2]]}}],
+                }
+                for who in (1, 2)
+            ],
+        }
+        for i in range(12)
+    ]
+    (labels.parent / "export.json").write_text(json.dumps(tasks), encoding="utf-8")
+    plain = ("--encoder", "text-cnn", "--set", "encoder.vectors=none", "--epochs", "1", "--device", "cpu")
+    result = cli("train", "export.json", *plain, "--objective", "soft", "-o", "model")
+    assert (result.exit_code, result.stderr) == (0, "")
+    about = summary(labels.parent / "model")
+    assert (about["inputs"], about["items"]) == ({"kind": "texts", "columns": ["text"]}, 12)
+    assert result.stdout.count("Read as") == 1
+
+
 def test_pairs_and_positions_are_read(texts):
     from dissensus.cli.inputs import Inputs
     from dissensus.cli.options import InputFiles
@@ -358,7 +382,7 @@ def test_help_lists_every_encoder_and_objective(cli):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "a model needs something to learn from besides labels: --items FILE with texts, --features FILE"),
+        ([], 2, "a model needs something to learn from besides labels: --items FILE with texts (it may be"),
         (["--features", "features.npz", "--items", "items.csv"], 2, "--features and --items are two kinds of input"),
         (["--features", "features.npz", "--text", "text"], 2, "--text names a column of --items"),
         (["--items", "items.csv", "--pair", "a", "--position", "b"], 2, "both name the second part of an input"),

@@ -112,7 +112,7 @@ def train(
     confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv (with
     --objective lia these have difficulty and competence), history.csv, summary.json and, with --folds,
     out_of_fold.csv. Items without labels are predicted, not trained on. A run that was stopped goes on where it was
-    when the same command is given again.
+    when the same command is given again. The texts of a tool's export are in FILE itself.
 
     Encoders: ENCODERS
 
@@ -125,11 +125,14 @@ def train(
     from dissensus.cli.inputs import Inputs, align_inputs
 
     folder.check(output, (*FILES, Path(MODEL)))
+    own_texts = None if any((files.items, files.features, files.images)) else source.read_one()
+    if own_texts is not None and source.holds_texts:
+        files = replace(files, items=source.file)
     file, inputs = Inputs.choose(files)
     inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != split))
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
-    table = source.read_one()
+    table = source.read_one() if own_texts is None else own_texts
     table, X = align_inputs(table, *inputs.read(file), source.file, file)
     sure, truth = gold.read_file(known, table), gold.read(table)
     judges: Any = None

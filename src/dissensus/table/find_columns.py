@@ -72,7 +72,7 @@ class Columns:
             found.pop("label", None)
         for role in ("item", "annotator", "label"):
             if role not in found and not (role == "label" and "proba" in found):
-                raise no_column(role, free)  # not those that were named for another role
+                raise no_column(role, free, taken=found)
         return found
 
     def take(self, frame: Any) -> dict[str, Any]:
@@ -202,13 +202,20 @@ def _native(frame: Any) -> Any:
         ) from None
 
 
-def no_column(role: str, there: Sequence[str], name: str | None = None) -> MissingColumn:
-    """Make the error for a role that no column plays, or for a column that was named and is not there."""
+def no_column(
+    role: str, there: Sequence[str], name: str | None = None, taken: Mapping[str, Any] | None = None
+) -> MissingColumn:
+    """Make the error for a role that no column plays, or for a column that was named and is not there.
+
+    `taken` are the columns of other roles.
+    """
     if name is not None:
         return MissingColumn(f"no column '{name}' for {role}; the columns are {listed(there)}.")
     other = ", ".join(SYNONYMS[role])
     wide = ", or say wide=True if each annotator has a column" if role == "annotator" else ""
-    left = f"the columns are {listed(there)}" if there else "no column is left for it"
+    others = [f"{listed(flat([column]))} for the {one}" for one, column in (taken or {}).items() if one != "proba"]
+    besides = f" besides {', '.join(others)}" if others else ""
+    left = f"the columns are {listed(there)}{besides}" if there else f"no column is left for it{besides}"
     return MissingColumn(f"no column '{role}' (nor {other}); {left}. Name it: {role}=<column>{wide}.")
 
 

@@ -296,7 +296,7 @@ def _by_content(role: str, head: dict[str, Column], named: dict[str, tuple[str, 
     found = [name for name in free if may_be(head[name])]
     if len(found) == 1:
         return found[0]
-    error = no_column(role, free)
+    error = no_column(role, free, taken={one: names for one, names in named.items() if names})
     raise MissingColumn(f"{str(error)[:-1]}; it may be {' or '.join(map(repr, found))}.") if found else error
 
 

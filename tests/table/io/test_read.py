@@ -292,3 +292,9 @@ def test_warnings_of_exports_are_ours(tmp_path):
     (tmp_path / "all.jsonl").write_text('{"id": 1, "text": "t", "label": ["x"]}\n')
     with pytest.warns(DataWarning, match="1 of 1 answers name no annotator"):
         io.read(tmp_path / "all.jsonl")
+
+
+def test_a_missing_column_names_those_that_were_found_for_other_roles(tmp_path):
+    (tmp_path / "some.csv").write_text("task,worker,foo\n1,a,x\n", encoding="utf-8")
+    with pytest.raises(MissingColumn, match="the columns are 'foo' besides 'task' for the item, 'worker' for the anno"):
+        io.read(tmp_path / "some.csv")
