@@ -43,8 +43,8 @@ class Inputs:
             raise BadParameter(f"--{first} and --{second} are two kinds of input; a model takes one.")
         if not given:
             raise BadParameter(
-                "a model needs something to learn from besides labels: --items FILE with texts (it may be the file of the "
-                "labels), --features FILE or --images FILE."
+                "a model needs something to learn from besides labels: --items FILE with texts (it may be the file of "
+                "the labels), --features FILE or --images FILE."
             )
         if files.pair is not None and files.position is not None:
             raise BadParameter("--pair and --position both name the second part of an input; give one.")
