@@ -273,8 +273,8 @@ def test_a_step_of_a_bounded_number_ends_at_the_bound():
 @dataclass(frozen=True)
 class Some(Params):
     prior: np.ndarray = moved(SIMPLEX)
-    each: np.ndarray = moved(real(), per_annotator=True)
-    data: np.ndarray = moved(per_annotator=True)
+    each: np.ndarray = moved(real(), "A")
+    data: np.ndarray = moved(axes="A")
 
 
 def test_what_is_not_moved_stays_and_rows_are_taken_and_put():
@@ -551,7 +551,7 @@ def test_a_fit_that_turns_to_the_items_in_doubt_ends_where_one_that_does_not_doe
 class ByClass(Classes):
     """How often an annotator is right about each class, (A, K)."""
 
-    right: np.ndarray = moved(SHARE, per_annotator=True)
+    right: np.ndarray = moved(SHARE, "A K")
 
 
 class ClassAccuracy(ConfusionModel[ByClass]):

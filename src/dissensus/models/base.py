@@ -8,12 +8,13 @@ where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -74,27 +75,28 @@ class Aggregator(Parameters, ABC):
 
     seed: int | None = param(0, "of all draws; None draws one", low=0)
 
-    classes_: Names
-    items_: Names
-    annotators_: Names
-    posterior_: FloatArray
-    prior_: FloatArray
-    reliability_: FloatArray
-    hits_: FloatArray  # (A,) weight of each annotator's labels that are right by the posterior
-    total_: FloatArray  # (A,) weight of all its labels
-    n_annotations_: IntArray  # (A,) rows of each annotator
-    trace_: FloatArray
-    n_iter_: int
-    converged_: bool
+    classes_: Annotated[Names, "K names"]
+    items_: Annotated[Names, "I names"]
+    annotators_: Annotated[Names, "A names"]
+    posterior_: Annotated[FloatArray, "I K simplex"]
+    prior_: Annotated[FloatArray, "K simplex"]
+    reliability_: Annotated[FloatArray, "A share?"]
+    hits_: Annotated[FloatArray, "A count"]  # weight of each annotator's labels that are right by the posterior
+    total_: Annotated[FloatArray, "A count"]  # weight of all its labels
+    n_annotations_: Annotated[IntArray, "A count"]  # rows of each annotator
+    trace_: Annotated[FloatArray, "T any"]
+    n_iter_: Annotated[int, "whole"]
+    converged_: Annotated[bool, "flag"]
     items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
-    item_total_: FloatArray  # (I,) labels of each item, by their weights
-    dependence_: float = 0.0  # ρ, see `models.dependence`; 0 where labels are taken for independent
-    dependence_interval_: list[float]  # 95 % of ρ: low, high
-    shift_: FloatArray | None = None  # (K,) of the log posterior, where gold speaks for one
+    item_total_: Annotated[FloatArray, "optional I count"]  # labels of each item, by their weights
+    difficulty_: Annotated[FloatArray, "optional I real"]
+    dependence_: Annotated[float, "number"] = 0.0  # ρ, see `models.dependence`; 0: labels are taken for independent
+    dependence_interval_: Annotated[list[float], "2 count"]  # 95 % of ρ: low, high
+    shift_: Annotated[FloatArray | None, "optional K real"] = None  # of the log posterior, where gold speaks for one
+    tie_seed_: Annotated[int, "whole"]
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
-    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_", "item_total_")
-    """Results with one row per item, where there are any."""
+    lacks: ClassVar[tuple[str, ...]] = ()  # results of other kinds of labels
     kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS  # of labels that it is for, see `table.kinds`
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
@@ -152,9 +154,8 @@ class Aggregator(Parameters, ABC):
             self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_, self.shift_)
             self._judge(*self._agreement(whole, self.posterior_))
         if earlier is not None:
-            for key in self._per_item:
-                if key in vars(self):
-                    setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
+            for key in self._per_item():
+                setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
         options.leave(self, data, gold)
         return self
 
@@ -215,10 +216,9 @@ class Aggregator(Parameters, ABC):
         unlabelled = self.prior_
         if self.shift_ is not None:
             unlabelled = soften(unlabelled[None], np.zeros(1), self.dependence_, self.shift_)[0]
-        for key in self._per_item:
-            if key in vars(self):
-                fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
-                setattr(self, key, incremental.put_in(np.asarray(getattr(self, key)), at, fill))
+        for key in self._per_item():
+            fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
+            setattr(self, key, incremental.put_in(np.asarray(getattr(self, key)), at, fill))
         old = incremental.known_before(self.items_.size, at, item)
         self.annotators_, at, annotator = incremental.merge(self.annotators_, table.annotators, "annotators")
         fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | self._newcomer()
@@ -411,6 +411,16 @@ class Aggregator(Parameters, ABC):
         """The frame of some items, of their names, posterior and difficulty; goes to workers without the model."""
         return partial(item_columns, self.classes_, self.tie_seed_)
 
+    @classmethod
+    def results(cls) -> dict[str, str]:
+        """Result → its axes and range (`models.saving.RANGES`), as the classes annotate it: what is stored."""
+        return {name: about for name, about in annotated_results(cls).items() if name not in cls.lacks}
+
+    def _per_item(self) -> list[str]:
+        """Results with one row per item, besides their names."""
+        found = (key for key, about in self.results().items() if about.removeprefix("optional ").startswith("I "))
+        return [key for key in found if key in vars(self) and key != "items_"]
+
     # What a method writes ---------------------------------------------------------------------------------------------
 
     def _engine_of(self, table: Any, gold: IntArray | None) -> Engine:
@@ -499,10 +509,9 @@ class SpanModel(Aggregator, ABC):
     """A method for spans: answers are tags of places, see `table.spans`, and none of them is illegal."""
 
     kinds: ClassVar[tuple[str, ...]] = ("spans",)
-    _per_item: ClassVar = (*Aggregator._per_item, "tags_", "span_probability_")
 
-    tags_: IntArray  # (I,) codes into classes_
-    span_probability_: FloatArray  # (I,) of the span that begins at an item; NaN at other items
+    tags_: Annotated[IntArray, "I code:K"]  # codes into classes_
+    span_probability_: Annotated[FloatArray, "I share?"]  # of the span that begins at an item; NaN at other items
 
     @abstractmethod
     def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
@@ -558,6 +567,18 @@ def methods_for(kind: str) -> list[str]:
 
 clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help", "dissensus.clustering")
 """Name → clustering: fitted, scored and kept like a method, but what it says of an item is no truth."""
+
+
+@cache
+def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
+    """The texts of all that a class and its parents annotate as `Annotated[type, text]`."""
+    hints = (
+        (name, eval(hint, vars(sys.modules[home.__module__])) if isinstance(hint, str) else hint)
+        for home in reversed(kind.__mro__)
+        for name, hint in vars(home).get("__annotations__", {}).items()
+        if "Annotated[" in str(hint)
+    )
+    return {name: hint.__metadata__[0] for name, hint in hints}
 
 
 def _check_table(table: Any, caller: str) -> None:

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -63,7 +63,7 @@ __all__ = [
 class Classes(Params):
     """The parameters that all have: π (K,)."""
 
-    prior: FloatArray = moved(SIMPLEX)
+    prior: FloatArray = moved(SIMPLEX, "K")
 
 
 @dataclass(frozen=True)
@@ -279,10 +279,11 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     shape: ClassVar[int] = FULL
     precision: str = "float64"
 
-    labels_: FloatArray  # (A, true, given), (A, 1, given) or (A, 1, 1) sums of the last pass
-    label_totals_: FloatArray  # (A, 1, given) weight of all labels
-    class_pseudo_: FloatArray  # (K,) b, pseudo-counts of the classes' shares; one of each, unless `prepare` sets them
-    fixed_prior_: FloatArray | None = None  # (K,) π where it is not learnt
+    labels_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] sums of the last pass
+    label_totals_: Annotated[FloatArray, "A 1 K count"]  # weight of all labels
+    class_pseudo_: Annotated[FloatArray, "K count"]  # b of π; one of each class, unless `prepare` sets them
+    fixed_prior_: Annotated[FloatArray | None, "optional K simplex"] = None  # π where it is not learnt
+    class_counts_: Annotated[FloatArray, "K count"]
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
@@ -330,6 +331,12 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return np.asarray(labels.sum(axis=2, keepdims=True))
 
     # What it inherits -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def results(cls) -> dict[str, str]:
+        """As `Aggregator.results`, with the parameters as `moved` declares them."""
+        own = ((one.name, one.metadata) for one in fields(cls.Params) if one.metadata["axes"])  # type: ignore[attr-defined]
+        return {f"{name}_": f"{about['axes']} {about['range']}" for name, about in own} | super().results()
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._engine_of(table, gold) as engine:

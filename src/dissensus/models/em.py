@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -80,6 +80,8 @@ class EMAggregator(Aggregator, Generic[P]):
     restarts: int = param(1, "number of starts, of which the best objective is kept", low=1)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
+
+    item_total_: Annotated[FloatArray, "I count"]
 
     def run(
         self,

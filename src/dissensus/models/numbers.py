@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -43,13 +43,14 @@ class NumberModel(Aggregator):
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("numbers",)
-    _per_item: ClassVar = ("values_", "interval_", "item_total_")
+    lacks: ClassVar = ("posterior_", "prior_", "tie_seed_", "shift_")
     takes_earlier: ClassVar = False
-    values_: FloatArray
-    interval_: FloatArray
-    bias_: FloatArray  # (A,) how far its labels lie above the crowd's, of an item in the middle; in units of labels
-    stretch_: FloatArray  # (A,) how far its labels move where the crowd's move by one
-    precision_: FloatArray  # (A,) 1 / variance of what its labels have besides, on the scale that is modelled
+    values_: Annotated[FloatArray, "I real"]
+    interval_: Annotated[FloatArray, "I 2 real"]
+    bias_: Annotated[FloatArray, "A real"]  # how far its labels lie above the crowd's in the middle, in units of labels
+    stretch_: Annotated[FloatArray, "A real"]  # how far its labels move where the crowd's move by one
+    precision_: Annotated[FloatArray, "A real"]  # 1 / variance of what its labels have besides, as modelled
+    item_total_: Annotated[FloatArray, "I count"]
 
     def fit(self, table: Any, *, gold: Any = None, earlier: Any = None, on_step: OnStep | None = None) -> Self:
         """Learn from a table of numbers.

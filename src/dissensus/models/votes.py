@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class VoteModel(Aggregator):
     """Shares of the votes."""
 
     engine: EngineChoice = ENGINE
+
+    item_total_: Annotated[FloatArray, "I count"]
 
     def _conclude_on(
         self, engine: Engine, skill: FloatArray, votes: FloatArray, lean: float | None = None

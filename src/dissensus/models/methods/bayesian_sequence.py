@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -169,12 +169,12 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
     takes_earlier = False
 
-    cell_: IntArray
-    cell_counts_: FloatArray
-    transition_counts_: FloatArray
-    start_counts_: FloatArray
-    confusion_: FloatArray
-    population_confusion_: FloatArray
+    cell_: Annotated[IntArray, "U cell"]
+    cell_counts_: Annotated[FloatArray, "U S count"]
+    transition_counts_: Annotated[FloatArray, "S S count"]
+    start_counts_: Annotated[FloatArray, "S count"]
+    confusion_: Annotated[FloatArray, "A K K simplex"]
+    population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         chain = self._chain(table, np.arange(table.n_annotators), gold)

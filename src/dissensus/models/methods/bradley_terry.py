@@ -20,7 +20,7 @@ the most probable ones of Bradley & Terry's own model, as other libraries comput
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve
@@ -101,15 +101,15 @@ class BradleyTerry(Aggregator):
 
     kinds: ClassVar = ("pairs",)
     takes_earlier: ClassVar = False
-    things_: Names
-    scores_: FloatArray  # (T,) mean 0; a difference is the log odds of winning, ties aside
-    score_interval_: FloatArray  # (T, 2) 95 %
-    rank_: IntArray  # (T,) from 1
-    rank_interval_: IntArray  # (T, 2) 95 %
-    score_variance_: FloatArray  # (T, T)
-    comparisons_: FloatArray  # (T,) weight of the answers about each thing
-    answering_: FloatArray  # (A, 3) γ, h, κ
-    crowd_answering_: FloatArray  # (3,) of an annotator who was not there
+    things_: Annotated[Names, "Y names"]
+    scores_: Annotated[FloatArray, "Y real"]  # mean 0; a difference is the log odds of winning, ties aside
+    score_interval_: Annotated[FloatArray, "Y 2 real"]  # 95 %
+    rank_: Annotated[IntArray, "Y count"]  # from 1
+    rank_interval_: Annotated[IntArray, "Y 2 count"]  # 95 %
+    score_variance_: Annotated[FloatArray, "Y Y real"]
+    comparisons_: Annotated[FloatArray, "Y count"]  # weight of the answers about each thing
+    answering_: Annotated[FloatArray, "A 3 real"]  # γ, h, κ
+    crowd_answering_: Annotated[FloatArray, "3 real"]  # of an annotator who was not there
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:

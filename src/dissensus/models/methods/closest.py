@@ -21,7 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -73,13 +73,15 @@ class Closest(Aggregator):
 
     kinds: ClassVar = ("objects",)
     takes_earlier: ClassVar = False
-    _per_item: ClassVar = ("answer_names_", "confidence_", "expected_distance_", "item_total_")
+    lacks: ClassVar = ("prior_",)
 
-    error_: FloatArray  # (A,) σ
-    population_error_: float
-    answer_names_: Names  # (I,) empty where nobody labelled the item
-    confidence_: FloatArray  # (I,)
-    expected_distance_: FloatArray  # (I,)
+    error_: Annotated[FloatArray, "A real"]  # σ
+    population_error_: Annotated[float, "number"]
+    answer_names_: Annotated[Names, "I names"]  # empty where nobody labelled the item
+    confidence_: Annotated[FloatArray, "I share"]
+    expected_distance_: Annotated[FloatArray, "I real"]
+    posterior_: Annotated[FloatArray, "I 1 share"]
+    item_total_: Annotated[FloatArray, "I count"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:

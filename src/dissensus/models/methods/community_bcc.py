@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -61,9 +61,9 @@ class Communities(Classes):
     """The parameters: π (K,), n (A, K, K) [annotator, true, given], α (M, K, K) [community, true, given], h (M,)."""
 
     prior: FloatArray = moved(LOG_SIMPLEX)
-    counts: FloatArray = moved(COUNT, per_annotator=True)
-    community_concentration: FloatArray = moved(positive(MIN_ALPHA))
-    community_share: FloatArray = moved(LOG_SIMPLEX)
+    counts: FloatArray = moved(COUNT, "A K K")
+    community_concentration: FloatArray = moved(positive(MIN_ALPHA), "C K K")
+    community_share: FloatArray = moved(LOG_SIMPLEX, "C")
 
 
 class Beliefs(NamedTuple):
@@ -92,6 +92,9 @@ class CommunityBCC(CrowdModel[Communities]):
     counts_: FloatArray
     community_concentration_: FloatArray
     community_share_: FloatArray
+    community_confusion_: Annotated[FloatArray, "C K K simplex"]
+    community_posterior_: Annotated[FloatArray, "A C simplex"]
+    community_: Annotated[IntArray, "A code:C"]
 
     def _climb(self, engine: Engine, on_step: OnStep) -> None:
         """With a number of communities, or with one first and then with as many as its counts speak for."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
@@ -74,12 +74,12 @@ class Gaussian(NumberModel):
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "change of the bound, per row, that ends them", low=0)
 
-    knots_: FloatArray  # (Q, 2) quantiles where a label begins and ends
-    knot_labels_: FloatArray  # (Q,) the label; all rise
-    center_: FloatArray  # (2,) what x is moved and divided by
-    theta_prior_: FloatArray  # (2,) μ and τ²
-    spread_: FloatArray  # (A, 5) E b, E a, variance of b, of a, σ²; on the scale of x
-    typical_spread_: FloatArray  # (3,) b, a, σ² of an annotator who was not there
+    knots_: Annotated[FloatArray, "Q 2 share"]  # quantiles where a label begins and ends
+    knot_labels_: Annotated[FloatArray, "Q real"]  # the label; all rise
+    center_: Annotated[FloatArray, "2 real"]  # what x is moved and divided by
+    theta_prior_: Annotated[FloatArray, "2 real"]  # μ and τ²
+    spread_: Annotated[FloatArray, "A 5 real"]  # E b, E a, variance of b, of a, σ²; on the scale of x
+    typical_spread_: Annotated[FloatArray, "3 real"]  # b, a, σ² of an annotator who was not there
 
     def _fit_numbers(self, table: Annotations, weight: FloatArray, on_step: OnStep) -> None:
         self._set_scale(table, weight)

@@ -54,8 +54,8 @@ class Crowd(Classes):
     """The parameters: π (K,), γ (A, K, K) [annotator, true, given], α (K, K) [true, given]."""
 
     prior: FloatArray = moved(LOG_SIMPLEX)
-    concentration: FloatArray = moved(positive(MIN_ALPHA), per_annotator=True)
-    population: FloatArray = moved(positive(MIN_ALPHA))
+    concentration: FloatArray = moved(positive(MIN_ALPHA), "A K K")
+    population: FloatArray = moved(positive(MIN_ALPHA), "K K")
 
 
 class CrowdModel(ConfusionModel[P]):

@@ -42,7 +42,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -76,6 +76,11 @@ class KOS(Aggregator):
     max_iter: int = param(200, "passes over the data at most", low=1)
     tol: float = param(1e-9, "stop when no weight changes by more", low=0)
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
+
+    weight_: Annotated[FloatArray, "A real"]
+    population_weight_: Annotated[float, "number"]
+    scale_: Annotated[float, "number"]
+    population_accuracy_: Annotated[float, "number"]
 
     @property
     def confusion_(self) -> FloatArray:

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -88,6 +88,11 @@ class MMSR(Aggregator):
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads; None for all cores", low=1)
+
+    item_total_: Annotated[FloatArray, "I count"]
+    skill_: Annotated[FloatArray, "A real"]
+    coin_: Annotated[FloatArray, "A 2 share"]
+    population_coin_: Annotated[FloatArray, "1 2 share"]
 
     @property
     def accuracy_(self) -> FloatArray:

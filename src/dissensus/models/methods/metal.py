@@ -43,7 +43,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -96,6 +96,11 @@ class MeTaL(Aggregator):
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
+
+    item_total_: Annotated[FloatArray, "I count"]
+    evidence_: Annotated[FloatArray, "A K real"]
+    confusion_: Annotated[FloatArray, "A K K simplex"]
+    population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes

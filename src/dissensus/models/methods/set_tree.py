@@ -30,7 +30,7 @@ annotator's sets and the answers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -70,8 +70,8 @@ ANSWER = 0.5  # probability above which an option is part of the answer
 class Ticks(Params):
     """How annotators tick true options and others, and the tree's chances."""
 
-    hit: FloatArray = moved(SHARE, per_annotator=True)
-    false_tick: FloatArray = moved(SHARE, per_annotator=True)
+    hit: FloatArray = moved(SHARE, "A O")
+    false_tick: FloatArray = moved(SHARE, "A O")
     chance: FloatArray = moved(SHARE)
 
 
@@ -98,16 +98,18 @@ class SetTree(EMAggregator[Ticks]):
     kinds: ClassVar = ("sets",)
     takes_earlier: ClassVar = False
 
-    options_: Names
-    hit_: FloatArray
-    false_tick_: FloatArray
-    population_hit_: FloatArray
-    population_false_tick_: FloatArray
-    chance_: FloatArray
-    order_: IntArray
-    parent_: IntArray
-    answer_: BoolArray  # (I, L) the options of the answer
-    confidence_: FloatArray  # (I,) its probability
+    options_: Annotated[Names, "O names"]
+    hit_: Annotated[FloatArray, "A O share"]
+    false_tick_: Annotated[FloatArray, "A O share"]
+    population_hit_: Annotated[FloatArray, "O share"]
+    population_false_tick_: Annotated[FloatArray, "O share"]
+    chance_: Annotated[FloatArray, "O 2 share"]
+    order_: Annotated[IntArray, "O code:O"]
+    parent_: Annotated[IntArray, "O code:O"]
+    answer_: Annotated[BoolArray, "I O flag"]  # the options of the answer
+    confidence_: Annotated[FloatArray, "I share"]  # its probability
+    posterior_: Annotated[FloatArray, "I O share"]
+    prior_: Annotated[FloatArray, "O share"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.options_ = table.options.names

@@ -30,7 +30,7 @@ E step as in `one-coin`. M step: θ − θ0 = logit a − logit a0, so a_j = σ(
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -71,6 +71,8 @@ class Snorkel(CoinModel):
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     engine: EngineChoice = "local"  # the propensity is of the rows of a table in memory
+
+    propensity_: Annotated[FloatArray, "A real"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """Fix π, or its pseudo-counts."""
