@@ -142,7 +142,7 @@ class Aggregator(Parameters, ABC):
         self.n_annotations_ = data.per_annotator
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
-        gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
+        gold, on_step = self._check_gold(gold, data), on_step or (lambda step, objective: None)
         found = self._calibrate(data, gold, earlier)
         self.dependence_, self.shift_ = found.dependence, found.shift
         self.dependence_interval_ = list(found.interval)
@@ -394,8 +394,9 @@ class Aggregator(Parameters, ABC):
         Of a fit on a disk or in Spark one part at a time is in memory here.
         """
         self._check_fitted()
-        if hasattr(self.posterior_, "item_parts"):
-            yield from self.posterior_.item_parts(getattr(self, "difficulty_", None), self.item_columns)
+        posterior: Any = getattr(self, "posterior_", None)
+        if hasattr(posterior, "item_parts"):
+            yield from posterior.item_parts(getattr(self, "difficulty_", None), self.item_columns)
         elif "items_path_" in vars(self):
             import pyarrow as pa
             import pyarrow.parquet as pq
@@ -438,6 +439,10 @@ class Aggregator(Parameters, ABC):
                 f"table are {KINDS[kind]}; {advice}, or read them with another kind=."
             )
 
+    def _check_gold(self, gold: Any, table: Any) -> Any:
+        """What is known of the items (I,), checked; None where nothing is."""
+        return check_gold(gold, table)
+
     def _check_classes(self, table: Any) -> None:
         """Raise DataError where a method for two classes meets more."""
         entry = methods.entry_of(type(self))
@@ -474,9 +479,9 @@ class Aggregator(Parameters, ABC):
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
         return table.agreement_with(posterior)
 
-    @abstractmethod
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) posterior of a new table over the same classes; `known` (A,) codes into `annotators_`, −1 unseen."""
+        raise NotImplementedError
 
     def _confusions(self, known: IntArray) -> FloatArray:
         """(len(known), K, K) [annotator, true, given] P(label | class) by code into `annotators_`, −1 unseen."""
@@ -501,7 +506,7 @@ class Aggregator(Parameters, ABC):
         self.reliability_ = reliability(hits, total)
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
+        if not hasattr(self, "n_iter_"):
             raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
 
 

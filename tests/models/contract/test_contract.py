@@ -60,6 +60,12 @@ def assert_same(one, other) -> None:
         np.testing.assert_array_equal(a[key], b[key], err_msg=key)
 
 
+@pytest.mark.parametrize("name", methods)
+def test_one_fit_serves_all_kinds_of_labels(name):
+    assert methods[name].fit is Aggregator.fit
+    assert not methods[name].__abstractmethods__
+
+
 @every_method
 @pytest.mark.parametrize("shape", SHAPES)
 def test_results_have_the_promised_shapes(name, shape):

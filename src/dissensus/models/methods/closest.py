@@ -31,8 +31,9 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation.distances import ObjectDistance, pair_distances
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
-from dissensus.models.base import Aggregator, FrameKind, methods
-from dissensus.models.dependence import DEFAULT, DEPENDENCE, RANGE, Calibration, DependenceChoice, design_effect
+from dissensus.models.answers import AnswerModel, about_confidence
+from dissensus.models.base import FrameKind, check_gold, methods
+from dissensus.models.dependence import DEPENDENCE, DependenceChoice, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -58,7 +59,7 @@ class Candidates:
     "closest", summary="objects with a distance: the label nearest to all others, by annotators' distances",
     cite="Braylan & Lease 2020",
 )  # fmt: skip
-class Closest(Aggregator):
+class Closest(AnswerModel):
     """Objects with a distance; in memory."""
 
     distance: Any = param(
@@ -72,7 +73,6 @@ class Closest(Aggregator):
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("objects",)
-    takes_earlier: ClassVar = False
     lacks: ClassVar = ("prior_",)
 
     error_: Annotated[FloatArray, "A real"]  # σ
@@ -83,9 +83,11 @@ class Closest(Aggregator):
     posterior_: Annotated[FloatArray, "I 1 share"]
     item_total_: Annotated[FloatArray, "I count"]
 
-    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        if gold is not None:
+    def _check_gold(self, gold: Any, table: Any) -> None:
+        if check_gold(gold, table) is not None:
             raise DataError(f"{type(self).__name__} has no use for known labels; leave gold out.")
+
+    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         weight = table.row_weights
         found = candidates(table, self.distance)
         counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # of other rows nothing is known
@@ -117,10 +119,6 @@ class Closest(Aggregator):
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.reliability_ = np.clip(1 - error / self._chance(table), 0, 1)
         self.hits_ = self.reliability_ * self.total_
-
-    def _calibrate(self, data: Any, gold: IntArray | None, earlier: Any) -> Calibration:
-        given = DEFAULT if self.dependence == "auto" else float(self.dependence or 0)
-        return Calibration(given, RANGE if self.dependence == "auto" else (given, given))
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the label of each item that is nearest to all others; empty where there is none."""
@@ -155,8 +153,9 @@ class Closest(Aggregator):
         low, high = self.reliability_interval().T
         return as_frame(columns | {"low": low, "high": high, "error": self.error_}, backend)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return self.predict_proba(table)
+    def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
+        """How sure the answers are, and how many of the known ones are right."""
+        return about_confidence(self, gold)
 
     def _answer(
         self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates

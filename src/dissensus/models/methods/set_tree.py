@@ -40,6 +40,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
+from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import FrameKind, methods
 from dissensus.models.dependence import (
     CANDIDATES,
@@ -90,13 +91,13 @@ class Prior:
     "set-tree", summary="sets of options: what each annotator ticks, and which options go together; EM",
     cite="Chow & Liu 1968",
 )  # fmt: skip
-class SetTree(EMAggregator[Ticks]):
+class SetTree(AnswerModel, EMAggregator[Ticks]):
     """Sets of options; in memory."""
 
     shrink: float = param(2.0, "labels of the crowd that are added to an annotator's own, for every option", above=0)
 
     kinds: ClassVar = ("sets",)
-    takes_earlier: ClassVar = False
+    frames: ClassVar = ("items", "annotators", "confusions")
 
     options_: Annotated[Names, "O names"]
     hit_: Annotated[FloatArray, "A O share"]
@@ -200,6 +201,11 @@ class SetTree(EMAggregator[Ticks]):
         """The results with one row per item, for the items of another table."""
         found = self._answer_new(table, self._check_new(table))
         return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
+
+    def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
+        """How sure the sets are, how many of the known ones are right, and how often each option is in them."""
+        options = dict(zip(map(str, self.options_), self.answer_.sum(axis=0).tolist(), strict=True))
+        return {"options": options} | about_confidence(self, gold)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, L) P(the annotator of a row ticks the option), by what was fitted."""
