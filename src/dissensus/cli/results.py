@@ -24,9 +24,10 @@ from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss
 from dissensus.evaluation.hard import hits
 from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.answers import AnswerModel
-from dissensus.models.base import Aggregator, SpanModel, methods
+from dissensus.models.base import Aggregator, methods
 from dissensus.models.dependence import DEFAULT, MIN_GOLD, labels_per_item
 from dissensus.models.saving import load, save
+from dissensus.models.spans import SpanModel
 from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

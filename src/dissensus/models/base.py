@@ -40,15 +40,13 @@ from dissensus.models.dependence import (
     soften,
 )  # fmt: skip
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
+from dissensus.models.reliability import beta_interval, labels_worth, reliability
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, KINDS
-from dissensus.table.spans import spans_of
 
 FrameKind = Literal["items", "annotators", "confusions"]
 
-CROWD_LABELS = 5  # see `reliability`
-MAX_KNOWN_LABELS = 20  # labels on items of known class that any number of labels is worth; `reliability_interval`
 ENGINE: Any = param(
     "local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True,
     must="must be 'local', 'disk', 'torch', 'spark', or one with options, such as Disk(…)",
@@ -211,39 +209,7 @@ class Aggregator(Parameters, ABC):
         gold = check_gold(gold, table)
         if table.n_annotations == 0 and table.n_items == 0:
             return self
-        vars(self).pop("items_path_", None)  # what is there is of before
-        self.items_, at, item = incremental.merge(np.asarray(self.items_), table.items, "items")
-        unlabelled = self.prior_
-        if self.shift_ is not None:
-            unlabelled = soften(unlabelled[None], np.zeros(1), self.dependence_, self.shift_)[0]
-        for key in self._per_item():
-            fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
-            setattr(self, key, incremental.put_in(np.asarray(getattr(self, key)), at, fill))
-        old = incremental.known_before(self.items_.size, at, item)
-        self.annotators_, at, annotator = incremental.merge(self.annotators_, table.annotators, "annotators")
-        fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | self._newcomer()
-        for key, fill in fills.items():
-            setattr(self, key, incremental.put_in(getattr(self, key), at, fill))
-
-        table, softens = self._weigh(table, annotator), hasattr(self, "dependence")
-        if softens:
-            rows, before = hard_rows(table), self.item_total_[item]
-            independent = sharpen(self.posterior_[item], before, self.dependence_, self.shift_)
-            self.posterior_ = _written(self.posterior_, item, independent)
-        posterior = self._update(table, item, annotator, old, gold)
-        if softens:
-            labels = before + labels_per_item(rows.item_ptr, rows.weight)
-            self.item_total_ = _written(self.item_total_, item, labels)
-            posterior = soften(posterior, labels, self.dependence_, self.shift_)
-        self.posterior_ = _written(self.posterior_, item, posterior)
-        hits, total = self._agreement(table, posterior)
-        self.n_annotations_ = _written(
-            self.n_annotations_, annotator, self.n_annotations_[annotator] + np.diff(table.annotator_ptr)
-        )
-        self._judge(
-            _written(self.hits_, annotator, self.hits_[annotator] + hits),
-            _written(self.total_, annotator, self.total_[annotator] + total),
-        )
+        incremental.update(self, table, gold)
         return self
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -510,42 +476,6 @@ class Aggregator(Parameters, ABC):
             raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
 
 
-class SpanModel(Aggregator, ABC):
-    """A method for spans: answers are tags of places, see `table.spans`, and none of them is illegal."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("spans",)
-
-    tags_: Annotated[IntArray, "I code:K"]  # codes into classes_
-    span_probability_: Annotated[FloatArray, "I share?"]  # of the span that begins at an item; NaN at other items
-
-    @abstractmethod
-    def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Posterior (I, K), tags (I,) and probabilities of their spans (I,) of a new table."""
-
-    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
-        self._check_fitted()
-        return self.posterior_ if table is None else self.answer(table)[0]
-
-    def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the tags."""
-        self._check_fitted()
-        return self.classes_[self.tags_ if table is None else self.answer(table)[1]]
-
-    def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
-        """The spans that the tags say: document, start, end (exclusive), label, probability of the whole span."""
-        self._check_fitted()
-        return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
-
-    @property
-    def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
-        """As `Aggregator.item_columns`; labels are the tags."""
-        return partial(tag_columns, self.classes_, self.tags_)
-
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return self.answer(table)[0]
-
-
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
 """Name → aggregation method."""
 
@@ -637,54 +567,9 @@ def item_columns(
     return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 
-def tag_columns(
-    classes: Names, tags: IntArray, items: Names, posterior: FloatArray, difficulty: FloatArray | None
-) -> dict[str, Any]:
-    """The frame of all items of spans: name, tag, its probability, P(tag) of every tag."""
-    columns = {"item": items, "label": classes[tags], "confidence": posterior[np.arange(items.size), tags]}
-    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
-
-
-def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
-    """(A,) how often an annotator is right: the share of its labels that the posterior calls right, shrunk.
-
-    `CROWD_LABELS` labels of average quality are added to everyone's own: three lucky labels make nobody the best.
-    Against the truth of simulated crowds (2 to 20 classes) this was closer than the diagonal of a smoothed confusion
-    matrix and than the bare share, for annotators with few labels and with many.
-    """
-    average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # nothing that counts is known about anybody
-    return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
-
-
-def labels_worth(total: FloatArray) -> FloatArray:
-    """(A,) labels on items of known class that so many are worth: n give a mean m the variance m(1 − m)/(n + 1)."""
-    return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1)
-
-
-def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:
-    """(…, 2) where the middle `level` of Beta(mean·size, (1 − mean)·size) lies; NaN where the mean is."""
-    from scipy.special import betaincinv
-
-    if not 0 < level < 1:
-        raise BadParameter(f"level must be between 0 and 1, got {level}.")
-    a, b = mean * size, (1 - mean) * size
-    tails = (1 - level) / 2, (1 + level) / 2
-    sure = (a <= 0) | (b <= 0)  # no room for doubt
-    with np.errstate(invalid="ignore"):
-        ends = [np.where(sure, mean, betaincinv(np.where(sure, 1, a), np.where(sure, 1, b), tail)) for tail in tails]
-    return np.stack(ends, axis=-1)
-
-
 def given_first(confusion: FloatArray) -> FloatArray:
     """[…, true, given] → […, given, true]."""
     return np.ascontiguousarray(np.swapaxes(confusion, -1, -2), np.float64)
-
-
-def _written(values: Any, at: IntArray, new: Any) -> Any:
-    """A copy of `values` with `new` at these places: what somebody else holds does not change."""
-    values = values.copy()
-    values[at] = new
-    return values
 
 
 def _bounds(interval: FloatArray) -> dict[str, FloatArray]:

@@ -27,7 +27,7 @@ from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import vote as kernels
 from dissensus.models.base import ENGINE, Aggregator, Likelihoods
-from dissensus.models.confusion import leaning
+from dissensus.models.matrices import leaning
 from dissensus.table.annotations import Annotations
 
 RIGHT_TOL, RIGHT_STEPS = 1e-5, 500  # of EM for how often a vote is right

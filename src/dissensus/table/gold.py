@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from dissensus.table.encoding import floats, joined
 
 if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
+
+Gold = TypeVar("Gold", IntArray, FloatArray)
 
 
 def codes_of(table: Annotations, item: Any, label: Any) -> IntArray:
@@ -41,7 +43,7 @@ def values_of(table: Annotations, item: Any, value: Any) -> FloatArray:
     return _aligned(table, item, rows, known, np.full(table.n_items, np.nan), "numbers")
 
 
-def _aligned(table: Annotations, item: Any, rows: IntArray, known: Any, gold: Any, what: str) -> Any:
+def _aligned(table: Annotations, item: Any, rows: IntArray, known: Gold, gold: Gold, what: str) -> Gold:
     """`gold` (I,) with what is known in these rows of a column of items; two for one item must be the same."""
     names, code = naming.encode(item.take(rows), "item")
     at = naming.recode(code, names, table.items, f"items of the gold {what}")

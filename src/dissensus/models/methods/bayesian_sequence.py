@@ -45,13 +45,15 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.base import Checkpoint, hard_rows
-from dissensus.models.base import SpanModel, methods
-from dissensus.models.confusion import draw_shares, expected_pseudo
+from dissensus.models.base import methods
+from dissensus.models.confusion_pass import draw_shares
 from dissensus.models.dependence import design_effect, labels_per_item
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import EMAggregator
+from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import COUNT, Params, moved
+from dissensus.models.spans import SpanModel
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE, Sequences, scheme_of

@@ -41,13 +41,14 @@ import numpy as np
 from dissensus.common.types import IntArray, OnStep
 from dissensus.compute.engines.base import Checkpoint, Engine
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.base import reliability
-from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, FloatArray, methods, moved, param
+from dissensus.models.confusion import Classes, FloatArray, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
 from dissensus.models.em import climb, remembered
+from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
 from dissensus.models.methods.mace import GRID, draw_by_figures
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
+from dissensus.models.reliability import reliability
 
 MAX_COMMUNITIES = 8  # that are looked for
 MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for

@@ -42,17 +42,8 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
 from dissensus.models.base import methods
-from dissensus.models.confusion import (
-    MAX_PSEUDO,
-    MIN_PSEUDO,
-    PSEUDO,
-    Classes,
-    ConfusionModel,
-    Counts,
-    class_pseudo,
-    expected_pseudo,
-    log_sum,
-)
+from dissensus.models.confusion import Classes, ConfusionModel, Counts
+from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, PSEUDO, class_pseudo, expected_pseudo, log_sum
 from dissensus.models.params import SIMPLEX, moved
 
 

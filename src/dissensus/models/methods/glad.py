@@ -39,15 +39,10 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.base import ENGINE, methods
-from dissensus.models.confusion import (
-    MAX_UPDATE_PASSES,
-    MIN_BEFORE,
-    MIN_PSEUDO,
-    UPDATE_TOL,
-    label_totals,
-    softened_sweep,
-)
+from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL, softened_sweep
+from dissensus.models.confusion_pass import label_totals
 from dissensus.models.em import EMAggregator
+from dissensus.models.matrices import MIN_BEFORE, MIN_PSEUDO
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

@@ -31,18 +31,10 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
 from dissensus.models.base import methods
-from dissensus.models.confusion import (
-    MAX_PSEUDO,
-    MIN_PSEUDO,
-    Classes,
-    ConfusionModel,
-    Counts,
-    P,
-    class_pseudo,
-    expected_pseudo,
-)
+from dissensus.models.confusion import Classes, ConfusionModel, Counts, P
 from dissensus.models.dirichlet import MIN_ALPHA, divergence, expected_log, fixed_point, mean_log_density
 from dissensus.models.em import remembered
+from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expected_pseudo
 from dissensus.models.params import LOG_SIMPLEX, moved, positive
 
 POLISHING_STEPS = 2  # in one M step

@@ -39,8 +39,9 @@ from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Checkpoint, hard_rows
 from dissensus.compute.readable import FULL, VOTES, label_matrix
 from dissensus.models.base import methods
-from dissensus.models.confusion import ConfusionPass, class_pseudo, draw_shares
+from dissensus.models.confusion_pass import ConfusionPass, draw_shares
 from dissensus.models.em import EMAggregator, remembered
+from dissensus.models.matrices import class_pseudo
 from dissensus.models.methods.dawid_skene import crowd_pseudo
 from dissensus.models.params import SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations

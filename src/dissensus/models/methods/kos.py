@@ -52,7 +52,8 @@ from dissensus.compute import readable
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import kos as kernels
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.models.base import CROWD_LABELS, Aggregator, methods
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table.annotations import Annotations
 
 KNOWN = 2.0  # how many average items one of known class counts for in sums

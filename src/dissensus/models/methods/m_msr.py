@@ -51,18 +51,10 @@ from dissensus.compute.readable import LIKELIHOOD
 from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
-from dissensus.models.confusion import (
-    COIN,
-    PSEUDO,
-    ConfusionPass,
-    Likelihood,
-    OwnCells,
-    judge,
-    label_totals,
-    leaning,
-    softened_sweep,
-)
+from dissensus.models.confusion import COIN, OwnCells, softened_sweep
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge, label_totals
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
+from dissensus.models.matrices import PSEUDO, leaning
 from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.methods.wawa import judged_labels
 from dissensus.table.annotations import Annotations

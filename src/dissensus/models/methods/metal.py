@@ -57,17 +57,10 @@ from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.readable import LIKELIHOOD, VOTES, label_matrix
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
-from dissensus.models.confusion import (
-    FULL,
-    MAX_PSEUDO,
-    PSEUDO,
-    ConfusionPass,
-    Likelihood,
-    expected_pseudo,
-    judge,
-    softened_sweep,
-)
+from dissensus.models.confusion import FULL, softened_sweep
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
+from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo
 from dissensus.models.methods.snorkel import given_shares, is_balance
 from dissensus.table.annotations import Annotations
 

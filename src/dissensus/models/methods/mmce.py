@@ -45,8 +45,9 @@ from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.models.base import methods
-from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo, soft_counts
+from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
+from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
 

@@ -42,7 +42,8 @@ from dissensus.compute.engines.base import Engine
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import methods
 from dissensus.models.coins import CoinModel, Coins
-from dissensus.models.confusion import PSEUDO, Counts
+from dissensus.models.confusion import Counts
+from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
 MAX_LOGIT = 40.0  # logit beyond which 1 − a is nothing to a double

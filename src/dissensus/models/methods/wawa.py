@@ -32,7 +32,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import Rows
 from dissensus.compute.kernels.vote import several_annotators
 from dissensus.models.base import methods
-from dissensus.models.confusion import leaning
+from dissensus.models.matrices import leaning
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
