@@ -9,6 +9,7 @@ where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator
 from __future__ import annotations
 
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from dissensus.common.registry import DEFAULT_METHOD, Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines import options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
 from dissensus.models.dependence import (
     DEFAULT,
@@ -470,6 +471,19 @@ class Aggregator(Parameters, ABC):
         """Set what `hits` of `total` labels (A,) say of the annotators."""
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
+
+    def _warn_unconverged(self, what: str, why: str) -> None:
+        """Say that `max_iter` ended the fit, in the name of the first caller outside the package."""
+        frame, level = sys._getframe(), 1
+        while frame.f_back is not None and frame.f_globals["__name__"].startswith("dissensus."):
+            frame, level = frame.f_back, level + 1
+        limit, tol = self.max_iter, self.tol  # type: ignore[attr-defined]
+        warnings.warn(
+            f"{type(self).__name__} stopped after max_iter={limit} {what}; {why}, and tol={tol:g} was not reached. "
+            "Raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=level,
+        )
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "n_iter_"):

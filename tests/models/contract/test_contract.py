@@ -296,10 +296,11 @@ def test_stopping_early_warns_with_what_to_raise(name):
     }
     if "max_iter" not in keywords:
         pytest.skip("has no passes")
-    with pytest.warns(ConvergenceWarning, match=r"stopped after max_iter=2 .*Raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match=r"stopped after max_iter=2 .*Raise max_iter or tol") as said:
         model = methods[name](**keywords).fit(simulate(300, 9, 2 if is_binary(name) else 4, seed=4).annotations)
     assert not model.converged_
     assert model.n_iter_ == 2
+    assert {one.filename for one in said} == {__file__}  # it is said of the caller's line
 
 
 @every_method

@@ -18,7 +18,6 @@ how far off it may be. `reliability_` is 1 − σ_j / (mean distance of labels o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -30,7 +29,7 @@ from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation.distances import ObjectDistance, pair_distances
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import FrameKind, check_gold, methods
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice, design_effect
@@ -106,12 +105,7 @@ class Closest(AnswerModel):
                 break
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), moved <= self.tol
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} rounds, in the last of which a distance "
-                f"still moved by {moved:.2g} of itself. Raise max_iter or tol={self.tol:g}.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            self._warn_unconverged("rounds", f"a distance still moved by {moved:.2g} of itself")
         self.error_, self.population_error_ = error, overall
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self.answer_names_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)

@@ -26,7 +26,6 @@ good within 5 %. ρ is that of classes, 0.6, and was not chosen by them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Annotated, Literal, NamedTuple
 
@@ -35,7 +34,6 @@ from scipy.special import gammaln, ndtr, ndtri
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import methods
 from dissensus.models.numbers import NumberModel
 from dissensus.table.annotations import Annotations
@@ -89,12 +87,7 @@ class Gaussian(NumberModel):
             self.tol, on_step,
         )  # fmt: skip
         if not done:
-            warnings.warn(
-                f"Gaussian stopped after max_iter={self.max_iter} passes at a bound of {trace[-1]:.6g}, before a pass "
-                f"changed it by less than tol={self.tol:g} per row. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            self._warn_unconverged("passes", f"the bound is {trace[-1]:.6g}")
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), done
         self.theta_prior_ = np.array([fit.mu, fit.tau2])
         self.spread_ = np.column_stack([fit.b, fit.a, fit.V[:, 0], fit.V[:, 1], fit.s2])

@@ -39,7 +39,6 @@ two labels at the mean margin are added, one of which agrees.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -51,7 +50,6 @@ from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import kos as kernels
-from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table.annotations import Annotations
@@ -101,12 +99,7 @@ class KOS(Aggregator):
             self.scale_ = scale(talk)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} passes; a weight still changed by "
-                f"{change:.3g}, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_unconverged("passes", f"a weight still changed by {change:.3g}")
         self.prior_ = np.full(table.n_classes, 1 / table.n_classes)
         self.posterior_ = self._score(table, np.arange(table.n_annotators))
         if gold is not None:

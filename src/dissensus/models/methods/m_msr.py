@@ -33,7 +33,6 @@ What differs from the paper:
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -48,7 +47,7 @@ from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.compute.readable import LIKELIHOOD
-from dissensus.exceptions import ConvergenceWarning, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
 from dissensus.models.confusion import COIN, OwnCells, softened_sweep
@@ -150,12 +149,7 @@ class MMSR(Aggregator):
             on_step(self.n_iter_, float("nan"))
         self.converged_ = change <= self.tol
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} rounds; a skill still changed by "
-                f"{change:.3g}, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            self._warn_unconverged("rounds", f"a skill still changed by {change:.3g}")
         return np.where(pairs.linked, skill, 0.0)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:

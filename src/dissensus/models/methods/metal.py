@@ -40,7 +40,6 @@ Items then get their posterior by Bayes' rule from P(label | class, the annotato
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -55,7 +54,6 @@ from dissensus.compute.engines.base import Rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.readable import LIKELIHOOD, VOTES, label_matrix
-from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
 from dissensus.models.confusion import FULL, softened_sweep
 from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge
@@ -170,12 +168,7 @@ class MeTaL(Aggregator):
             on_step(len(trace), trace[-1])
         self.trace_, self.n_iter_ = np.array(trace), len(trace)
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} passes, and tol={self.tol:g} was not "
-                "reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            self._warn_unconverged("passes", f"the objective is {trace[-1]:.6g}")
         return confusion
 
 
